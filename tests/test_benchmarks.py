@@ -145,7 +145,7 @@ def test_the_effect_of_a_constant_is_printed(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tuning", *words])
     module.main()
     text = capsys.readouterr().out
-    assert text.startswith("Of 2 constants, halved and doubled one at a time, ")
+    assert text.startswith("Of 3 constants, halved and doubled one at a time, ")
     assert module.HEAD in text
     assert "`interior.farkas_step`" in text
     assert (results.read_text() if results.exists() else None) == before  # only full runs are saved

@@ -757,7 +757,7 @@ def test_several_matrices_are_declared_and_refused_with_a_reason(capsys):
     assert "-> bregman" in said
     assert "1 matrix variable, the problem has 2" in said
     with pytest.raises(
-        bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: bregman, cvxpy"
+        bo.UnsupportedProblemError, match=r"takes 1 matrix variable.*These do: bregman, path, cvxpy"
     ):
         problem.solve(solver="definiteboost")
 

@@ -499,3 +499,14 @@ def test_exit_status_of_the_command(specs, capsys, tmp_path):
     assert command(a, a, "--output", tmp_path) == 2
     assert "two specs are called a, and so would their answers be" in capsys.readouterr().err
     assert command(a, "--max-iter", 0) == 2
+
+
+def test_values_of_parameters_by_object_and_by_name():
+    X, level = bo.PSD(2), bo.Parameter(name="level")
+    problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))), [bo.trace(X) == level])
+    by_object, by_name = bo.solve_many([(problem, {level: 3.0}), (problem, {"level": 3.0})], progress=False)
+    assert by_object.value == by_name.value == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="'levl'; did you mean 'level'"):
+        bo.solve_many([(problem, {"levl": 3.0})])
+    with pytest.raises(ValueError, match="level, a parameter of another problem"):
+        bo.solve_many([(problem, {bo.Parameter(name="level"): 3.0})])

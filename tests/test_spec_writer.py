@@ -309,7 +309,8 @@ def test_plug_in_divergences_are_written_by_name(tmp_path):
 def test_every_family_and_constraint_is_known():
     assert {family.__name__ for family in FAMILIES} <= set(CLASSES)
     in_text = {"Constraint", "ConvexConstraint", "EigenvalueBound"}
-    assert {kind.__name__ for kind in Declared.__args__} - in_text <= set(CLASSES)
+    refused = {"CutRows"}  # of a function
+    assert {kind.__name__ for kind in Declared.__args__} - in_text - refused <= set(CLASSES)
 
 
 class Largest:

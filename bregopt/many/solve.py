@@ -14,7 +14,7 @@ from typing import Any
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.bars import items_bar
-from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.errors import ConvergenceWarning, did_you_mean, warn_caller
 from bregopt.many.schedule import outcomes
 from bregopt.many.worker import Item, Outcome, Unit
 from bregopt.modeling.problem import Problem
@@ -47,7 +47,7 @@ def solve_many(
     ----------
     problems : iterable
         Each is a :class:`Problem`, the path of a spec, SDPA or CBF file, or a pair of a problem and a dict
-        from its parameters to values. In pairs with the same problem, the problem is sent once for each task.
+        from its parameters, or their names, to values. A problem of many pairs is sent once for each task.
     executor : concurrent.futures.Executor, optional
         A pool of threads or processes, loky, ``mpi4py.futures.MPIPoolExecutor`` or Dask's
         ``client.get_executor()``. It is not shut down. None solves in this thread.
@@ -147,12 +147,19 @@ def _problem_and_values(given: Any, name: str) -> tuple[Problem | Path, tuple[Ar
             f"{name} is {given!r}; expected a bo.Problem, the path of a spec, or a pair "
             "(problem, {parameter: value})"
         )
-    for p in values:
-        if not any(p is own for own in problem.parameters):
-            known = ", ".join(own.name for own in problem.parameters) or "none"
-            shown = p.name if isinstance(p, Parameter) else repr(p)
-            raise ValueError(f"{name} has a value for {shown}; expected a parameter of its problem: {known}")
-    return problem, tuple(values.get(p, p.value) for p in problem.parameters)
+    own = {_key(p, problem, name): value for p, value in values.items()}
+    return problem, tuple(own.get(p, p.value) for p in problem.parameters)
+
+
+def _key(key: Any, problem: Problem, name: str) -> Parameter:
+    """Return the parameter of a problem that a key means: the object itself, or its name."""
+    for p in problem.parameters:
+        if key is p or (isinstance(key, str) and key == p.name):
+            return p
+    if isinstance(key, Parameter):
+        raise ValueError(f"{name} has a value for {key.name}, a parameter of another problem")
+    hint = did_you_mean(str(key), [p.name for p in problem.parameters])
+    raise ValueError(f"{name} has a value for {key!r}, which is no parameter of its problem{hint}")
 
 
 def _unsolved(problem: Problem | Path) -> Problem | Path:

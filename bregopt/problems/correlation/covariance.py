@@ -125,16 +125,17 @@ def nearest_covariance(
         )
         check_together(request, weights is not None)
         solution = (solve_norm if kind is None else solve_request)(request, options)
-        return reportable(labeled(_covariance(solution, scale), labels), Asked.of(request))
+        variances = np.asarray(given.A).diagonal()
+        return reportable(labeled(_covariance(solution, scale, variances), labels), Asked.of(request))
 
 
-def _covariance(solution: Solution, scale: Array) -> Solution:
-    """Return the answer as a covariance matrix."""
+def _covariance(solution: Solution, scale: Array, variances: Array) -> Solution:
+    """Return the answer as a covariance matrix with these variances, whose roots are `scale`."""
     if solution.X is None:
         return solution
     X = solution.X * np.outer(scale, scale)
     exact = solution.X.diagonal() == 1
-    np.fill_diagonal(X, np.where(exact, scale**2, X.diagonal()))
+    np.fill_diagonal(X, np.where(exact, variances, X.diagonal()))
     reason = "derivatives of nearest_covariance are not known; differentiate nearest_correlation instead"
     return replace(solution, X=X, _restated=reason)
 

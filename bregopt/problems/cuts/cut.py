@@ -252,7 +252,7 @@ def _found(
                 answer = tightened(problem, X, 2, proof, best, options, search.round_matrix)
             else:
                 answer = relaxed(problem, proof, best, options)
-        search.round_matrix(answer.X)
+        search.round_matrix(answer.X, combine=not last)
         if last:
             search.run(cycles=False)
     side = search.best

@@ -97,10 +97,10 @@ class Search:
         if self._mesh:
             self._each("rounds", range(rounds), self._round, patience)
 
-    def round_matrix(self, X: Matrix | None) -> None:
+    def round_matrix(self, X: Matrix | None, combine: bool = True) -> None:
         """Add roundings of the answer to the semidefinite program, and what they combine to.
 
-        A route that was cut short may have none, or a factor of zeros.
+        A route that was cut short may have none, or a factor of zeros. Before a run none are combined.
         """
         if X is None or (isinstance(X, LowRank) and not X.factor.any()) or self._proven(self.best):
             return
@@ -109,7 +109,8 @@ class Search:
             normals = self._rng.normal(size=(F.shape[1], _HYPERPLANES_SDP)).T
             normals = np.concatenate([np.eye(F.shape[1])[:_LEADING], normals])
             best = self._roundings(F, normals, _REFINED_SDP)
-        self._each("roundings", best, lambda side: self._combine_new(refined(self._graph, side)))
+        use = self._combine_new if combine else self.add
+        self._each("roundings", best, lambda side: use(refined(self._graph, side)))
 
     def _each(
         self, name: str, items: Iterable[Any], step: Callable[[Any], None], patience: float = np.inf

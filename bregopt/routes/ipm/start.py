@@ -48,8 +48,10 @@ def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTun
     if at is not None:
         return at
     X = least.X or _identity_multiples(engine, program, tuning)
-    mean = _mean_eigenvalue(engine, program, X, tuning)
-    d = max(tuning.first_dual_scale * _dual_size(engine, program), _largest_weight(engine, program) / mean)
+    mean, weight = _mean_eigenvalue(engine, program, X, tuning), _largest_weight(engine, program)
+    d = tuning.first_dual_scale * _dual_size(engine, program)
+    # The path begins no lower than a weight, unless the rows ask for an X that is zero beside it.
+    d = max(d, min(weight / mean, d / np.finfo(float).eps))
     Z = [d * group.identity for group in engine.groups]
     nu = mean * d
     at = engine.begin(X, _interior_variables(program, tuning), nu, None, Z)
