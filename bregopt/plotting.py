@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bregopt.arrays import Array
 from bregopt.errors import require
 
-__all__ = ["plot_convergence", "plot_correlation"]
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+__all__ = ["Axes", "plot_convergence", "plot_correlation"]
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
 
 _NAMED = 30  # order up to which the rows of a drawn matrix have their labels
 _BEFORE, _AFTER = "#c44e52", "#4c72b0"
 
 
-def plot_convergence(history: dict[str, Array], title: str = "", ax: Any = None) -> Any:
+def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None = None) -> Axes:
     """Draw gap and primal residual against iterations on a logarithmic axis.
 
     Parameters
@@ -51,7 +57,9 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Any = None)
     return ax
 
 
-def plot_correlation(before: Array, after: Array, labels: Sequence[Any] | None = None, ax: Any = None) -> Any:
+def plot_correlation(
+    before: Array, after: Array, labels: Sequence[Any] | None = None, ax: Sequence[Axes] | None = None
+) -> NDArray[np.object_]:
     """Draw a matrix before and after its repair, the change, and both spectra.
 
     Parameters

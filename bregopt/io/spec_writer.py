@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from inspect import signature
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
 def write_spec(
-    path: str | Path,
+    path: str | PathLike[str],
     objective: Minimize,
     constraints: Sequence[Any],
     operands: Sequence[PSD | HermitianPSD | Variable | Parameter],

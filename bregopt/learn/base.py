@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -39,7 +40,7 @@ class Solved(BaseEstimator):
 
     tol: float
     max_iter: int | None
-    solver_options: dict[str, Any] | None
+    solver_options: Mapping[str, object] | None
 
     def _options(self) -> dict[str, Any]:
         """Return the options for :meth:`bregopt.Problem.solve`."""
@@ -99,7 +100,7 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
 
     components_: Array
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Map points such that their Euclidean distances are the learned ones.
 
         Parameters
@@ -119,7 +120,7 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
-    def pair_distance(self, pairs: Any) -> Array:
+    def pair_distance(self, pairs: ArrayLike) -> Array:
         """Return the learned distance of the two points of each pair.
 
         Parameters
@@ -138,7 +139,7 @@ class LinearMetric(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Solved):
             raise ValueError(f"pairs has shape {points.shape}; expected (k, 2, {D}): two points a pair")
         return np.linalg.norm((points[:, 0] - points[:, 1]) @ self.components_.T, axis=1)
 
-    def score_pairs(self, pairs: Any) -> Array:
+    def score_pairs(self, pairs: ArrayLike) -> Array:
         """Return minus the learned distance of the two points of each pair, so that larger is nearer.
 
         Parameters
