@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -51,7 +51,7 @@ class Graph:
     """
 
     adjacency: Any
-    nodes: list[Any]
+    nodes: list[Hashable]
 
     @property
     def n(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -82,7 +82,7 @@ class NearestCorrelation(Solved):
         min_eigenvalue: float = 0.0,
         max_condition: float | None = None,
         max_rank: int | None = None,
-        groups: ArrayLike | Mapping[Hashable, Hashable] | None = None,
+        groups: ArrayLike | Mapping[Any, Any] | None = None,
         weights: str | ArrayLike | None = None,
         tol: float = 1e-6,
         max_iter: int | None = None,

@@ -81,7 +81,7 @@ class PSD(Operand):
         """The real matrix in the program: this one."""
         return self
 
-    def of_block(self, value: Any) -> Any:
+    def of_block(self, value: Matrix) -> Matrix | ComplexArray:
         """Return the matrix of the declared variable that belongs to one of the program."""
         return value
 

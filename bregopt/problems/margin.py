@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import scipy.sparse as sp
@@ -25,7 +26,7 @@ _TRADE_OFF = 10.0  # the default C is this divided by the number of comparisons
 
 
 def soft_margin(
-    comparisons: tuple[MatrixLike, MatrixLike], C: float | None = None, **options: Unpack[SolveOptions]
+    comparisons: Sequence[MatrixLike], C: float | None = None, **options: Unpack[SolveOptions]
 ) -> Solution:
     """Learn a metric with the largest soft margin between the squared lengths of far and of near differences.
 

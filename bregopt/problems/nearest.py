@@ -38,6 +38,7 @@ __all__ = ["nearest_correlation", "nearest_psd"]
 
 Declare = Callable[[PSD], Declared | Sequence[Declared]]
 StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
+GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each label
 
 
 def nearest_psd(
@@ -100,7 +101,7 @@ def nearest_correlation(
     min_eigenvalue: StackLike = 0.0,
     weights: StackLike | None = None,
     max_condition: StackLike | None = None,
-    groups: ArrayLike | Mapping[Any, Any] | None = None,
+    groups: GroupsLike | None = None,
     missing: str = "error",
     max_rank: int | None = None,
     suggest: bool = False,

@@ -7,7 +7,7 @@ difference of the sizes of the sides by ``e'Xe``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Unpack
 
@@ -70,7 +70,7 @@ class Cut(PartedGraph):
     """
 
     partition: IntArray = field(kw_only=True)
-    sides: tuple[list[Any], list[Any]] = field(kw_only=True)
+    sides: tuple[list[Hashable], list[Hashable]] = field(kw_only=True)
     largest: bool = False
 
     @property

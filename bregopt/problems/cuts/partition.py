@@ -7,9 +7,9 @@ fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +62,7 @@ class Partition(PartedGraph):
     """
 
     labels: IntArray = field(kw_only=True)
-    parts: tuple[list[Any], ...] = field(kw_only=True)
+    parts: tuple[list[Hashable], ...] = field(kw_only=True)
 
     @property
     def _numbers(self) -> IntArray:
