@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.memory import check_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "EPS",
@@ -19,9 +23,16 @@ __all__ = [
     "SMALLEST",
     "TINY",
     "Array",
+    "ArrayOrFrame",
+    "ArrayOrSeries",
+    "BoundsLike",
     "ComplexArray",
+    "Frame",
     "IntArray",
     "Mask",
+    "MatrixLike",
+    "RandomState",
+    "SparseMatrix",
     "check_pair_bounds",
     "complex_array",
     "covers",
@@ -42,6 +53,31 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+RandomState = int | np.random.Generator | np.random.RandomState | None  # as in scikit-learn
+
+
+class SparseMatrix(Protocol):
+    """A sparse array or matrix of SciPy, for type checkers without stubs of SciPy."""
+
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+
+    @property
+    def T(self) -> Any:
+        """The transpose."""
+
+    def tocsr(self) -> Any:
+        """Return the matrix in CSR form."""
+
+
+MatrixLike = ArrayLike | SparseMatrix  # pandas' frames and series are ArrayLike
+BoundsLike = ArrayLike | Mapping[Any, Any]  # a number, an array, or a dict from pairs to numbers
+
+# Names in quotes, as pandas is an extra.
+Frame: TypeAlias = "pd.DataFrame"
+ArrayOrFrame: TypeAlias = "Array | pd.DataFrame"
+ArrayOrSeries: TypeAlias = "Array | pd.Series[float]"
 
 EPS = float(np.finfo(float).eps)  # the spacing of doubles at one
 TINY = float(np.finfo(float).tiny)  # the smallest normal double, which avoids divisions of zero by zero

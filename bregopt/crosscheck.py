@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, Frame
 from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
-from bregopt.plotting import plot_intervals
+from bregopt.plotting import Axes, plot_intervals
 from bregopt.program import LowRank, Matrix
 from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solve_options import SeededOptions
 from bregopt.tables import html_table, latex_table, table_lines
+
+if TYPE_CHECKING:
+    import cvxpy
 
 __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
@@ -94,7 +99,7 @@ class CrossCheck:
         except ImportError:
             return str(self)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return the table as a ``pandas.DataFrame``, one row for each route.
 
         Raises
@@ -105,7 +110,7 @@ class CrossCheck:
         pandas = require("pandas", "pandas")
         return pandas.DataFrame([asdict(row) for row in self.rows])
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:
         """Draw the interval that each route proves for the optimum, and the routes' times.
 
         Parameters
@@ -147,7 +152,11 @@ class CrossCheck:
 
 
 def cross_check(
-    problem: Any, solvers: Iterable[str] | None = None, *, progress: bool = False, **options: Any
+    problem: Problem | cvxpy.Problem,
+    solvers: Iterable[str] | None = None,
+    *,
+    progress: bool = False,
+    **options: Unpack[SeededOptions],
 ) -> CrossCheck:
     """Solve a problem by several routes and compare their certificates.
 
@@ -241,14 +250,14 @@ def _route(name: Any) -> tuple[Any, dict[str, Any]]:
     return (_REFERENCE, {"backend": name}) if foreign else (name, {})
 
 
-def _check_heard(options: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
+def _check_heard(options: Mapping[str, Any], own: dict[str, dict[str, Any]]) -> None:
     """Refuse an option that would be given to no route."""
     for option in options:
         if not any(option in known for known in own.values()):
             raise TypeError(f"no solver that is asked ({', '.join(own)}) has an option {option!r}")
 
 
-def _solved(problem: Any, solver: str, options: dict[str, Any]) -> Solution | SolverError:
+def _solved(problem: Any, solver: str, options: Mapping[str, Any]) -> Solution | SolverError:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the status tells it
         try:

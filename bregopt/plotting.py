@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bregopt.arrays import Array
 from bregopt.errors import require
 
-__all__ = ["plot_convergence", "plot_correlation", "plot_path", "plot_scores"]
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+__all__ = [
+    "Axes",
+    "plot_convergence",
+    "plot_correlation",
+    "plot_intervals",
+    "plot_path",
+    "plot_points",
+    "plot_scores",
+]
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
 
 _NAMED = 30  # order up to which the rows of a drawn matrix have their labels
 _BEFORE, _AFTER = "#c44e52", "#4c72b0"
 
 
-def plot_convergence(history: dict[str, Array], title: str = "", ax: Any = None) -> Any:
+def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None = None) -> Axes:
     """Draw gap and primal residual against iterations on a logarithmic axis.
 
     Parameters
@@ -51,7 +65,9 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Any = None)
     return ax
 
 
-def plot_correlation(before: Array, after: Array, labels: Sequence[Any] | None = None, ax: Any = None) -> Any:
+def plot_correlation(
+    before: Array, after: Array, labels: Sequence[Any] | None = None, ax: Sequence[Axes] | None = None
+) -> NDArray[np.object_]:
     """Draw a matrix before and after its repair, the change, and both spectra.
 
     Parameters
@@ -98,7 +114,9 @@ def plot_correlation(before: Array, after: Array, labels: Sequence[Any] | None =
     return axes
 
 
-def plot_intervals(names: Sequence[str], values: Array, errors: Array, seconds: Array, ax: Any = None) -> Any:
+def plot_intervals(
+    names: Sequence[str], values: Array, errors: Array, seconds: Array, ax: Sequence[Axes] | None = None
+) -> NDArray[np.object_]:
     """Draw the intervals that hold the optimum, as several routes prove them, and the routes' times.
 
     Parameters
@@ -139,7 +157,9 @@ def plot_intervals(names: Sequence[str], values: Array, errors: Array, seconds: 
     return axes
 
 
-def plot_points(before: Array, after: Array, label: Any = None, ax: Any = None) -> Any:
+def plot_points(
+    before: Array, after: Array, label: ArrayLike | None = None, ax: Sequence[Axes] | None = None
+) -> NDArray[np.object_]:
     """Draw points before and after a map, each in the two directions in which they differ most.
 
     Parameters
@@ -209,7 +229,7 @@ def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     ax.legend(frameon=False)
 
 
-def plot_path(alphas: Array, curves: Array, label: str, ax: Any = None) -> Any:
+def plot_path(alphas: Array, curves: Array, label: str, ax: Axes | None = None) -> Axes:
     """Draw curves against the weight of a penalty on a logarithmic axis, the largest weight first.
 
     Parameters
@@ -240,8 +260,8 @@ def plot_path(alphas: Array, curves: Array, label: str, ax: Any = None) -> Any:
 
 
 def plot_scores(
-    alphas: Array, mean: Array, deviation: Array | None, chosen: float, label: str, ax: Any = None
-) -> Any:
+    alphas: Array, mean: Array, deviation: Array | None, chosen: float, label: str, ax: Axes | None = None
+) -> Axes:
     """Draw scores against the weight of a penalty on a logarithmic axis, with the chosen weight.
 
     Parameters

@@ -10,12 +10,14 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array
 from bregopt.chunks.chunk import Batch, Chunk
-from bregopt.chunks.sources import Source, source, source_of
+from bregopt.chunks.sources import Source, SourceLike, source, source_of
 from bregopt.chunks.stores import is_dask, parquet_columns
 from bregopt.errors import did_you_mean
+from bregopt.program import LowRank
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
@@ -67,12 +69,12 @@ class RowChunks:
 
     def __init__(
         self,
-        rows: Any,
-        bound: Any,
-        sense: Any,
-        gamma: Any,
+        rows: SourceLike,
+        bound: SourceLike,
+        sense: str | SourceLike,
+        gamma: SourceLike,
         *,
-        points: Any = None,
+        points: SourceLike | None = None,
         penalty: str = "divergence",
         chunk: int = 50_000,
     ) -> None:
@@ -105,7 +107,12 @@ class RowChunks:
 
     @classmethod
     def from_parquet(
-        cls, path: Any, *, points: Any = None, penalty: str = "divergence", chunk: int = 50_000
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        points: SourceLike | None = None,
+        penalty: str = "divergence",
+        chunk: int = 50_000,
     ) -> RowChunks:
         """Return the rows of a Parquet file.
 
@@ -126,7 +133,7 @@ class RowChunks:
         TypeError, ValueError
             If it is no such file, or the arguments are bad.
         """
-        columns = parquet_columns(path)
+        columns: dict[str, Any] = parquet_columns(path)
         if columns["rows"].names == ("i", "j") and columns["rows"].dtype.kind not in "iu":
             raise TypeError(f"columns i and j of {path} have type {columns['rows'].dtype}; expected integers")
         return cls(**columns, points=points, penalty=penalty, chunk=chunk)
@@ -150,7 +157,7 @@ class RowChunks:
         for start in range(0, self.m, self._size):
             yield whole.part(start, min(start + self._size, self.m))
 
-    def with_points(self, points: Any) -> RowChunks:
+    def with_points(self, points: SourceLike) -> RowChunks:
         """Return the same pairs, of the given points.
 
         Parameters
@@ -200,7 +207,7 @@ class RowChunks:
 
     def solve(
         self,
-        X0: Any,
+        X0: ArrayLike | LowRank,
         divergence: str = "logdet",
         *,
         executor: Executor | None = None,
@@ -208,7 +215,7 @@ class RowChunks:
         seed: int = 0,
         tol: float = 1e-6,
         max_passes: int = 200,
-        resume: Any = None,
+        resume: str | os.PathLike[str] | None = None,
     ) -> Solution:
         """Minimize ``D(X, X0)`` plus the penalties of soft rows, subject to the hard rows.
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, rectangular
 from bregopt.chunks.stores import DaskArray, ParquetColumns, is_dask
 
-__all__ = ["Source", "opened", "source", "source_of"]
+__all__ = ["Source", "SourceLike", "opened", "source", "source_of"]
+
+SourceLike = ArrayLike | os.PathLike[str]  # an array, one of Dask, or an npy file
 
 
 class _FileRows(NamedTuple):

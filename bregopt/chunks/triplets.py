@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.chunks.sources import Source, source_of
+from bregopt.chunks.sources import Source, SourceLike, source_of
 from bregopt.chunks.triplet_chunk import TripletChunk
 from bregopt.routes.solution import Solution
 
@@ -47,7 +48,9 @@ class TripletChunks:
     optimal True
     """
 
-    def __init__(self, triplets: Any, points: Any = None, *, chunk: int = 500_000) -> None:
+    def __init__(
+        self, triplets: SourceLike, points: SourceLike | None = None, *, chunk: int = 500_000
+    ) -> None:
         self._triplets = source_of(triplets, "triplets")
         array = self._triplets.read()
         if array.dtype.kind not in "iu":
@@ -68,7 +71,7 @@ class TripletChunks:
     def __repr__(self) -> str:
         return f"TripletChunks(m={self.m}, {math.ceil(self.m / self._size)} chunks)"
 
-    def of(self, points: Any) -> TripletChunks:
+    def of(self, points: SourceLike) -> TripletChunks:
         """Return the same triplets of given points.
 
         Raises
@@ -89,7 +92,7 @@ class TripletChunks:
         seed: int = 0,
         tol: float = 1e-6,
         max_passes: int = 100,
-        resume: Any = None,
+        resume: str | PathLike[str] | None = None,
     ) -> Solution:
         """Learn the metric of trace one with the largest soft margin: the problem of `soft_margin`.
 

@@ -23,7 +23,7 @@ from functools import reduce
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, Array, IntArray
 from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.kept_problem import solved
 from bregopt.chunks.objective import Objective, triangular
@@ -51,7 +51,7 @@ _PATIENCE = 12  # passes without progress
 class Contradiction(Exception):  # noqa: N818
     """The answer that the kept rows have no solution, and the numbers of the rows of its Farkas vector."""
 
-    def __init__(self, solution: Solution, numbers: Array) -> None:
+    def __init__(self, solution: Solution, numbers: IntArray) -> None:
         super().__init__(solution.status)
         self.solution, self.numbers = solution, numbers
 
@@ -95,7 +95,7 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         except SolverError as error:  # the iterates so far stand
             _log.warning("the problem of %d kept rows has no answer: %s", len(kept.number), error)
             return
-        y = solution.duals[: len(kept.number)]
+        y = solution._point[2][: len(kept.number)]
         if solution.X is None:
             raise Contradiction(solution, kept.number[kept.hard & (y != 0)])
         y = np.where(y * kept.sense > 0, y, 0.0)

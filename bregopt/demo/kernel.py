@@ -44,7 +44,7 @@ def run(verbose: bool) -> Case:
         problem = declare(digits, pairs, divergence, GAMMA[name])
         line = compared(f"kernel, {name}", problem, verbose, tol=1e-5, reference_tol=1e-5)
         lines.append(line)
-        findings.append(f"{name}: {_quality(line.solution.X.factor, digits)}")
+        findings.append(f"{name}: {_quality(_factor(line), digits)}")
     return Case("kernel_learning", lines, findings, lambda figure: _draw(figure, digits, lines))
 
 
@@ -99,11 +99,18 @@ def _plane(factor: Array) -> Array:
     return U[:, :2] * s[:2]
 
 
+def _factor(line: Line) -> Array:
+    """Return the factor of an answer of low rank."""
+    X = line.solution.X
+    assert isinstance(X, bo.LowRank)
+    return X.factor
+
+
 def _draw(figure: Any, digits: Digits, lines: list[Line]) -> None:
     figure.set_size_inches(11, 3.8)
     figure.suptitle("digits in the two leading directions of their kernel")
     axes = figure.subplots(1, 3)
-    shown = [("before", digits.factor), *((line.problem, line.solution.X.factor) for line in lines)]
+    shown = [("before", digits.factor), *((line.problem, _factor(line)) for line in lines)]
     for ax, (title, factor) in zip(axes, shown, strict=True):
         plane = _plane(factor)
         turn, _ = orthogonal_procrustes(plane, _plane(digits.factor))

@@ -36,4 +36,4 @@ def dimacs_errors(problem: Problem, solution: Solution) -> Array:
     raw = solution._raw
     if raw is None or raw.X is None or raw.duals is None:
         raise ValueError(f"the solution ({solution.status}) has no X or no duals; expected both")
-    return errors_of(problem.program(), raw.X, raw.u, raw.duals)
+    return errors_of(problem.program(), *raw._point)

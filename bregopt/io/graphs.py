@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array, rectangular, symmetric_matrix, symmetrized
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    MatrixLike,
+    finite_array,
+    rectangular,
+    symmetric_matrix,
+    symmetrized,
+)
 from bregopt.errors import require
 from bregopt.io.pandas_labels import labels_of
 
-__all__ = ["Graph", "read_graph"]
+__all__ = ["Graph", "GraphLike", "read_graph"]
 
 _DIRECTED = "graph is directed; expected an undirected one, such as graph.{}()"
+
+
+class VerticesAndEdges(Protocol):
+    """A graph of networkx or igraph, for type checkers without stubs of these packages."""
+
+    def is_directed(self) -> bool:
+        """Whether edges have a direction."""
+
+
+GraphLike = VerticesAndEdges | MatrixLike | Sequence[tuple[Any, Any]]  # or edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +51,7 @@ class Graph:
     """
 
     adjacency: Any
-    nodes: list[Any]
+    nodes: list[Hashable]
 
     @property
     def n(self) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.errors import did_you_mean
 from bregopt.io.evaluate import evaluate
@@ -68,7 +69,7 @@ class Spec:
         return self.problem.solve(**{"solver": self.solver, **self.options, **options})
 
 
-def load_spec(path: str | Path, parameters: Mapping[str, Any] | None = None) -> Spec:
+def load_spec(path: str | Path, parameters: Mapping[str, ArrayLike] | None = None) -> Spec:
     """Read a spec file, written by hand or by :meth:`bregopt.Problem.to_spec`.
 
     Parameters
@@ -234,10 +235,11 @@ class _Reader:
                 raise ValueError(f"{found} given; expected either minimize or maximize")
             objective = self._objective(given[0], table[given[0]])
         constraints = [self._constraint(f"subject_to[{k}]", text) for k, text in enumerate(texts)]
-        if objective is None or None in constraints:
+        declared = [c for c in constraints if c is not None]
+        if objective is None or len(declared) < len(constraints):
             return None
         with self._errors.at("problem"):
-            problem = Problem(objective, constraints)
+            problem = Problem(objective, declared)
             if all(p.value is not None for p in problem.parameters):
                 problem.program()  # refuses bounds that cross
             return problem

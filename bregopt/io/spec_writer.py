@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from inspect import signature
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
 def write_spec(
-    path: str | Path,
+    path: str | PathLike[str],
     objective: Minimize,
     constraints: Sequence[Any],
     operands: Sequence[PSD | HermitianPSD | Variable | Parameter],
@@ -186,7 +187,8 @@ class _SpecWriter:
 
     def _divergence(self, t: DivergenceAtom) -> str:
         X, n = self._names[t.X], t.X.whole.n
-        arguments = [X, self._matrix(t.X.of_block(t.X0), f"X0_{X}")]
+        center: Any = t.X0
+        arguments = [X, self._matrix(t.X.of_block(center), f"X0_{X}")]
         parameters = t.parameters
         if t.X.whole.is_hermitian:  # whose weights are those of the real form
             parameters = {key: part[:n, :n] for key, part in parameters.items()}

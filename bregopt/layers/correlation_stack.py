@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class CorrelationStack:
         If the shape, the divergence or an option is bad.
     """
 
-    def __init__(self, shape: tuple[int, ...], divergence: str, options: dict[str, Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], divergence: str, options: Mapping[str, Any]) -> None:
         if len(shape) not in (2, 3) or shape[-1] != shape[-2]:
             raise ValueError(f"A has shape {tuple(shape)}; expected (n, n) or (B, n, n)")
         self._kind = divergence_class(divergence)

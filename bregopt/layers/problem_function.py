@@ -117,7 +117,7 @@ class ProblemFunction:
             raw = routing.solve(program, self._solver, **self._options)
         if raw.X is None or raw.status not in ("optimal", "optimal_inaccurate"):
             raise SolverError(f"the problem is {raw.status} at these parameters. {raw.stop_reason}")
-        X, u, y = [np.asarray(M) for M in raw.X], raw.u, raw.duals
+        X, (_, u, y) = [np.asarray(M) for M in raw.X], raw._point
         try:
             at, anchors = optimum_of(program, raw, _ENOUGH)
         except ValueError:  # an answer without a derivative is still an answer

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -15,7 +16,7 @@ from bregopt import Problem, RowChunks, Solution, soft
 from bregopt.arrays import Array, positive_number
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
-from bregopt.plotting import plot_points
+from bregopt.plotting import Axes, plot_points
 from bregopt.threads import threads_for
 
 __all__ = [
@@ -43,7 +44,7 @@ class Solved(BaseEstimator):
 
     tol: float
     max_iter: int | None
-    solver_options: dict[str, Any] | None
+    solver_options: Mapping[str, object] | None
 
     def _options(self) -> dict[str, Any]:
         """Return the options for :meth:`bregopt.Problem.solve`."""
@@ -101,7 +102,9 @@ class OfProblem(Solved):
 class Drawn:
     """A transformer that draws points before and after its map."""
 
-    def plot(self, X: Any, y: Any = None, ax: Any = None) -> Any:
+    def plot(
+        self, X: ArrayLike, y: ArrayLike | None = None, ax: Sequence[Axes] | None = None
+    ) -> NDArray[np.object_]:
         """Draw points before and after the map, each in the two directions in which they differ most.
 
         Parameters
@@ -130,7 +133,7 @@ class LinearMetric(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sol
 
     components_: Array
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Map points such that their Euclidean distances are the learned ones.
 
         Parameters
@@ -150,7 +153,7 @@ class LinearMetric(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sol
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
-    def pair_distance(self, pairs: Any) -> Array:
+    def pair_distance(self, pairs: ArrayLike) -> Array:
         """Return the learned distance of the two points of each pair.
 
         Parameters
@@ -169,7 +172,7 @@ class LinearMetric(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sol
             raise ValueError(f"pairs has shape {points.shape}; expected (k, 2, {D}): two points a pair")
         return np.linalg.norm((points[:, 0] - points[:, 1]) @ self.components_.T, axis=1)
 
-    def score_pairs(self, pairs: Any) -> Array:
+    def score_pairs(self, pairs: ArrayLike) -> Array:
         """Return minus the learned distance of the two points of each pair, so that larger is nearer.
 
         Parameters

@@ -9,12 +9,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
-from bregopt.arrays import Array, IntArray, rectangular
+from bregopt.arrays import Array, IntArray, RandomState, rectangular
 
 __all__ = [
     "distinct_classes",
@@ -28,7 +29,7 @@ __all__ = [
 
 
 def pairs_from_labels(
-    y: Any, n_pairs: int | str = "auto", random_state: Any = 0
+    y: ArrayLike, n_pairs: int | str = "auto", random_state: RandomState = 0
 ) -> tuple[IntArray, IntArray]:
     """Draw pairs of points, and separate pairs of one class from pairs of two.
 
@@ -70,12 +71,12 @@ def pairs_from_labels(
 
 
 def triplets_from_labels(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     n_targets: int = 1,
     n_impostors: int = 1,
     n_triplets: int | None = None,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> IntArray:
     """Return triplets ``(i, j, k)``: `j` is near `i` and of its class, `k` is near `i` and of another.
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
 from bregopt import nearest_correlation, pairwise_correlation
-from bregopt.arrays import Array, symmetric_matrix
+from bregopt.arrays import Array, BoundsLike, symmetric_matrix
 from bregopt.learn.base import Solved, labeled_features
 
 __all__ = ["NearestCorrelation"]
@@ -70,20 +72,20 @@ class NearestCorrelation(Solved):
 
     def __init__(
         self,
-        estimator: Any = "pairwise",
+        estimator: str | BaseEstimator = "pairwise",
         *,
         divergence: str = "frobenius",
-        fixed: Any = None,
-        lower: Any = None,
-        upper: Any = None,
+        fixed: ArrayLike | None = None,
+        lower: BoundsLike | None = None,
+        upper: BoundsLike | None = None,
         min_eigenvalue: float = 0.0,
         max_condition: float | None = None,
         max_rank: int | None = None,
-        groups: Any = None,
-        weights: Any = None,
+        groups: ArrayLike | Mapping[Any, Any] | None = None,
+        weights: str | ArrayLike | None = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
+        solver_options: Mapping[str, object] | None = None,
     ) -> None:
         self.estimator = estimator
         self.divergence = divergence
@@ -99,7 +101,7 @@ class NearestCorrelation(Solved):
         self.max_iter = max_iter
         self.solver_options = solver_options
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Estimate the correlations and take the nearest correlation matrix.
 
         Parameters

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.arrays import Array, IntArray, RandomState, finite_array
 from bregopt.learn.constraints import generator, index_rows, random_pairs
 
 __all__ = ["idealized_bounds", "percentile_bounds", "sq_distances"]
@@ -16,7 +15,7 @@ _PAIRS_FOR_PERCENTILES = 100_000  # size of the sample; of fewer pairs all are u
 
 
 def percentile_bounds(
-    X: Any, percentiles: tuple[float, float] = (5, 95), random_state: Any = 0
+    X: ArrayLike, percentiles: tuple[float, float] = (5, 95), random_state: RandomState = 0
 ) -> tuple[float, float]:
     """Return bounds for similar and dissimilar pairs: two percentiles of the squared distances of `X`.
 
@@ -62,7 +61,9 @@ def percentile_bounds(
     return upper, lower
 
 
-def idealized_bounds(X: Any, similar: Any, dissimilar: Any, shrink: float = 0.25) -> tuple[Array, Array]:
+def idealized_bounds(
+    X: ArrayLike, similar: ArrayLike, dissimilar: ArrayLike, shrink: float = 0.25
+) -> tuple[Array, Array]:
     """Return bounds that decrease or increase the squared distance of each pair by a share of itself.
 
     Parameters

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.covariance import EmpiricalCovariance, empirical_covariance
 from sklearn.utils.validation import validate_data
 
@@ -23,8 +25,8 @@ class SparsePrecision(Solved, EmpiricalCovariance):
 
     alpha_: float
     assume_centered: bool
-    weights: Any
-    pattern: Any
+    weights: ArrayLike | None
+    pattern: ArrayLike | None
     penalize_diagonal: bool
 
     def get_precision(self) -> Array:
@@ -32,7 +34,7 @@ class SparsePrecision(Solved, EmpiricalCovariance):
         return np.asarray(self.precision_)
 
     def error_norm(
-        self, comp_cov: Any, norm: str = "frobenius", scaling: bool = True, squared: bool = True
+        self, comp_cov: ArrayLike, norm: str = "frobenius", scaling: bool = True, squared: bool = True
     ) -> float:
         """Return the distance to another covariance; see :class:`sklearn.covariance.EmpiricalCovariance`."""
         plain = copy.copy(self)
@@ -119,14 +121,14 @@ class GraphicalLasso(SparsePrecision):
         self,
         alpha: float = 0.01,
         *,
-        weights: Any = None,
-        pattern: Any = None,
+        weights: ArrayLike | None = None,
+        pattern: ArrayLike | None = None,
         penalize_diagonal: bool = False,
         covariance: str | None = None,
         assume_centered: bool = False,
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
+        solver_options: Mapping[str, object] | None = None,
     ) -> None:
         self.alpha = alpha
         self.weights = weights
@@ -138,7 +140,7 @@ class GraphicalLasso(SparsePrecision):
         self.max_iter = max_iter
         self.solver_options = solver_options
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Estimate the sparse inverse covariance.
 
         Parameters

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.covariance import empirical_covariance, log_likelihood
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -14,7 +17,7 @@ from bregopt.arrays import Array, IntArray, finite_array, positive_integer
 from bregopt.executors import Crew
 from bregopt.learn.base import labeled_features
 from bregopt.learn.graphical_lasso import SparsePrecision
-from bregopt.plotting import plot_scores
+from bregopt.plotting import Axes, plot_scores
 
 __all__ = ["GraphicalLassoCV"]
 
@@ -64,18 +67,18 @@ class GraphicalLassoCV(SparsePrecision):
 
     def __init__(
         self,
-        alphas: Any = 20,
+        alphas: int | ArrayLike = 20,
         *,
         criterion: str = "cv",
         ebic_gamma: float = 0.5,
         cv: Any = None,
-        weights: Any = None,
-        pattern: Any = None,
+        weights: ArrayLike | None = None,
+        pattern: ArrayLike | None = None,
         penalize_diagonal: bool = False,
         assume_centered: bool = False,
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
+        solver_options: Mapping[str, object] | None = None,
     ) -> None:
         self.alphas = alphas
         self.criterion = criterion
@@ -89,7 +92,7 @@ class GraphicalLassoCV(SparsePrecision):
         self.max_iter = max_iter
         self.solver_options = solver_options
 
-    def fit(self, X: Any, y: Any = None, executor: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, executor: Executor | None = None) -> Self:
         """Choose the weight of the penalty and estimate the sparse inverse covariance.
 
         Parameters
@@ -134,7 +137,7 @@ class GraphicalLassoCV(SparsePrecision):
         self._fit_alpha(X, S, self.alphas_[best], path[best])
         return self
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the scores against `alpha`, with the chosen one; returns the matplotlib axes."""
         check_is_fitted(self)
         results = self.cv_results_
@@ -142,7 +145,7 @@ class GraphicalLassoCV(SparsePrecision):
         deviation = results.get("std_test_score")
         return plot_scores(results["alphas"], results["mean_test_score"], deviation, self.alpha_, label, ax)
 
-    def plot_path(self, X: Any, ax: Any = None) -> Any:
+    def plot_path(self, X: ArrayLike, ax: Axes | None = None) -> Axes:
         """Draw the partial correlations of samples against `alpha`; returns the matplotlib axes."""
         check_is_fitted(self)
         points = validate_data(self, X, dtype=np.float64, reset=False)

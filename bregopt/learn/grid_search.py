@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor
 from itertools import product
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn import model_selection
-from sklearn.base import clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import ParameterGrid, check_cv
+from sklearn.model_selection import BaseCrossValidator, ParameterGrid, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, indexable
 
@@ -84,12 +85,12 @@ class GridSearchCV(model_selection.GridSearchCV):
 
     def __init__(
         self,
-        estimator: Any,
-        param_grid: Any,
+        estimator: BaseEstimator,
+        param_grid: Mapping[str, Sequence[object]] | Sequence[Mapping[str, Sequence[object]]],
         *,
-        scoring: Any = None,
+        scoring: str | Callable[..., float] | None = None,
         refit: bool = True,
-        cv: Any = None,
+        cv: int | BaseCrossValidator | Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
         error_score: float | str = np.nan,
         return_train_score: bool = False,
         executor: Executor | None = None,
@@ -105,7 +106,7 @@ class GridSearchCV(model_selection.GridSearchCV):
         )
         self.executor = executor
 
-    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None) -> Self:
         """Fit every candidate to every fold, and the best one to all data.
 
         Parameters
@@ -206,7 +207,7 @@ class _Cell:
         The problem that the fit waits for, with the options of its solve.
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, train: Any, test: Any) -> None:
+    def __init__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, train: Any, test: Any) -> None:
         self._estimator = estimator
         self._train, self._test = (
             (_safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.kernel_approximation import Nystroem
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, RandomState
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, validated
 from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
-from bregopt.learn.kernel_rows import KernelRows
+from bregopt.learn.kernel_rows import BoundedPairs, KernelRows
 from bregopt.threads import threads_for
 
 __all__ = ["KernelLearner"]
@@ -89,15 +91,15 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         gamma: float | None = 1.0,
         *,
         divergence: str = "logdet",
-        kernel: Any = "linear",
+        kernel: str | Callable[..., float] = "linear",
         n_components: int = 100,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Mapping[str, object] | None = None,
         shrink: float = 0.25,
         n_pairs: int | str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = 0,
+        solver_options: Mapping[str, object] | None = None,
+        random_state: RandomState = 0,
     ) -> None:
         self.gamma = gamma
         self.divergence = divergence
@@ -113,14 +115,14 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        similar: Any = None,
-        dissimilar: Any = None,
-        distances: Any = None,
-        similarities: Any = None,
-        comparisons: Any = None,
+        similar: ArrayLike | None = None,
+        dissimilar: ArrayLike | None = None,
+        distances: BoundedPairs | None = None,
+        similarities: BoundedPairs | None = None,
+        comparisons: ArrayLike | None = None,
         rows: RowChunks | None = None,
     ) -> Self:
         """Learn the kernel from labels, or from constraints on pairs.
@@ -194,7 +196,7 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         self._learn(G0, self._keep(solution, "Give the rows a finite gamma to relax the bounds."))
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Map points, old or new, such that their inner products are the learned kernel.
 
         Parameters

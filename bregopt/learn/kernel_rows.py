@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import PSD, soft, sq_distance
 from bregopt.arrays import Array, IntArray, finite_array, positive_number
@@ -16,6 +17,9 @@ from bregopt.learn.distance_bounds import idealized_bounds, sq_distances
 from bregopt.modeling.constraints import Constraint
 
 __all__ = ["KernelRows"]
+
+# Pairs of points, and lower and upper bounds, each None if there are none.
+BoundedPairs = tuple[ArrayLike, ArrayLike | None, ArrayLike | None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import LowRank, TripletChunks, soft_margin
+from bregopt.arrays import RandomState
 from bregopt.learn.base import LinearMetric, validated
 from bregopt.learn.constraints import index_rows, triplets_from_labels
 from bregopt.threads import threads_for
@@ -72,8 +75,8 @@ class SoftMarginMetricLearner(LinearMetric):
         n_triplets: int | None = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = 0,
+        solver_options: Mapping[str, object] | None = None,
+        random_state: RandomState = 0,
     ) -> None:
         self.C = C
         self.n_targets = n_targets
@@ -84,7 +87,9 @@ class SoftMarginMetricLearner(LinearMetric):
         self.solver_options = solver_options
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, triplets: ArrayLike | TripletChunks | None = None
+    ) -> Self:
         """Learn the metric from labels, or from triplets.
 
         Parameters

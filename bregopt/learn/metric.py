@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import PSD, Minimize, Problem, RowChunks, logdet_div, quad_form, von_neumann_div
-from bregopt.arrays import Array, IntArray, check_pair_bounds, finite_array, symmetric_matrix
+from bregopt.arrays import Array, IntArray, RandomState, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Fitting, LinearMetric, OfProblem, forget, map_of, psd_root, softened, validated
 from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels
@@ -49,15 +50,15 @@ class _PairMetricLearner(LinearMetric, OfProblem):
         self,
         gamma: float | None = 1.0,
         *,
-        prior: Any = "identity",
-        upper: Any = None,
-        lower: Any = None,
+        prior: str | ArrayLike = "identity",
+        upper: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
         percentiles: tuple[float, float] = (5, 95),
         n_pairs: int | str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = 0,
+        solver_options: Mapping[str, object] | None = None,
+        random_state: RandomState = 0,
     ) -> None:
         self.gamma = gamma
         self.prior = prior
@@ -72,11 +73,11 @@ class _PairMetricLearner(LinearMetric, OfProblem):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        similar: Any = None,
-        dissimilar: Any = None,
+        similar: ArrayLike | None = None,
+        dissimilar: ArrayLike | None = None,
         rows: RowChunks | None = None,
     ) -> Self:
         """Learn the metric from labels, or from pairs.

@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -78,7 +79,7 @@ class PairDefiniteBoost(ClassifierMixin, LinearMetric):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, pairs: Any, y: Any) -> Self:
+    def fit(self, pairs: ArrayLike, y: ArrayLike) -> Self:
         """Learn the metric from pairs.
 
         Parameters
@@ -119,11 +120,11 @@ class PairDefiniteBoost(ClassifierMixin, LinearMetric):
             )
         return self
 
-    def decision_function(self, pairs: Any) -> Array:
+    def decision_function(self, pairs: ArrayLike) -> Array:
         """Return one minus the squared distance of each pair, shape ``(k,)``; 0 or more for similar pairs."""
         return 1 - self.pair_distance(pairs) ** 2
 
-    def predict(self, pairs: Any) -> Any:
+    def predict(self, pairs: ArrayLike) -> NDArray[Any]:
         """Return 1 for similar pairs, -1 for dissimilar ones, shape ``(k,)``."""
         check_is_fitted(self)
         return np.where(self.decision_function(pairs) >= 0, 1, -1)

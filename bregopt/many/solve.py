@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError, Executor
 from contextlib import closing
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack
+
+from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array
@@ -21,22 +24,26 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solve_options import SeededOptions, SolverLike
 
 __all__ = ["solve_many"]
 
 _CHAIN = 32  # problems of a chain
 _FINAL = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
+ProblemLike = (
+    Problem | str | PathLike[str] | tuple[Problem | str | PathLike[str], Mapping[Parameter, ArrayLike]]
+)
 
 
 def solve_many(
-    problems: Iterable[Any],
+    problems: Iterable[ProblemLike],
     executor: Executor | None = None,
     progress: bool = True,
     chunk: int | None = None,
     *,
-    warm_start: bool | str = False,
-    solver: Any = None,
-    **options: Any,
+    warm_start: Literal[False, "chain"] = False,
+    solver: SolverLike | None = None,
+    **options: Unpack[SeededOptions],
 ) -> list[Outcome]:
     """Solve many problems, on any executor of ``concurrent.futures``.
 
@@ -129,7 +136,7 @@ def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
         raise ValueError(f'warm_start is {warm_start!r}; expected False or "chain"')
 
 
-def _items(problems: Any, solver: Any, options: dict[str, Any]) -> list[Item]:
+def _items(problems: Any, solver: Any, options: Mapping[str, Any]) -> list[Item]:
     if isinstance(problems, Problem | str | os.PathLike | Mapping) or not isinstance(problems, Iterable):
         raise TypeError(f"problems is {problems!r}; expected a list of problems, paths or pairs")
     pairs = [_problem_and_values(given, f"problems[{k}]") for k, given in enumerate(problems)]

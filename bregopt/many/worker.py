@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ class Item:
     problem: Problem | Path
     values: tuple[Array | None, ...]
     solver: Any
-    options: dict[str, Any]
+    options: Mapping[str, Any]
 
 
 Unit = Sequence[Item]  # problems of which each starts from the answer to the one before
@@ -96,7 +96,8 @@ def _outcome(item: Item, start: Solution | None) -> Outcome:
 def _solution(item: Item, start: Solution | None) -> Solution:
     if isinstance(item.problem, Path):
         spec = problem_of_file(item.problem, {})
-        problem, solver, options = spec.problem, spec.solver, {**spec.options, **item.options}
+        problem, solver = spec.problem, spec.solver
+        options: Mapping[str, Any] = {**spec.options, **item.options}
     else:
         problem, solver, options = item.problem, "auto", item.options
     for p, value in zip(problem.parameters, item.values, strict=False):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import (
     Array,
     IntArray,
+    MatrixLike,
     finite_array,
     index_array,
     rectangular,
@@ -19,7 +22,7 @@ from bregopt.arrays import (
 )
 from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.products import product
 from bregopt.modeling.psd import PSD
@@ -31,6 +34,10 @@ __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 _SPARSE_SHARE = 0.2
 
 
+@overload
+def diag(X: ComplexExpression) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+@overload
+def diag(X: ExpressionLike) -> Expression: ...
 def diag(X: Any) -> Any:
     """Return the diagonal of a square matrix, or the diagonal matrix of a vector.
 
@@ -65,6 +72,10 @@ def diag(X: Any) -> Any:
     return e.combined(S, (n, n), f"diag({e.label})")
 
 
+@overload
+def trace(X: ComplexExpression) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+@overload
+def trace(X: ExpressionLike) -> Expression: ...
 def trace(X: Any) -> Any:
     """Return the trace of a square matrix; that of a Hermitian variable is real.
 
@@ -83,7 +94,8 @@ def trace(X: Any) -> Any:
         If `X` is no square matrix.
     """
     if isinstance(X, HermitianPSD):
-        return replace(diag(X).summed(), label=f"trace({X.name})")
+        diagonal: Any = diag(X)  # real
+        return replace(diagonal.summed(), label=f"trace({X.name})")
     if isinstance(X, ComplexExpression):
         return ComplexExpression(trace(X.real), trace(X.imag), f"trace({X.label})")
     if not isinstance(X, PSD):
@@ -94,7 +106,7 @@ def trace(X: Any) -> Any:
     return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
 
 
-def inner(A: Any, X: Any) -> Expression:
+def inner(A: Operand | MatrixLike | Sequence[MatrixLike], X: Operand) -> Expression:
     """Return ``<A, X>``, the sum of the products of the entries: ``tr(A X)`` for a symmetric ``X``.
 
     Parameters
@@ -118,21 +130,24 @@ def inner(A: Any, X: Any) -> Expression:
         return _inner_of_expressions(A.expression(), as_expression(X, "X of inner"))
     if not isinstance(X, PSD | HermitianPSD):
         return _inner_of_expression(A, as_expression(X, "X of inner"))
-    n = X.n
+    block: Any = X
+    n = block.n
     single, stack = _matrices(A)
     if not stack:
         raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of order {n}")
     names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
     if isinstance(X, HermitianPSD):
-        X, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
+        block, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
     if all(sp.issparse(matrix) for matrix in stack):
-        rows: SparseRows | DenseRows = _sparse_rows(stack, X.n, names)
+        rows: SparseRows | DenseRows = _sparse_rows(stack, block.n, names)
     else:
-        dense = np.array([symmetric_matrix(a, name, X.n) for a, name in zip(stack, names, strict=True)])
+        dense = np.array([symmetric_matrix(a, name, block.n) for a, name in zip(stack, names, strict=True)])
         rows = DenseRows(dense)
         if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
-            rows = SparseRows.of(rows.m, X.n, rows.coordinates())
-    return Expression(() if single else (rows.m,), np.zeros(rows.m), {X: rows}, label=f"inner(A, {X.name})")
+            rows = SparseRows.of(rows.m, block.n, rows.coordinates())
+    return Expression(
+        () if single else (rows.m,), np.zeros(rows.m), {block: rows}, label=f"inner(A, {block.name})"
+    )
 
 
 def _inner_of_expressions(A: Expression, e: Expression) -> Expression:
@@ -163,7 +178,7 @@ def _diagonal(e: Expression, atom: str) -> Expression:
     return e.taken(np.arange(n) * (n + 1), (n,), f"diag({e.label})")
 
 
-def quad_form(Z: Any, X: PSD) -> Expression:
+def quad_form(Z: MatrixLike, X: PSD) -> Expression:
     """Return ``z'X z`` for each row ``z`` of `Z`, ``z*X z`` for a Hermitian variable.
 
     Parameters
@@ -206,7 +221,7 @@ def quad_form(Z: Any, X: PSD) -> Expression:
     )
 
 
-def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
+def sq_distance(X: PSD, i: ArrayLike, j: ArrayLike) -> Expression:
     """Return the squared distances ``X[i, i] + X[j, j] - 2 X[i, j]``.
 
     Parameters
@@ -248,6 +263,12 @@ def sq_distance(X: PSD, i: Any, j: Any) -> Expression:
     )
 
 
+@overload
+def sum(expression: ComplexExpression, axis: int | None = None) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+@overload
+def sum(expression: CurvedExpression, axis: int | None = None) -> CurvedExpression: ...  # type: ignore[overload-overlap]
+@overload
+def sum(expression: ExpressionLike, axis: int | None = None) -> Expression: ...
 def sum(expression: Any, axis: int | None = None) -> Any:
     """Return the sum of all elements of an expression, or the sums along an axis.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.constraints import Constraint, SoftPenalty
-from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 from bregopt.modeling.naming import axes_of
 
 __all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
@@ -17,7 +16,7 @@ __all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
 PENALTIES = ("divergence", "hinge")
 
 
-def between(expression: Any, lower: Any, upper: Any) -> Constraint:
+def between(expression: ExpressionLike, lower: ExpressionLike, upper: ExpressionLike) -> Constraint:
     """Return the two-sided constraint ``lower <= expression <= upper``.
 
     Parameters
@@ -55,7 +54,7 @@ def between(expression: Any, lower: Any, upper: Any) -> Constraint:
     return constraint
 
 
-def soft(constraint: Constraint, gamma: Any = 1.0, penalty: str | None = None) -> Constraint:
+def soft(constraint: Constraint, gamma: ExpressionLike = 1.0, penalty: str | None = None) -> Constraint:
     """Return the constraint as a soft one, which may be violated at a price (Kulis et al. 2009, eq. 22).
 
     Parameters

@@ -11,8 +11,12 @@ from bregopt.arrays import IntArray, Mask
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.naming import Named
+from bregopt.program import Matrix
 
 __all__ = ["CutRows", "cut_rows", "some_rows"]
+
+# It takes the matrix of the answer, or a tuple of several, and returns constraints.
+Separator = Callable[..., Constraint | Iterable[Constraint] | None]
 
 
 class CutRows(Named):
@@ -32,7 +36,7 @@ class CutRows(Named):
 
     axes = None
 
-    def __init__(self, separate: Callable[[Any], Any]) -> None:
+    def __init__(self, separate: Separator) -> None:
         self.separate = separate
         self.constraints: tuple[Constraint, ...] = ()
 
@@ -52,7 +56,7 @@ class CutRows(Named):
         values = tuple(c.dual_value for c in self.constraints)
         return None if any(value is None for value in values) else values
 
-    def violated(self, X: Any) -> tuple[Constraint, ...]:
+    def violated(self, X: Matrix | tuple[Matrix, ...]) -> tuple[Constraint, ...]:
         """Return the constraints that the function yields at a point.
 
         Raises
@@ -84,7 +88,7 @@ class CutRows(Named):
         return f"CutRows({self.title}, rows={self.size})"
 
 
-def cut_rows(separate: Callable[[Any], Any]) -> CutRows:
+def cut_rows(separate: Separator) -> CutRows:
     """Return a constraint whose rows a function yields, as far as they are needed.
 
     A solve then goes in rounds. Each one solves the problem with the rows so far, from the last answer, and

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
 from bregopt.modeling.affine import Affine, check_shapes
@@ -17,7 +18,7 @@ from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequa
 from bregopt.modeling.naming import axes_of
 from bregopt.modeling.products import matrix_product, multiplied, product
 
-__all__ = ["Expression", "Operand", "as_expression"]
+__all__ = ["Expression", "ExpressionLike", "Operand", "as_expression"]
 
 # Functions of other packages, by name, that have an equivalent here, for messages.
 _OWN = {
@@ -215,6 +216,9 @@ class Expression(Affine, Operand):
 
     def __repr__(self) -> str:
         return f"Expression({self.label}, shape={self.shape})"
+
+
+ExpressionLike = Operand | ArrayLike
 
 
 def as_expression(value: Any, name: str = "constant") -> Expression:

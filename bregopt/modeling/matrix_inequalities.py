@@ -7,7 +7,7 @@ Presolve reads matrices that rows define as the dual of their inequalities where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -76,7 +76,7 @@ class MatrixInequality(Named):
         i, j = np.indices(self.shape).reshape(2, -1)
         return X if np.array_equal(rows.i, i) and np.array_equal(rows.j, j) else None
 
-    def check_symmetric(self, parameters: Mapping[Any, Array]) -> None:
+    def check_symmetric(self, parameters: Mapping[Hashable, Array]) -> None:
         """Refuse a body that is not symmetric at given values of the parameters.
 
         An affine matrix that is symmetric at a random point is symmetric everywhere, with probability one.

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
@@ -14,7 +15,7 @@ from bregopt.linalg import is_definite
 from bregopt.modeling.convex.curvature import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
-from bregopt.modeling.expressions import Operand
+from bregopt.modeling.expressions import ExpressionLike, Operand
 from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.naming import Formula
 from bregopt.modeling.psd import PSD
@@ -33,6 +34,8 @@ __all__ = [
     "von_neumann_div",
 ]
 
+CenterLike = ArrayLike | LowRank | Operand  # a Parameter or an expression of parameters is an Operand
+
 
 class Minimize(Formula):
     """Minimize a convex objective.
@@ -50,7 +53,7 @@ class Minimize(Formula):
 
     sign = 1.0
 
-    def __init__(self, expression: Any) -> None:
+    def __init__(self, expression: ExpressionLike) -> None:
         self.expression = as_objective(expression)
         check_objective(self)
 
@@ -91,7 +94,7 @@ def as_objective(value: Any) -> CurvedExpression:
 
 
 def logdet_div(
-    X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
+    X: PSD, X0: CenterLike, complement: float | None = None, rank_tol: float = RANK_TOL
 ) -> CurvedExpression:
     """Return the LogDet divergence ``tr(X inv(X0)) - logdet(X inv(X0)) - n``.
 
@@ -125,7 +128,7 @@ def logdet_div(
 
 
 def von_neumann_div(
-    X: PSD, X0: Any, complement: float | None = None, rank_tol: float = RANK_TOL
+    X: PSD, X0: CenterLike, complement: float | None = None, rank_tol: float = RANK_TOL
 ) -> CurvedExpression:
     """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``.
 
@@ -154,7 +157,7 @@ def von_neumann_div(
     return _divergence("von_neumann", X, X0, complement, rank_tol)
 
 
-def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> CurvedExpression:
+def frobenius_div(X: PSD, X0: CenterLike, weights: ArrayLike | None = None) -> CurvedExpression:
     """Return the squared Frobenius distance, the sum of squares of ``X - X0``, without a factor 1/2.
 
     Parameters
@@ -181,7 +184,9 @@ def frobenius_div(X: PSD, X0: Any, weights: Any = None) -> CurvedExpression:
     return _divergence("frobenius", X, X0, None, RANK_TOL, parameters)
 
 
-def bregman_div(X: PSD, X0: Any, divergence: str | type[Divergence], **parameters: Any) -> CurvedExpression:
+def bregman_div(
+    X: PSD, X0: CenterLike, divergence: str | type[Divergence], **parameters: object
+) -> CurvedExpression:
     """Return a registered divergence, such as one of your own.
 
     Parameters

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
+from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -35,8 +35,11 @@ from bregopt.routes.contradiction import with_largest
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Ray, Solution
+from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 if TYPE_CHECKING:
+    import cvxpy
+
     from bregopt.rigorous.verification import ProvenBound
 
 __all__ = ["Declared", "Problem"]
@@ -74,7 +77,9 @@ class Problem:
     2.0
     """
 
-    def __init__(self, objective: Minimize, constraints: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, objective: Minimize, constraints: Iterable[Declared | Iterable[Declared]] = ()
+    ) -> None:
         if not isinstance(objective, Minimize):
             raise TypeError(
                 f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
@@ -116,7 +121,13 @@ class Problem:
         """Return the program that solvers receive, at the current values of the parameters."""
         return self._compiled.program()
 
-    def solve(self, solver: Any = "auto", *, warm_start: bool | Solution = False, **options: Any) -> Solution:
+    def solve(
+        self,
+        solver: SolverLike = "auto",
+        *,
+        warm_start: bool | Solution = False,
+        **options: Unpack[RouteOptions],
+    ) -> Solution:
         """Solve the problem, set the values of its variables and constraints, and return the answer.
 
         Parameters
@@ -157,7 +168,7 @@ class Problem:
         start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
         return self._solve(solver, start, True, options)
 
-    def _solve(self, solver: Any, start: Solution | None, warn: bool, options: dict[str, Any]) -> Solution:
+    def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:
         """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
         with clock.limited(time_limit(options)):
             if self._generates:
@@ -170,7 +181,7 @@ class Problem:
         self.solution = self._unpack(raw)
         return self.solution
 
-    def _in_rounds(self, solver: Any, start: Solution | None, options: dict[str, Any]) -> Solution:
+    def _in_rounds(self, solver: Any, start: Solution | None, options: Mapping[str, Any]) -> Solution:
         """Solve with the rows that are generated, which then are rows of the program."""
         rounds = Rounds(self, solver, options)
         answer = rounds.solve(start)
@@ -231,7 +242,7 @@ class Problem:
         X, u = (None, {}) if found.answer is None else self._named(found.answer.X, found.answer.u)
         return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
-    def explain(self, solver: Any = "auto", **options: Any) -> None:
+    def explain(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> None:
         """Print each registered route, whether it accepts the problem, and if not, the reason.
 
         Parameters
@@ -247,7 +258,7 @@ class Problem:
         """
         sys.stdout.write(f"{routing.explain(self.program(), solver, **options)}\n")
 
-    def to_cvxpy(self) -> Any:
+    def to_cvxpy(self) -> cvxpy.Problem:
         """Return this problem as a ``cvxpy.Problem`` with one vectorized constraint for each of this problem.
 
         Bounds on largest eigenvalues come last. Variables and parameters in bounds keep their names; ordinary
@@ -265,7 +276,7 @@ class Problem:
         """
         return routing.translate(self.program(), "cvxpy")
 
-    def to_spec(self, path: str | Path) -> None:
+    def to_spec(self, path: str | PathLike[str]) -> None:
         """Write the problem to a spec file, which :func:`bregopt.load_spec` reads.
 
         Its structure is readable TOML; its arrays are in an ``.npz`` file beside it, of the same name. The
@@ -294,27 +305,27 @@ class Problem:
     def _unpack(self, raw: Solution) -> Solution:
         """Return the answer with the user's signs and names, and set the values of variables and duals."""
         found = raw.X is not None
-        blocks = self._compiled.matrices
+        blocks, (_, elements, y) = self._compiled.matrices, raw._point
         given = raw.X[: len(blocks)] if found else [None] * len(blocks)
         # The arrays are read-only, as the answer and the next warm start share them.
         answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
         own = answers if found else None
         values: dict[str, Any] = {}
         for u, place in self._compiled.variable_slices():
-            u._value = u.with_elements(raw.u[place]) if found else None
+            u._value = u.with_elements(elements[place]) if found else None
             values[u.name] = u.value
         for c, place in self._compiled.constraint_slices():
-            c.dual_value = None if raw.duals is None else c.dual_from_multiplier(raw.duals[place])
+            c.dual_value = None if y is None else c.dual_from_multiplier(y[place])
         z = _multipliers_of_cones(raw)
         for cone, place in self._compiled.cone_slices():
             cone.set_multipliers(None if z is None else z[place])
         self._set_duals_of_inequalities(raw)
-        self._compiled.set_convex_duals(raw.duals, z)
+        self._compiled.set_convex_duals(y, z)
         sign = self.objective.sign
         declarations = None if found else self._compiled.declarations(self.constraints)
         stop_reason = raw.stop_reason
         if raw.status == "infeasible" and declarations is not None and raw._program is not None:
-            stop_reason = with_largest(stop_reason, raw._program, declarations, raw.duals)
+            stop_reason = with_largest(stop_reason, raw._program, declarations, y)
         return replace(
             raw,
             stop_reason=stop_reason,
@@ -331,18 +342,19 @@ class Problem:
         )
 
     def _set_duals_of_inequalities(self, raw: Solution) -> None:
-        program = raw._program
+        program, (_, _, y) = raw._program, raw._point
         for inequality, b in self._compiled.inequalities:
             inequality.dual_value = None
-            if raw.duals is not None and program is not None:
+            if y is not None and program is not None:
                 X, S = (None if part is None else part[b] for part in (raw.X, raw._S))
-                inequality.dual_value = multiplier_of_cone(program, b, X, raw.duals, S)
+                inequality.dual_value = multiplier_of_cone(program, b, X, y, S)
 
     def _ray(self, raw: Solution) -> Ray | None:
         """Return the ray of an unbounded problem, with the names of variables."""
         if raw._ray is None:
             return None
-        return Ray(*self._named(raw._ray, raw.u))
+        _, elements, _ = raw._point
+        return Ray(*self._named(raw._ray, elements))
 
     def _named(self, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
         """Return the matrices of a point as users have them, and its variables by name."""

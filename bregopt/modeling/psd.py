@@ -12,7 +12,7 @@ from bregopt.memory import check_memory
 from bregopt.modeling.declared import VALUE_TOL, checked_name, checked_size
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.hermitian import HermitianPSD, compressed, embedded
-from bregopt.program.lowrank import LowRank
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
 
 __all__ = ["PSD"]
@@ -81,11 +81,11 @@ class PSD(Operand):
         """The real matrix in the program: this one."""
         return self
 
-    def of_block(self, value: Any) -> Any:
+    def of_block(self, value: Matrix) -> Matrix | ComplexArray:
         """Return the matrix of the declared variable that belongs to one of the program."""
         return value
 
-    def set_answer(self, value: Array | LowRank | None) -> Any:
+    def set_answer(self, value: Matrix | None) -> Matrix | ComplexArray | None:
         """Set the value without a check or a copy; return that of the declared variable."""
         self._value = value
         return value

@@ -7,7 +7,7 @@ shrink the feasible set; for the same reason its proof that no point is feasible
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,7 +63,7 @@ class Rounds:
         The problem with the rows of the last round.
     """
 
-    def __init__(self, problem: Any, solver: Any, options: dict[str, Any]) -> None:
+    def __init__(self, problem: Any, solver: Any, options: Mapping[str, Any]) -> None:
         check_options(solver, options)
         self._problem, self._solver, self._options = problem, solver, options
         self._generators = [c for c in problem.constraints if isinstance(c, CutRows)]
@@ -203,7 +203,8 @@ def _idle(raw: Solution, compiled: Compiled) -> dict[Constraint, Mask]:
     program = raw._program
     assert program is not None
     scale, norms = scale_of(_dense(program)), np.maximum(_dense(program).row_units, TINY)
-    activity = program.activity(raw.X, raw.u)
+    X, u, _ = raw._point
+    activity = program.activity(X, u)
     slack = np.minimum(activity - program.bounds.lo, program.bounds.hi - activity)
     prices = np.abs(raw.duals) * norms / max(scale.dual, scale.objective / max(scale.primal, TINY), TINY)
     idle = _IDLE * slack > prices * norms * scale.primal

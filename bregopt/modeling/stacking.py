@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, as_expression
 
 __all__ = ["bmat", "hstack", "vstack"]
 
 
-def vstack(parts: Sequence[Any]) -> Expression:
+def vstack(parts: Sequence[ExpressionLike]) -> Expression:
     """Return expressions one below the other; vectors are rows, as in NumPy.
 
     Parameters
@@ -34,7 +34,7 @@ def vstack(parts: Sequence[Any]) -> Expression:
     return _stacked(parts, np.vstack, "vstack")
 
 
-def hstack(parts: Sequence[Any]) -> Expression:
+def hstack(parts: Sequence[ExpressionLike]) -> Expression:
     """Return expressions side by side; vectors one after the other, as in NumPy.
 
     Parameters
@@ -55,7 +55,7 @@ def hstack(parts: Sequence[Any]) -> Expression:
     return _stacked(parts, np.hstack, "hstack")
 
 
-def bmat(blocks: Sequence[Sequence[Any]]) -> Expression:
+def bmat(blocks: Sequence[Sequence[ExpressionLike]]) -> Expression:
     """Return a matrix of blocks, such as ``bo.bmat([[X, B], [B.T, t * np.eye(2)]]) >> 0``.
 
     Parameters

@@ -17,12 +17,14 @@ import numpy as np
 
 from bregopt.arrays import IntArray, complex_array
 from bregopt.modeling.complex_expressions import ComplexExpression, as_complex
-from bregopt.modeling.expressions import Operand, as_expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 
 __all__ = ["kron", "partial_trace", "partial_transpose"]
 
 
-def partial_trace(X: Any, dims: Sequence[int], keep: int | Sequence[int]) -> Any:
+def partial_trace(
+    X: Operand, dims: Sequence[int], keep: int | Sequence[int]
+) -> Expression | ComplexExpression:
     """Return the partial trace of a matrix: that on some factors of a product of spaces.
 
     Parameters
@@ -57,7 +59,9 @@ def partial_trace(X: Any, dims: Sequence[int], keep: int | Sequence[int]) -> Any
     )
 
 
-def partial_transpose(X: Any, dims: Sequence[int], which: int | Sequence[int]) -> Any:
+def partial_transpose(
+    X: Operand, dims: Sequence[int], which: int | Sequence[int]
+) -> Expression | ComplexExpression:
     """Return the partial transpose of a matrix, in some factors of a product of spaces.
 
     Parameters
@@ -92,7 +96,7 @@ def partial_transpose(X: Any, dims: Sequence[int], which: int | Sequence[int]) -
     )
 
 
-def kron(A: Any, B: Any) -> Any:
+def kron(A: ExpressionLike, B: ExpressionLike) -> Expression | ComplexExpression:
     """Return the Kronecker product of a matrix of numbers and a matrix of expressions, in either order.
 
     Parameters

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
 from bregopt.memory import check_memory
@@ -56,8 +57,8 @@ class Variable(Operand):
         *,
         name: str | None = None,
         nonneg: bool = False,
-        lower: Any = None,
-        upper: Any = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         symmetric: bool = False,
     ) -> None:
         self.shape = checked_shape(shape)
@@ -200,10 +201,10 @@ class Parameter(Operand):
         self,
         shape: int | tuple[int, ...] = (),
         *,
-        value: Any = None,
+        value: ArrayLike | None = None,
         name: str | None = None,
-        lo: Any = None,
-        hi: Any = None,
+        lo: ArrayLike | None = None,
+        hi: ArrayLike | None = None,
     ) -> None:
         self.shape = checked_shape(shape)
         self.name = checked_name(name, "p")

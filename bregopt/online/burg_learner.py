@@ -7,10 +7,13 @@ from abc import abstractmethod
 from types import ModuleType
 from typing import Any, ClassVar
 
+from numpy.typing import ArrayLike
+
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online import burg
 from bregopt.online.instances import total_loss, vectors
 from bregopt.online.loss_learner import LossLearner
+from bregopt.online.losses import Loss
 
 __all__ = ["BurgGradient", "BurgLearner"]
 
@@ -22,7 +25,7 @@ class BurgLearner(LossLearner):
     eta: float
     rates: str
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the prediction for each instance, shape ``(T,)``."""
         predictions: Array = self._updates.predict(self.state_, self._instances(X))
         return predictions
@@ -107,8 +110,8 @@ class BurgGradient(BurgLearner):
     def __init__(
         self,
         eta: float = 0.25,
-        w1: Any = None,
-        loss: Any = "square",
+        w1: ArrayLike | None = None,
+        loss: str | Loss = "square",
         update: str = "explicit",
         rates: str = "adaptive",
     ) -> None:
@@ -120,7 +123,7 @@ class BurgGradient(BurgLearner):
         w: Array = self.state_
         return w
 
-    def loss_bound(self, u: Any, loss: float = 0.0) -> float:
+    def loss_bound(self, u: ArrayLike, loss: float = 0.0) -> float:
         """Return a proven bound on `loss_`, in terms of a comparator.
 
         Parameters

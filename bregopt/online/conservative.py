@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
 from bregopt.arrays import Array, finite_array
@@ -28,11 +29,11 @@ class ConservativeLearner(ClassifierMixin, OnlineLearner):
     theta_: float
     mistakes_: int
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return the score less the threshold for each instance, shape ``(T,)``."""
         return self._scores(self._instances(X)) - self.theta_
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return 1 or -1 for each instance, shape ``(T,)``."""
         return self._labels(self._instances(X))
 

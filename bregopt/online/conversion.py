@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, RandomState, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.online.conservative import ConservativeLearner
 from bregopt.online.instances import total_loss
@@ -81,10 +82,12 @@ class OnlineToBatch(ClassifierMixin, BaseEstimator):
     (1.0, 0.02)
     """
 
-    def __init__(self, learner: Any, hypothesis: str = "vote", random_state: Any = 0) -> None:
+    def __init__(
+        self, learner: ConservativeLearner, hypothesis: str = "vote", random_state: RandomState = 0
+    ) -> None:
         self.learner, self.hypothesis, self.random_state = learner, hypothesis, random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the examples in one pass, in their order.
 
         Raises
@@ -116,7 +119,7 @@ class OnlineToBatch(ClassifierMixin, BaseEstimator):
             self.drawn_ = int(rng.choice(len(hypotheses), p=self.survivals_ / self.survivals_.sum()))
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return the mean vote of the hypotheses, or the drawn one's label: -1 to 1, shape ``(T,)``."""
         check_is_fitted(self)
         checked = self.learner_._instances(X)
@@ -128,7 +131,7 @@ class OnlineToBatch(ClassifierMixin, BaseEstimator):
                 votes += weight * hypothesis._labels(checked)
         return votes / self.survivals_.sum()
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return 1 or -1 for each instance, shape ``(T,)``; 1 where the votes are equal."""
         return np.where(self.decision_function(X) >= 0, 1.0, -1.0)
 

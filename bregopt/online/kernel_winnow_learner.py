@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class KernelWinnow(ConservativeLearner):
     def __init__(
         self,
         rank: int = 1,
-        kernel: Any = "rbf",
+        kernel: str | Callable[..., float] = "rbf",
         gamma: float = 1.0,
         eta: float | None = None,
         theta: float | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from bregopt.arrays import Array
@@ -24,7 +25,7 @@ class OnlineLearner(BaseEstimator, ABC):
 
     steps_: int
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None) -> Self:
         """Learn from further examples in order, one trial each.
 
         Returns
@@ -47,7 +48,7 @@ class OnlineLearner(BaseEstimator, ABC):
                 self.steps_ += 1
         return self
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None) -> Self:
         """Reset the learner, and learn from the examples once; see :meth:`partial_fit`."""
         learned = vars(clone(self).partial_fit(X, y))
         # Attributes that are not learned stay: scikit-learn's pipelines set some before they call this.

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from bregopt.arrays import Array
 from bregopt.online.instances import labels, signs
 from bregopt.online.learner import OnlineLearner
-from bregopt.online.losses import find_loss
+from bregopt.online.losses import Loss, find_loss
 from bregopt.online.regret import convex_bound, implicit_bound
 
 __all__ = ["LossLearner"]
@@ -31,7 +31,7 @@ class LossLearner(RegressorMixin, OnlineLearner):
         (:mod:`bregopt.online.regret`).
     """
 
-    loss: Any
+    loss: str | Loss
     update: str
 
     def _labels(self, y: Any, count: int) -> Array:

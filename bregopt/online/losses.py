@@ -6,7 +6,7 @@ A new loss is one :class:`Loss`, and a line in `LOSSES` if it has a name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,7 +74,7 @@ class Loss:
         if not self.smoothness > 0:
             raise ValueError(f"smoothness is {self.smoothness}; expected a number above 0, or infinity")
 
-    def total(self, predictions: Any, y: Any) -> float:
+    def total(self, predictions: Iterable[float], y: Iterable[float]) -> float:
         """Return the sum of the losses of predictions, such as those of a comparator."""
         return math.fsum(self.value(float(p), float(label)) for p, label in zip(predictions, y, strict=True))
 

@@ -6,11 +6,13 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online import matrix_burg
 from bregopt.online.burg_learner import BurgLearner
 from bregopt.online.instances import factors, positive_definite
+from bregopt.online.losses import Loss
 
 __all__ = ["MatrixBurgGradient"]
 
@@ -61,8 +63,8 @@ class MatrixBurgGradient(BurgLearner):
         self,
         eta: float = 0.25,
         ceiling: float | None = 1.0,
-        W1: Any = None,
-        loss: Any = "square",
+        W1: ArrayLike | None = None,
+        loss: str | Loss = "square",
         update: str = "explicit",
         rates: str = "adaptive",
     ) -> None:
@@ -75,7 +77,7 @@ class MatrixBurgGradient(BurgLearner):
         W: Array = self.state_.W
         return W
 
-    def loss_bound(self, U: Any, loss: float = 0.0) -> float:
+    def loss_bound(self, U: ArrayLike, loss: float = 0.0) -> float:
         """Return a proven bound on `loss_`, in terms of a comparator.
 
         Parameters

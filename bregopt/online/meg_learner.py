@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, positive_number
 from bregopt.online import meg
@@ -77,8 +78,8 @@ class MEG(LossLearner):
         r: float | None = 1.0,
         loss_limit: float = 0.0,
         normalize: bool = True,
-        W1: Any = None,
-        loss: Any = "square",
+        W1: ArrayLike | None = None,
+        loss: str | Loss = "square",
         update: str = "explicit",
     ) -> None:
         self.eta, self.r, self.loss_limit, self.normalize, self.W1 = eta, r, loss_limit, normalize, W1
@@ -90,11 +91,11 @@ class MEG(LossLearner):
         W: Array = self.state_.W
         return W
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return ``tr(W X_t)`` for each instance, shape ``(T,)``."""
         return meg.predict(self.state_, instances(X, len(self.W_)))
 
-    def loss_bound(self, U: Any, loss: float = 0.0) -> float:
+    def loss_bound(self, U: ArrayLike, loss: float = 0.0) -> float:
         """Return a proven bound on `loss_`, in terms of a comparator: Lemma 3.2 for smooth losses.
 
         Parameters

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
 from bregopt.online import matrix_burg
 from bregopt.online.instances import vectors
+from bregopt.online.losses import Loss
 from bregopt.online.matrix_burg_learner import MatrixBurgGradient
 
 __all__ = ["OnlineLogDetMetric"]
@@ -54,14 +56,14 @@ class OnlineLogDetMetric(MatrixBurgGradient):
         self,
         eta: float = 0.25,
         ceiling: float | None = None,
-        W1: Any = None,
-        loss: Any = "square",
+        W1: ArrayLike | None = None,
+        loss: str | Loss = "square",
         update: str = "explicit",
         rates: str = "adaptive",
     ) -> None:
         super().__init__(eta, ceiling, W1, loss, update, rates)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Return points in coordinates in which the metric is Euclidean, shape ``(m, d)``."""
         points = finite_array(X, "X", ndim=2)
         d = self.n_features_in_

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
+from bregopt.online.side_constraints import Declarations
 from bregopt.online.winnow_learner import MatrixWinnow
 
 __all__ = ["PairWinnow"]
@@ -58,7 +60,7 @@ class PairWinnow(MatrixWinnow):
         theta: float | None = None,
         w0: float | None = None,
         normalize: bool = False,
-        constraints: Any = (),
+        constraints: Declarations = (),
         loss_limit: float = 0.0,
         floor: float = 0.0,
         radius: float = 1.0,
@@ -66,7 +68,7 @@ class PairWinnow(MatrixWinnow):
         super().__init__(rank, eta, theta, w0, normalize, constraints, loss_limit, floor)
         self.radius = radius
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return ``theta - z_t' W z_t`` for each pair, shape ``(T,)``; positive for similar pairs."""
         return -super().decision_function(X)
 

@@ -6,11 +6,12 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregopt.arrays import Array, finite_array, positive_number
+from bregopt.arrays import Array, RandomState, finite_array, positive_number
 from bregopt.online import pca
 from bregopt.online.instances import total_loss
 from bregopt.online.learner import OnlineLearner
@@ -91,13 +92,13 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
         radius: float | None = 1.0,
         share: float = 0.0,
         randomized: bool = False,
-        random_state: Any = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.n_components, self.eta, self.loss_limit, self.horizon = n_components, eta, loss_limit, horizon
         self.radius, self.share = radius, share
         self.randomized, self.random_state = randomized, random_state
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from further instances, shape ``(T, n)``, in order, one trial each; `y` is ignored.
 
         Raises
@@ -107,7 +108,7 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
         """
         return super().partial_fit(X, y)
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Reset the learner, and learn from the instances once; see :meth:`partial_fit`."""
         return super().fit(X, y)
 
@@ -122,13 +123,13 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
         V: Array = self.state_.V
         return V[:, : self.n_components].T
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: ArrayLike) -> Array:
         """Return the coordinates of instances in the subspace, shape ``(T, n_components)``."""
         check_is_fitted(self, "state_")
         coordinates: Array = self._vectors(X) @ self.components_.T
         return coordinates
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: ArrayLike) -> Array:
         """Return the points of the subspace with the given coordinates, shape ``(T, n)``."""
         check_is_fitted(self, "state_")
         coordinates = finite_array(X, "X", ndim=2)
@@ -140,7 +141,7 @@ class OnlinePCA(TransformerMixin, OnlineLearner):
         points: Array = coordinates @ self.components_
         return points
 
-    def draw(self, random_state: Any = 0) -> Array:
+    def draw(self, random_state: RandomState = 0) -> Array:
         """Return an orthonormal basis of a subspace drawn from the mixture, shape ``(n_components, n)``.
 
         The projection on its complement has the expectation ``(n - n_components) W``.

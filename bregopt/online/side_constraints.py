@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bregopt.errors import SolverError
@@ -15,6 +15,9 @@ from bregopt.online import meg
 __all__ = ["functions", "projected"]
 
 _TOL = 1e-10  # tolerance of the projections
+
+# Each function takes the matrix variable and returns a constraint or a list of them.
+Declarations = Callable[[PSD], object] | Sequence[Callable[[PSD], object]]
 
 
 def functions(constraints: Any) -> list[Callable[[PSD], Any]]:

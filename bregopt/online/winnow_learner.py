@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online import winnow
 from bregopt.online.conservative import ROUND_OFF, ConservativeLearner, checked_rank, number
 from bregopt.online.instances import activities, instances, positive_definite, spectrum_ends, total_loss
-from bregopt.online.side_constraints import functions, projected
+from bregopt.online.side_constraints import Declarations, functions, projected
 
 __all__ = ["MatrixWinnow"]
 
@@ -81,7 +82,7 @@ class MatrixWinnow(ConservativeLearner):
         theta: float | None = None,
         w0: float | None = None,
         normalize: bool = False,
-        constraints: Any = (),
+        constraints: Declarations = (),
         loss_limit: float = 0.0,
         floor: float = 0.0,
     ) -> None:
@@ -96,7 +97,7 @@ class MatrixWinnow(ConservativeLearner):
         return W
 
     def mistake_bound(
-        self, rank: int | None = None, loss: float = 0.0, shift: float = 0.0, U: Any = None
+        self, rank: int | None = None, loss: float = 0.0, shift: float = 0.0, U: ArrayLike | None = None
     ) -> float:
         """Return a bound on the mistakes on any stream, or infinity if the parameters prove none.
 

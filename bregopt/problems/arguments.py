@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from bregopt.errors import did_you_mean
@@ -15,7 +15,7 @@ _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no o
 
 
 def check_arguments(
-    function: Callable[..., Any], options: dict[str, Any], others: Collection[str] = ()
+    function: Callable[..., Any], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> None:
     """Refuse an option that neither a ready-made function nor its solver knows, before any work.
 

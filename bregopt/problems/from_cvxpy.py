@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bregopt.errors import import_whole
 from bregopt.modeling.problem import Problem
 
+if TYPE_CHECKING:
+    import cvxpy
+
 __all__ = ["from_cvxpy"]
 
 
-def from_cvxpy(problem: Any) -> Problem:
+def from_cvxpy(problem: cvxpy.Problem) -> Problem:
     """Return a CVXPY problem as one of ours, read as it was written: nothing is canonicalized.
 
     Parameters

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import (
     Array,
@@ -30,6 +32,7 @@ from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import KernelOptions
 
 __all__ = ["learn_kernel"]
 
@@ -37,17 +40,17 @@ _SHRINK = 0.25  # of the squared distances, in the default bounds
 
 
 def learn_kernel(
-    K0: Any,
-    similar: Any = None,
-    dissimilar: Any = None,
+    K0: ArrayLike | LowRank,
+    similar: ArrayLike | None = None,
+    dissimilar: ArrayLike | None = None,
     *,
     rows: RowChunks | None = None,
-    upper: Any = None,
-    lower: Any = None,
+    upper: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
     divergence: str = "logdet",
     gamma: float | None = None,
     shrink: float | None = None,
-    **options: Any,
+    **options: Unpack[KernelOptions],
 ) -> Solution:
     """Change a kernel as little as possible such that similar points come closer and dissimilar ones farther.
 
@@ -142,11 +145,12 @@ def learn_kernel(
         weight = positive_number(gamma, "gamma")
         constraints = [soft(row, weight) for row in constraints]
     problem = Problem(Minimize(objective), constraints)
-    return labeled(problem.solve(**options), labels)
+    own: Any = options  # without those of rows in chunks, as was checked
+    return labeled(problem.solve(**own), labels)
 
 
 def _from_chunks(
-    K0: Matrix, rows: RowChunks, given: dict[str, Any], divergence: str, options: dict[str, Any]
+    K0: Matrix, rows: RowChunks, given: dict[str, Any], divergence: str, options: Mapping[str, Any]
 ) -> Solution:
     """Return the answer for pairs in chunks, a dense one for a dense ``K0``."""
     if not isinstance(rows, RowChunks):
@@ -165,7 +169,7 @@ def _from_chunks(
     if root is None:
         raise ValueError("K0 is not positive definite; expected that with rows, or a LowRank matrix")
     solution = rows.solve(LowRank(root), divergence, **options)
-    return solution if solution.X is None else replace(solution, X=solution.X.dense())
+    return solution if solution.X is None else replace(solution, X=solution._point[0].dense())
 
 
 def _pairs(value: Any, name: str, n: int) -> IntArray:

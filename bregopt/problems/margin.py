@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import scipy.sparse as sp
 
-from bregopt.arrays import finite_array, positive_number
+from bregopt.arrays import MatrixLike, finite_array, positive_number
 from bregopt.io.pandas_labels import Labels, labeled
 from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.atoms import sum as total
@@ -17,13 +18,16 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
 from bregopt.problems.arguments import check_arguments
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["soft_margin"]
 
 _TRADE_OFF = 10.0  # the default C is this divided by the number of comparisons
 
 
-def soft_margin(comparisons: Any, C: float | None = None, **options: Any) -> Solution:
+def soft_margin(
+    comparisons: Sequence[MatrixLike], C: float | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
     """Learn a metric with the largest soft margin between the squared lengths of far and of near differences.
 
     Solves, over metrics ``X`` of trace one, margins ``rho`` and slacks ``xi >= 0``,

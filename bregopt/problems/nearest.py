@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
+
+from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import symmetric_matrix
+from bregopt.arrays import BoundsLike, symmetric_matrix
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import labeled, labels_of
 from bregopt.io.stacks import is_stack
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.problem import Problem
+from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
-from bregopt.problems.correlation.answer import Asked, reportable
+from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
@@ -30,15 +32,20 @@ from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solve_options import StackOptions
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
+Declare = Callable[[PSD], Declared | Sequence[Declared]]
+StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
+GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each label
+
 
 def nearest_psd(
-    A: Any,
-    constraints: Callable[[PSD], Any] | Sequence[Callable[[PSD], Any]] = (),
+    A: StackLike,
+    constraints: Declare | Sequence[Declare] = (),
     divergence: str = "frobenius",
-    **options: Any,
+    **options: Unpack[StackOptions],
 ) -> Solution | Solutions:
     """Return the positive semidefinite matrix nearest to `A` that meets the constraints.
 
@@ -81,24 +88,25 @@ def nearest_psd(
     problem = Problem(
         Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in declarations]
     )
-    return labeled(problem.solve(**options), labels)
+    own: Any = options  # without those of stacks, as was checked
+    return labeled(problem.solve(**own), labels)
 
 
 def nearest_correlation(
-    A: Any,
+    A: StackLike,
     divergence: str = "frobenius",
-    fixed: Any = None,
-    lower: Any = None,
-    upper: Any = None,
-    min_eigenvalue: float = 0.0,
-    weights: Any = None,
-    max_condition: float | None = None,
-    groups: Any = None,
+    fixed: StackLike | None = None,
+    lower: BoundsLike | None = None,
+    upper: BoundsLike | None = None,
+    min_eigenvalue: StackLike = 0.0,
+    weights: StackLike | None = None,
+    max_condition: StackLike | None = None,
+    groups: GroupsLike | None = None,
     missing: str = "error",
     max_rank: int | None = None,
     suggest: bool = False,
-    **options: Any,
-) -> Solution | Solutions:
+    **options: Unpack[StackOptions],
+) -> CorrelationSolution | Solutions:
     """Return the correlation matrix nearest to `A`.
 
     Parameters
@@ -238,7 +246,7 @@ def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
     return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
 
 
-def _solver(request: Request) -> Callable[[Request, dict[str, Any]], Solution]:
+def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution]:
     """Return the function that solves the problem."""
     if request.rank is not None:
         return solve_rank

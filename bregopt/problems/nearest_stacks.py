@@ -39,7 +39,7 @@ def nearest_correlations(
     A: Any,
     divergence: str,
     given: Mapping[str, Any],
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> Solutions:
     """Return the nearest correlation matrices.
 
@@ -84,7 +84,7 @@ def nearest_psds(
     A: Any,
     constraints: Sequence[Any],
     divergence: str,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
 ) -> Solutions:
     """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
     divergence_class(divergence)

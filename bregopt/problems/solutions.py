@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, Frame, IntArray
 from bregopt.errors import require
 from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason
@@ -55,7 +55,7 @@ class Solutions:
     """
 
     keys: Sequence[Hashable]
-    X: Any
+    X: Array | Any  # or a dict or a DataFrame, as the data
     status: NDArray[np.str_]
     value: Array
     dual_value: Array
@@ -107,7 +107,7 @@ class Solutions:
         ]
         return "\n".join(lines)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row for each problem, as a DataFrame with the keys as its index.
 
         Returns

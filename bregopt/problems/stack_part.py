@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -82,7 +82,7 @@ class StackedProblem(ABC):
     single: Callable[..., Any]
     matrices: Any
     divergence: str
-    options: dict[str, Any]
+    options: Mapping[str, Any]
 
     def part(self, a: int, b: int) -> Self:
         """Return the problems in the positions from `a` to ``b - 1``."""
@@ -137,13 +137,13 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
     return Part(record, notes, None)
 
 
-def has_method(divergence: str, options: dict[str, Any]) -> bool:
+def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
     """Whether the stacked method takes the divergence and the options."""
     known = options.keys() <= _OPTIONS and options.get("solver", "auto") in ("auto", METHOD)
     return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
 
 
-def stack_settings(options: dict[str, Any]) -> Any:
+def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
     return own_settings(load(METHOD), own_options(METHOD, own))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -75,7 +75,7 @@ def solve_stack(problem: StackedProblem) -> Solutions:
     return solutions
 
 
-def _panel(options: dict[str, Any]) -> _Panel:
+def _panel(options: Mapping[str, Any]) -> _Panel:
     """Return the options of a stack, checked."""
     executor, warm = options.get("executor"), options.get("warm_start", False)
     progress = options.get("progress", False)
@@ -88,7 +88,7 @@ def _panel(options: dict[str, Any]) -> _Panel:
     return _Panel(executor, progress and find_spec("tqdm") is not None, warm == "chain")
 
 
-def _of_solve(options: dict[str, Any]) -> dict[str, Any]:
+def _of_solve(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the solves, checked."""
     own = {name: value for name, value in options.items() if name not in PANEL}
     check_options(own.get("solver", "auto"), {name: own[name] for name in own if name != "solver"})

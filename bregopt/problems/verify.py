@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from bregopt.modeling.problem import Problem
 from bregopt.rigorous.verification import Verification
@@ -17,8 +17,8 @@ def verify(
     solution: Solution | None = None,
     *,
     resolve: bool = True,
-    trace_bound: Any = None,
-    eigenvalue_bound: Any = None,
+    trace_bound: ArrayLike | None = None,
+    eigenvalue_bound: ArrayLike | None = None,
 ) -> Verification:
     """Return bounds on the optimum of a problem that are proven in spite of all rounding errors.
 

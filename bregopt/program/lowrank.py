@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
 
@@ -28,7 +29,7 @@ class LowRank:
     __slots__ = ("factor",)
     factor: Array
 
-    def __init__(self, factor: Any) -> None:
+    def __init__(self, factor: ArrayLike) -> None:
         self.factor = finite_array(factor, "factor", ndim=2)
         if self.factor.size == 0:
             raise ValueError(

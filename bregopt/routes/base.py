@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
@@ -209,7 +210,7 @@ class Solver(Protocol):
         ...
 
 
-def make_settings(solver: type[Solver], options: dict[str, Any]) -> Settings:
+def make_settings(solver: type[Solver], options: Mapping[str, Any]) -> Settings:
     """Return the settings of a route; unknown names raise a TypeError before any work."""
     known = [f.name for f in dataclasses.fields(solver.Settings)]
     for name in options:

@@ -12,7 +12,7 @@ inequalities, ibid. 2.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ _SHARES = (1e-2, 1e-4, 1e-6, 1e-9, 0.0)  # of the largest weight: smaller multip
 
 
 def find_conflict(
-    program: Program, declarations: Sequence[Declaration], y: Array, solver: Any, options: dict[str, Any]
+    program: Program, declarations: Sequence[Declaration], y: Array, solver: Any, options: Mapping[str, Any]
 ) -> Conflict:
     """Return an irreducible set of constraints that contradict each other.
 
@@ -80,7 +80,7 @@ def find_conflict(
 class _Filter:
     """The deletion filter: parts that may be left out, and the proofs that the rest is infeasible."""
 
-    def __init__(self, program: Program, solver: Any, options: dict[str, Any]) -> None:
+    def __init__(self, program: Program, solver: Any, options: Mapping[str, Any]) -> None:
         self.program, self.solver, self.options = program, solver, options
         self.decided = True  # whether each part that is kept was shown to be needed
 

@@ -242,8 +242,9 @@ def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | No
         X.shape[0] == block.n and not (isinstance(X, LowRank) and block.nearness is not None)
         for X, block in zip(start.X, program.blocks, strict=True)
     )
-    y = np.pad(start.duals, (0, program.m - m))
-    return presolved.shrink(Start(tuple(start.X) if fits else (), start.u, y, start._S if fits else None))
+    _, u, y = start._point
+    y = np.pad(y, (0, program.m - m))
+    return presolved.shrink(Start(tuple(start.X) if fits else (), u, y, start._S if fits else None))
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:

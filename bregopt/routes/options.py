@@ -48,12 +48,12 @@ def tuning(solver: str) -> Tuning:
     return settings(solver, {}).tuning
 
 
-def settings(solver: Any, options: dict[str, Any]) -> Settings:
+def settings(solver: Any, options: Mapping[str, Any]) -> Settings:
     """Return the settings of a route; an unknown option raises a TypeError."""
     return make_settings(resolve(solver)[1], options)
 
 
-def check_options(solver: Any, options: dict[str, Any]) -> None:
+def check_options(solver: Any, options: Mapping[str, Any]) -> None:
     """Refuse an unknown solver, an option that it (with "auto": every route) lacks, or a bad value.
 
     Routing skips the routes that lack one of the options.
@@ -78,13 +78,13 @@ def option_names(solver: Any) -> set[str]:
     return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
 
 
-def own_options(solver: Any, options: dict[str, Any]) -> dict[str, Any]:
+def own_options(solver: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that a route has."""
     cls = resolve(solver)[1]
     return {name: value for name, value in options.items() if has_option(cls, name, value)}
 
 
-def own_settings(cls: type[Solver], options: dict[str, Any]) -> Settings:
+def own_settings(cls: type[Solver], options: Mapping[str, Any]) -> Settings:
     """Return the settings of a route from those of the options that it has."""
     return cls.Settings(**own_options(cls, options))
 

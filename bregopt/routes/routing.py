@@ -9,6 +9,7 @@ its diagonal, ``lowrank`` comes before ``path``, unless all entries of cost and 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,7 @@ def solve(
             raise SolverError(f"{cls.name} left the range of doubles ({error}); {advice}") from error
 
 
-def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solver]:
+def choose(program: Program, solver: Any, options: Mapping[str, Any]) -> type[Solver]:
     """Return the route that :func:`solve` uses.
 
     Raises
@@ -112,7 +113,7 @@ def choose(program: Program, solver: Any, options: dict[str, Any]) -> type[Solve
     raise UnsupportedProblemError(f"no registered solver takes this problem ({reasons})")
 
 
-def takes(program: Program, solver: str, options: dict[str, Any]) -> bool:
+def takes(program: Program, solver: str, options: Mapping[str, Any]) -> bool:
     """Whether a route takes a program, under options that it has."""
     return _refusal(resolve(solver)[1], program, options) is None
 
@@ -155,7 +156,7 @@ def translate(program: Program, solver: str) -> Any:
     return route(solver).translate(on_range_spaces(program, Settings().rank_tol)[0])
 
 
-def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> str | None:
+def _refusal(cls: type[Solver], program: Program, options: Mapping[str, Any]) -> str | None:
     for name, value in options.items():
         if not has_option(cls, name, value):
             kind = f" of type {type(value).__name__}" if name == "tuning" else ""
@@ -166,7 +167,7 @@ def _refusal(cls: type[Solver], program: Program, options: dict[str, Any]) -> st
     return reason if reason is not None else cls().refusal(program, settings)
 
 
-def _in_order(program: Program, options: dict[str, Any]) -> list[str]:
+def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)
     large = order > _LARGE_ORDER

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import dimacs_errors
-from bregopt.plotting import plot_convergence
+from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.contradiction import Conflict
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from bregopt.rigorous.verification import Verification
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
+    from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 __all__ = ["Ray", "Solution", "Status"]
+
+MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
@@ -55,11 +59,11 @@ class Ray(NamedTuple):
         Ordinary variables by name.
     """
 
-    X: Any
-    u: dict[str, Any]
+    X: Array | Any
+    u: dict[str, Array | Any]
 
     @property
-    def rank(self) -> Any:
+    def rank(self) -> int | Any:
         """The rank of the direction, or of each of its matrices."""
         return tuple(map(_rank, self.X)) if isinstance(self.X, tuple) else _rank(self.X)
 
@@ -120,9 +124,9 @@ class Solution:
     status: str
     stop_reason: str
     value: float
-    X: Any
-    u: Any
-    duals: Any
+    X: Array | Any
+    u: dict[str, Array | Any] | Any
+    duals: tuple[Array | Any, ...] | Any
     dual_value: float
     gap: float
     primal_residual: float
@@ -134,7 +138,7 @@ class Solution:
     history: dict[str, Array]
     citation: str
     iteration_bound: float | None = None
-    duals_by_name: dict[str, Any] = field(default_factory=dict)
+    duals_by_name: dict[str, Array | Any] = field(default_factory=dict)
     ray: Ray | None = None
     _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
@@ -158,8 +162,13 @@ class Solution:
         _protect(state)  # pickle does not keep the flag
         vars(self).update(state)
 
+    @property
+    def _point(self) -> tuple[Any, Any, Any]:
+        """``X``, ``u`` and the multipliers; a route's own answer has a tuple of matrices and two arrays."""
+        return self.X, self.u, self.duals
+
     @cached_property
-    def rank(self) -> Any:
+    def rank(self) -> int | Any:
         """The rank of the answer, or of each of its matrices; None if there is none."""
         if isinstance(self.X, tuple):
             return tuple(_rank(part) for part in self.X)
@@ -179,11 +188,11 @@ class Solution:
             return None
         if any(program.divergences) or program.capped or not program.bounds.all_hard:
             return None
-        errors = dimacs_errors(program, raw.X, raw.u, raw.duals)
+        errors = dimacs_errors(program, *raw._point)
         errors.setflags(write=False)
         return errors
 
-    def conflict(self, solver: Any = "auto", **options: Any) -> Conflict:
+    def conflict(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> Conflict:
         """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.
 
         A deletion filter solves a problem for each constraint that may be in the conflict, and leaves it out
@@ -208,7 +217,7 @@ class Solution:
             raise ValueError(f"the answer is {self.status}; expected an infeasible problem")
         from bregopt.routes.conflict import find_conflict  # it solves problems, so it is above this module
 
-        return find_conflict(raw._program, self._declarations, raw.duals, solver, options)
+        return find_conflict(raw._program, self._declarations, raw._point[2], solver, options)
 
     def differentiability(self) -> Differentiability:
         """Return how far the answer is from one without a derivative.
@@ -253,7 +262,7 @@ class Solution:
         check_exists(self._derivative.differentiability)
         return self._derivative
 
-    def vjp(self, G: Any) -> Any:
+    def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
         """Return the gradient of ``<G, X>`` in the data: a vector-Jacobian product.
 
         Parameters
@@ -274,7 +283,7 @@ class Solution:
         """
         return self.derivative().vjp(G).data
 
-    def jvp(self, dA: Any) -> Any:
+    def jvp(self, dA: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
         """Return the change of ``X`` as the data change: a Jacobian-vector product.
 
         Parameters
@@ -300,7 +309,11 @@ class Solution:
         return derivative_of(self)
 
     def verify(
-        self, *, resolve: bool = True, trace_bound: Any = None, eigenvalue_bound: Any = None
+        self,
+        *,
+        resolve: bool = True,
+        trace_bound: ArrayLike | None = None,
+        eigenvalue_bound: ArrayLike | None = None,
     ) -> Verification:
         """Return bounds on the optimum that are proven in spite of all rounding errors.
 
@@ -338,7 +351,7 @@ class Solution:
             raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
         return plot_convergence(self.history, self.solver, ax)
 

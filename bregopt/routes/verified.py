@@ -101,7 +101,7 @@ def node_bound(
     """
     data = data_of(program)
     implied = implied_bounds(data)
-    ours = [lower_bound(data, raw.duals, implied, _candidate(raw).X) for raw in earlier]
+    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw).X) for raw in earlier]
     best = max(
         ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
     )
@@ -116,7 +116,7 @@ def node_bound(
             return NodeBound(math.inf, "", None), earlier
         return NodeBound(best.value, best.reason, None), earlier
     answer = _candidate(raw)
-    found = lower_bound(data, raw.duals, implied, answer.X)
+    found = lower_bound(data, raw._point[2], implied, answer.X)
     if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
         found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
     if not found.value < best.value:
@@ -301,10 +301,9 @@ def _identity(n: int, weight: float) -> SparseRows:
 
 def _candidate(raw: Solution) -> Candidate:
     """Return an answer with dense matrices, symmetric to the last bit."""
-    X = None
-    if raw.X is not None and all(part.shape[0] <= LARGEST_DENSE for part in raw.X):
-        X = _symmetric(raw.X)
-    return Candidate(X, np.array(raw.u, dtype=float), raw.duals, raw.value, raw.error)
+    X, u, y = raw._point
+    small = X is not None and all(part.shape[0] <= LARGEST_DENSE for part in X)
+    return Candidate(_symmetric(X) if small else None, np.array(u, dtype=float), y, raw.value, raw.error)
 
 
 def _symmetric(X: Sequence[Any]) -> tuple[Array, ...]:

@@ -72,7 +72,7 @@ class Outcome:
 
 
 def solve_conic(
-    conic: Conic, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
+    conic: Conic, warm_start: bool, options: Mapping[str, Any], cache: dict[str, Any]
 ) -> Outcome | str:
     """Return the answer of a route, or the reason why there is none.
 
@@ -134,7 +134,7 @@ def with_a_point(unbounded: Outcome, aimless: Outcome, conic: Conic | None, tol:
     return replace(unbounded, status=INFEASIBLE_OR_UNBOUNDED if proven else "NumericalError")
 
 
-def _with_a_point(conic: Conic, unbounded: Outcome, options: dict[str, Any]) -> Outcome | str:
+def _with_a_point(conic: Conic, unbounded: Outcome, options: Mapping[str, Any]) -> Outcome | str:
     """Return the outcome "unbounded" if a feasible point is found, else a proof of infeasibility or a reason.
 
     An infeasible dual alone proves only that there is no optimum.
@@ -152,7 +152,7 @@ def _with_a_point(conic: Conic, unbounded: Outcome, options: dict[str, Any]) -> 
 
 
 def _by_route(
-    conic: Conic, reading: Reading, warm_start: bool, options: dict[str, Any], cache: dict[str, Any]
+    conic: Conic, reading: Reading, warm_start: bool, options: Mapping[str, Any], cache: dict[str, Any]
 ) -> Outcome | str:
     program, form = reading.program, _form(reading)
     route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
@@ -173,7 +173,7 @@ def _by_route(
         return f"{route} failed on its {form} form: {error!r}"
     if _gave_up(solution, own):
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
-    if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution.duals):
+    if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution._point[2]):
         return f"{route} found a ray of the {form} form's dual that hardly decreases the objective"
     if reading.dual and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
         certificate = _of_all_rows(program, solution)
@@ -210,7 +210,7 @@ def _of_all_rows(program: Program, solution: Solution) -> Certificate:
     The multipliers of the dual form are the variables ``x``. Multipliers that prove an answer on a face of
     the cones need not be feasible.
     """
-    return certify(PrimalDualPoint(program, tuple(solution.X or ()), solution.u, solution.duals))
+    return certify(PrimalDualPoint(program, tuple(solution.X or ()), *solution._point[1:]))
 
 
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
@@ -248,11 +248,12 @@ def _form(reading: Reading) -> str:
 def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
     status = status_of(reading, solution.status)
     x, z = np.zeros(len(conic.c)), None
-    if solution.X is not None:
-        x = reading.x(solution.X, solution.u, solution.duals)
-        z = reading.z(solution.X, solution.u, solution.duals)
+    X, u, y = solution._point
+    if X is not None:
+        x = reading.x(X, u, y)
+        z = reading.z(X, u, y)
     elif status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE):
-        z = reading.z(solution._ray or (), solution.u, solution.duals, priced=False)
+        z = reading.z(solution._ray or (), u, y, priced=False)
     stats = {
         "route": solution.solver,
         "form": _form(reading),

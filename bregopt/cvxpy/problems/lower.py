@@ -89,7 +89,7 @@ def lower(problem: Any) -> Lowered:
     fixed: list[Constraint | SecondOrderConstraint] = [*others, *second_orders.values()]
     rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
-    constraints = [*rows.values(), *others, *paid, *second_orders.values()]
+    constraints: list[Any] = [*rows.values(), *others, *paid, *second_orders.values()]
     try:
         ours = Problem(sense, constraints)
     except ValueError as error:

@@ -124,7 +124,7 @@ class Lowered:
         program, slacks = self.problem.program(), {}
         for b, X in enumerate(self.problem.matrices):
             value, S = (None if part is None else part[b] for part in (raw.X, raw._S))
-            slacks[X.block] = multiplier_of_cone(program, b, value, raw.duals, S)
+            slacks[X.block] = multiplier_of_cone(program, b, value, raw._point[2], S)
         return slacks
 
 

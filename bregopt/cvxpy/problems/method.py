@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import cvxpy as cp
@@ -18,7 +19,11 @@ from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit
 from bregopt.routes.registry import route_names
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import SolverLike
 from bregopt.threads import threads_for
+
+if TYPE_CHECKING:
+    import cvxpy
 
 __all__ = ["solve"]
 
@@ -32,7 +37,9 @@ _CVXPYS = ("enforce_dpp", "ignore_dpp", "canon_backend")
 _OTHER_THEORIES = {"gp": "a geometric program", "qcp": "quasiconvex", "requires_grad": "to be differentiated"}
 
 
-def solve(problem: Any, *, solver: Any = "auto", strict: bool = False, **options: Any) -> Any:
+def solve(
+    problem: cvxpy.Problem, *, solver: SolverLike = "auto", strict: bool = False, **options: Any
+) -> float | None:
     """Solve a CVXPY problem by bregopt; call it as ``problem.solve(method="bregopt", ...)``.
 
     Values of variables, duals, status and ``solver_stats`` are set on the problem; the answer with its
@@ -118,7 +125,7 @@ def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
     return answer if fits else False
 
 
-def _passed_on(problem: Any, options: dict[str, Any], reason: UnsupportedProblemError) -> Any:
+def _passed_on(problem: Any, options: Mapping[str, Any], reason: UnsupportedProblemError) -> Any:
     """Solve an unsupported problem by BREGOPT or by CVXPY's own choice, and warn which it was."""
     common, theirs = _split(options)
     conic = not any(options.get(flag) for flag in _OTHER_THEORIES)
@@ -136,7 +143,7 @@ def _passed_on(problem: Any, options: dict[str, Any], reason: UnsupportedProblem
     return value
 
 
-def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of every route of ours, and those that are CVXPY's."""
     ours = {name for route in route_names() for name in own_options(route, options)}
     common = {name: options[name] for name in Settings.__dataclass_fields__ if name in options}

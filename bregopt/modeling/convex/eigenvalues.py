@@ -11,7 +11,7 @@ from bregopt.arrays import Array, positive_number
 from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.psd import PSD
@@ -93,7 +93,7 @@ class LambdaSumLargest(Atom):
         return [excess, self.k * s + trace / self.copies <= t]
 
 
-def lambda_max(F: Any) -> CurvedExpression:
+def lambda_max(F: Operand) -> CurvedExpression:
     """Return the largest eigenvalue of a symmetric matrix; it is convex.
 
     ``bo.lambda_max(X) <= c``, with a matrix variable as a whole and a number ``c`` above 0, belongs to the
@@ -117,7 +117,7 @@ def lambda_max(F: Any) -> CurvedExpression:
     return curved(LambdaMax(symmetric_argument(F, "F of lambda_max")))
 
 
-def lambda_min(F: Any) -> CurvedExpression:
+def lambda_min(F: Operand) -> CurvedExpression:
     """Return the smallest eigenvalue of a symmetric matrix; it is concave.
 
     Parameters
@@ -138,7 +138,7 @@ def lambda_min(F: Any) -> CurvedExpression:
     return curved(LambdaMin(symmetric_argument(F, "F of lambda_min")))
 
 
-def lambda_sum_largest(F: Any, k: int) -> Any:
+def lambda_sum_largest(F: Operand, k: int) -> CurvedExpression:
     """Return the sum of the `k` largest eigenvalues of a symmetric matrix; it is convex.
 
     Parameters
@@ -159,15 +159,15 @@ def lambda_sum_largest(F: Any, k: int) -> Any:
         If `F` is not affine, not square, not symmetric, or contains no variable, or `k` is no such integer.
     """
     copies = copies_of(F)
-    F = symmetric_argument(F, "F of lambda_sum_largest")
-    n = F.shape[0] // copies
+    argument = symmetric_argument(F, "F of lambda_sum_largest")
+    n = argument.shape[0] // copies
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise TypeError(f"k of lambda_sum_largest is {k!r}; expected an integer from 1 to {n}")
     if not 1 <= k <= n:
         raise ValueError(f"k of lambda_sum_largest is {k}; expected an integer from 1 to {n}")
     if k == n:
-        return as_trace(F) / copies
-    return curved(LambdaMax(F) if k == 1 else LambdaSumLargest(F, int(k), copies))
+        return as_trace(argument) / copies
+    return curved(LambdaMax(argument) if k == 1 else LambdaSumLargest(argument, int(k), copies))
 
 
 def as_trace(F: Any) -> CurvedExpression:

@@ -13,7 +13,7 @@ from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
 __all__ = ["abs", "maximum", "minimum", "pos", "square"]
@@ -105,7 +105,7 @@ class Minimum(Maximum):
         return super().epigraph(-t, *(-x for x in arguments))
 
 
-def abs(x: Any) -> CurvedExpression:
+def abs(x: Operand) -> CurvedExpression:
     """Return the absolute value of each element of an expression; it is convex.
 
     Parameters
@@ -123,11 +123,11 @@ def abs(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    x = curved_argument(x, "x of abs")
-    return curved(Abs(x, shape=x.shape))
+    e = curved_argument(x, "x of abs")
+    return curved(Abs(e, shape=e.shape))
 
 
-def pos(x: Any) -> CurvedExpression:
+def pos(x: Operand) -> CurvedExpression:
     """Return the positive part ``max(x, 0)`` of each element of an expression; it is convex.
 
     Parameters
@@ -145,11 +145,11 @@ def pos(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    x = curved_argument(x, "x of pos")
-    return curved(Pos(x, shape=x.shape))
+    e = curved_argument(x, "x of pos")
+    return curved(Pos(e, shape=e.shape))
 
 
-def square(x: Any) -> CurvedExpression:
+def square(x: Operand) -> CurvedExpression:
     """Return the square of each element of an expression; it is convex.
 
     Parameters
@@ -167,11 +167,11 @@ def square(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    x = curved_argument(x, "x of square")
-    return curved(Square(x, shape=x.shape))
+    e = curved_argument(x, "x of square")
+    return curved(Square(e, shape=e.shape))
 
 
-def maximum(*expressions: Any) -> CurvedExpression:
+def maximum(*expressions: ExpressionLike) -> CurvedExpression:
     """Return the largest of several expressions, elementwise; it is convex.
 
     Parameters
@@ -191,7 +191,7 @@ def maximum(*expressions: Any) -> CurvedExpression:
     return _largest(Maximum, expressions)
 
 
-def minimum(*expressions: Any) -> CurvedExpression:
+def minimum(*expressions: ExpressionLike) -> CurvedExpression:
     """Return the smallest of several expressions, elementwise; it is concave.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, MatrixLike, finite_array
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.curvature import check_equated, curvature_of
 from bregopt.modeling.convex.inequality import bounded
@@ -256,7 +256,7 @@ class CurvedExpression(Operand, Formula):
         )
         return CurvedExpression(total, tuple(t.mapped(S, f"sum({t.text})") for t in self.terms))
 
-    def combined(self, S: Any, shape: tuple[int, ...]) -> CurvedExpression:
+    def combined(self, S: MatrixLike, shape: tuple[int, ...]) -> CurvedExpression:
         """Return the combinations of elements in a CSR matrix, in a shape of their own."""
         text = f"linear_map(A, {self.label})"
         return self._mapped(self.affine.combined(S, shape, text), S, text)

@@ -13,7 +13,7 @@ from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import distinct
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 
 __all__ = ["max", "min"]
 
@@ -50,7 +50,7 @@ class Min(Max):
         return [distinct(arguments[0])[0] >= t]
 
 
-def max(x: Any) -> CurvedExpression:
+def max(x: Operand) -> CurvedExpression:
     """Return the largest element of an expression; it is convex.
 
     Parameters
@@ -71,7 +71,7 @@ def max(x: Any) -> CurvedExpression:
     return curved(Max(curved_argument(x, "x of max")))
 
 
-def min(x: Any) -> CurvedExpression:
+def min(x: Operand) -> CurvedExpression:
     """Return the smallest element of an expression; it is concave.
 
     Parameters

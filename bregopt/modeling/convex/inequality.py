@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, SparseMatrix
 from bregopt.modeling.convex.curvature import check_bounded, text_of
 from bregopt.modeling.naming import Named
+
+if TYPE_CHECKING:
+    from bregopt.modeling.convex.expression import CurvedExpression
 
 __all__ = ["ConvexConstraint", "bounded"]
 
@@ -27,7 +30,7 @@ class ConvexConstraint(Named):
         Farkas vector.
     """
 
-    def __init__(self, body: Any, label: str) -> None:
+    def __init__(self, body: CurvedExpression, label: str) -> None:
         self.body, self.label = body, label
         self.dual_value: Array | float | None = None
 
@@ -42,7 +45,7 @@ class ConvexConstraint(Named):
         """The number of inequalities."""
         return int(self.body.size)
 
-    def set_dual(self, parts: Iterable[tuple[Any, Array]] | None) -> None:
+    def set_dual(self, parts: Iterable[tuple[SparseMatrix, Array]] | None) -> None:
         """Set the dual from the multipliers of rows and cones and their derivatives in the greater side."""
         if parts is None:
             self.dual_value = None

@@ -12,7 +12,7 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 
 __all__ = ["log"]
 
@@ -39,7 +39,7 @@ class Log(Atom):
         return Parts([soft_rows(arguments[0], ">=", -weights, parameter, "log")])
 
 
-def log(x: Any) -> CurvedExpression:
+def log(x: Operand) -> CurvedExpression:
     """Return the natural logarithm of each element of an expression; it is concave.
 
     It is minus infinity where an element is not above 0. It may be maximized, with weights that are numbers
@@ -60,5 +60,5 @@ def log(x: Any) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    x = curved_argument(x, "x of log")
-    return curved(Log(x, shape=x.shape))
+    e = curved_argument(x, "x of log")
+    return curved(Log(e, shape=e.shape))

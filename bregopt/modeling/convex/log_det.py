@@ -15,7 +15,7 @@ from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
 from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.products import product
 from bregopt.modeling.psd import PSD
 
@@ -52,7 +52,7 @@ class LogDet(Atom):
         return Parts(rows, [near], rest if parameter is None else product(parameter, rest))
 
 
-def log_det(F: Any) -> CurvedExpression:
+def log_det(F: Operand) -> CurvedExpression:
     """Return the logarithm of the determinant of a symmetric matrix; it is concave.
 
     It is minus infinity where the matrix is not positive definite. It may be maximized, and stands in

@@ -13,7 +13,7 @@ from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import distinct, svec
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 from bregopt.modeling.variables import Variable
 
@@ -79,7 +79,7 @@ class NormInf(_Norm):
         return [x <= t, -x <= t]
 
 
-def norm2(x: Any) -> CurvedExpression:
+def norm2(x: Operand) -> CurvedExpression:
     """Return the Euclidean norm of all elements of an expression; it is convex.
 
     ``bo.norm2(x) <= t`` is one second-order cone. The norm of a matrix is its Frobenius norm.
@@ -103,7 +103,7 @@ def norm2(x: Any) -> CurvedExpression:
     return curved(Norm2(euclidean_argument(x, "x of norm2")))
 
 
-def norm1(x: Any) -> CurvedExpression:
+def norm1(x: Operand) -> CurvedExpression:
     """Return the sum of the absolute values of all elements of an expression; it is convex.
 
     Parameters
@@ -124,7 +124,7 @@ def norm1(x: Any) -> CurvedExpression:
     return curved(Norm1(curved_argument(x, "x of norm1")))
 
 
-def norm_inf(x: Any) -> CurvedExpression:
+def norm_inf(x: Operand) -> CurvedExpression:
     """Return the largest absolute value of the elements of an expression; it is convex.
 
     Parameters

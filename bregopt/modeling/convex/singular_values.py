@@ -13,7 +13,7 @@ from bregopt.modeling.convex.atom import Atom, Row
 from bregopt.modeling.convex.eigenvalues import as_trace, lambda_max
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import is_symmetric
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat
@@ -73,7 +73,7 @@ class NormNuc(Atom):
         return [W[:p, p:] == F, W[own, own].summed() / 2 <= t]
 
 
-def sigma_max(F: Any) -> CurvedExpression:
+def sigma_max(F: Operand) -> CurvedExpression:
     """Return the largest singular value of a matrix, its spectral norm; it is convex.
 
     Parameters
@@ -95,7 +95,7 @@ def sigma_max(F: Any) -> CurvedExpression:
     return lambda_max(F) if isinstance(F, PSD) else curved(SigmaMax(F))
 
 
-def norm_nuc(F: Any) -> CurvedExpression:
+def norm_nuc(F: Operand) -> CurvedExpression:
     """Return the sum of the singular values of a matrix, its nuclear norm; it is convex.
 
     That of a matrix variable as a whole is its trace.

@@ -13,7 +13,7 @@ from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.convex.symmetry import svec
-from bregopt.modeling.expressions import Expression, as_expression
+from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
 __all__ = ["quad_over_lin", "sum_squares"]
@@ -71,7 +71,7 @@ class QuadOverLin(Atom):
         return [_ratio(x, y, t, self.label)]
 
 
-def sum_squares(x: Any) -> CurvedExpression:
+def sum_squares(x: Operand) -> CurvedExpression:
     """Return the sum of squares of all elements of an expression; it is convex.
 
     ``bo.sum_squares(x) <= t`` is one second-order cone, and in an objective each element is a soft row.
@@ -95,7 +95,7 @@ def sum_squares(x: Any) -> CurvedExpression:
     return curved(SumSquares(euclidean_argument(x, "x of sum_squares")))
 
 
-def quad_over_lin(x: Any, y: Any) -> CurvedExpression:
+def quad_over_lin(x: Operand, y: Operand) -> CurvedExpression:
     """Return the sum of squares of all elements of `x`, over the scalar ``y > 0``; it is convex.
 
     Parameters

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Mask
 from bregopt.io.pandas_labels import Labels
-from bregopt.plotting import plot_correlation
+from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.nearest_arguments import BoundedEntries
+from bregopt.program import Matrix
 from bregopt.routes.solution import Solution
 
 __all__ = ["Asked", "CorrelationSolution", "reportable"]
@@ -35,7 +37,7 @@ class Asked:
         The diagonal that the answer is to have.
     """
 
-    A: Any
+    A: Matrix
     unknown: Mask | None
     labels: Labels
     fixed: BoundedEntries
@@ -92,7 +94,7 @@ class CorrelationSolution(Solution):
         """
         return CorrelationReport.of(self, self._data)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:  # type: ignore[override]
         """Draw the matrix before, after, and the change, and both spectra.
 
         Parameters

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, BoundsLike, finite_array
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.io.stacks import is_stack
 from bregopt.problems.arguments import check_arguments
@@ -36,21 +37,22 @@ from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["nearest_covariance"]
 
 
 def nearest_covariance(
-    S: Any,
+    S: ArrayLike,
     divergence: str = "frobenius",
-    fixed: Any = None,
-    lower: Any = None,
-    upper: Any = None,
+    fixed: ArrayLike | None = None,
+    lower: BoundsLike | None = None,
+    upper: BoundsLike | None = None,
     min_eigenvalue: float = 0.0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     max_condition: float | None = None,
     missing: str = "error",
-    **options: Any,
+    **options: Unpack[SolveOptions],
 ) -> Solution:
     """Return the covariance matrix nearest to `S` with the variances of `S`.
 

@@ -10,6 +10,7 @@ block average of ``A`` (squared Frobenius), of its inverse (LogDet) or of its lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +48,7 @@ class _Blocks:
     hi: Array
 
 
-def solve_groups(request: Request, options: dict[str, Any]) -> Solution:
+def solve_groups(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the nearest correlation matrix with one correlation for each pair of groups.
 
     Raises
@@ -123,7 +124,7 @@ def _correlations(Y: Any, request: Request, groups: Groups) -> Array:
     return R
 
 
-def _squares(request: Request, groups: Groups, blocks: _Blocks, options: dict[str, Any]) -> Solution:
+def _squares(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
     """Solve with the squared Frobenius distance: weighted squares of the entries of ``Y = M - t I``."""
     k, t, sizes = len(groups.names), request.floor, groups.sizes
     A = np.asarray(request.A)
@@ -156,7 +157,7 @@ def _squares(request: Request, groups: Groups, blocks: _Blocks, options: dict[st
     return with_diagonal(problem, solution, required, options.get("tol", Settings.tol))
 
 
-def _invariant(request: Request, groups: Groups, blocks: _Blocks, options: dict[str, Any]) -> Solution:
+def _invariant(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
     """Solve with LogDet or von Neumann: a block ``M``, and one for the eigenvalues within groups."""
     sizes = groups.sizes
     M0, rest, constant = _average(request, groups)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, finite_array, positive_integer, symmetric_matrix
+from bregopt.arrays import (
+    Array,
+    ArrayOrFrame,
+    ArrayOrSeries,
+    finite_array,
+    positive_integer,
+    symmetric_matrix,
+)
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import turned
@@ -49,15 +57,15 @@ class FactorModel(Solution):
         ``v = 1 - diag(L L')``, at least `min_specific_variance`.
     """
 
-    loadings: Any = None
-    specific_variances: Any = None
+    loadings: ArrayOrFrame = field(kw_only=True)
+    specific_variances: ArrayOrSeries = field(kw_only=True)
 
 
 def factor_correlation(
-    A: Any,
+    A: ArrayLike,
     k: int,
     min_specific_variance: float = 0.0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     *,
     starts: int = 1,
     tol: float = Settings.tol,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ _SMALL = 40  # largest order at which `path`, in less than a second, replaces a 
 _TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems of tests/test_largest_entry.py's kind
 
 
-def solve_norm(request: Request, options: dict[str, Any]) -> Solution:
+def solve_norm(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return a correlation matrix nearest to ``A`` in the largest entry or in the spectral norm.
 
     Raises
@@ -60,14 +61,14 @@ def _problem(request: Request) -> Problem:
     return Problem(Minimize(d), rows)
 
 
-def _splits(request: Request, options: dict[str, Any]) -> bool:
+def _splits(request: Request, options: Mapping[str, Any]) -> bool:
     """Whether the splitting takes the problem and its options, rather than `path`."""
     plain = options.get("solver", "auto") == "auto" and request.condition is None
     known = {*Settings.__dataclass_fields__, "solver", "warm_start"}
     return plain and options.keys() <= known and bool(measured(request)[1].any())
 
 
-def _of_splitting(request: Request, options: dict[str, Any]) -> Solution:
+def _of_splitting(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the answer of the splitting.
 
     If entries are fixed or have bounds it starts from the nearest matrix in the Frobenius norm, which exists
@@ -94,7 +95,7 @@ def _of_splitting(request: Request, options: dict[str, Any]) -> Solution:
     return _shifted(found, request)
 
 
-def _in_frobenius(request: Request, options: dict[str, Any]) -> Solution:
+def _in_frobenius(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the nearest matrix in the Frobenius norm without weights, or the proof that there is none."""
     kind, s = divergence_class("frobenius"), np.ones(request.n)
     plain = replace(request, divergence="frobenius", kind=kind, s=s, H=None, unknown=None)

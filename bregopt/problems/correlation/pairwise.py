@@ -6,8 +6,9 @@ import importlib
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, rectangular
+from bregopt.arrays import Array, ArrayOrFrame, rectangular
 from bregopt.io.pandas_labels import is_pandas
 
 __all__ = ["PairwiseCorrelation", "pairwise_correlation"]
@@ -26,11 +27,11 @@ class PairwiseCorrelation(NamedTuple):
         The roots of the numbers of common dates, relative to the largest; 0 where `A` is NaN.
     """
 
-    A: Any
-    weights: Any
+    A: ArrayOrFrame
+    weights: ArrayOrFrame
 
 
-def pairwise_correlation(returns: Any, min_samples: int = 2) -> PairwiseCorrelation:
+def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCorrelation:
     """Return pairwise-complete correlations of returns with gaps, weighted by numbers of samples.
 
     Each correlation uses the dates on which both columns have a return. Such a matrix need not be positive
@@ -72,7 +73,8 @@ def pairwise_correlation(returns: Any, min_samples: int = 2) -> PairwiseCorrelat
         raise TypeError(f"min_samples is {min_samples!r}; expected an integer of at least 2")
     if min_samples < 2:
         raise ValueError(f"min_samples is {min_samples}; expected at least 2")
-    names = returns.columns if is_pandas(returns, "DataFrame") else range(points.shape[1])
+    frame: Any = returns
+    names = frame.columns if is_pandas(returns, "DataFrame") else range(points.shape[1])
     A, counts = _correlations(points, names, min_samples)
     weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
     if not is_pandas(returns, "DataFrame"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +88,7 @@ class _Dual:
         return self.at(self.y)[1]
 
 
-def solve_rank(request: Request, options: dict[str, Any]) -> Solution:
+def solve_rank(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return a correlation matrix of the rank near ``A``, and a bound on the distance of each of that rank.
 
     Raises
@@ -180,7 +180,7 @@ def _closed(dual: _Dual, descent: Descent, tol: float, constant: float) -> bool:
     return value - dual.bound <= tol * max(abs(value), abs(dual.bound), NEGLIGIBLE_OBJECTIVE * dual.square)
 
 
-def _check(request: Request, options: dict[str, Any]) -> None:
+def _check(request: Request, options: Mapping[str, Any]) -> None:
     """Refuse what does not go with a rank."""
     for name in options:
         if name not in _OPTIONS:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify import proven_bound
 from bregopt.errors import require
 from bregopt.problems.correlation.report_text import caption, condition, number, spectrum_text
@@ -53,7 +54,7 @@ class CorrelationReport:
 
     before: Array
     after: Array
-    labels: Sequence[Any]
+    labels: Sequence[Hashable]
     spectrum_before: Array
     spectrum_after: Array
     proven_eigenvalue: float
@@ -101,7 +102,7 @@ class CorrelationReport:
         """The largest change of an entry, in magnitude."""
         return float(np.abs(self.change).max())
 
-    def to_frame(self, table: str = "pairs") -> Any:
+    def to_frame(self, table: str = "pairs") -> Frame:
         """Return one table as a DataFrame.
 
         Parameters
@@ -123,7 +124,7 @@ class CorrelationReport:
         columns = getattr(self, f"_{table}_columns")()
         return pandas.DataFrame(columns)
 
-    def to_excel(self, path: Any) -> None:
+    def to_excel(self, path: str | PathLike[str]) -> None:
         """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``)."""
         pandas = require("pandas", "excel")
         require("openpyxl", "excel")
@@ -131,7 +132,7 @@ class CorrelationReport:
             for table in _TABLES:
                 self.to_frame(table).to_excel(book, sheet_name=table, index=False)
 
-    def to_html(self, path: Any) -> None:
+    def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that stands alone, with the plot if matplotlib is installed."""
         page = importlib.import_module("bregopt.problems.correlation.report_page")
         Path(path).write_text(page.page_of(self, self._solution), encoding="utf-8")

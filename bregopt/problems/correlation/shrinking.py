@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -34,7 +35,11 @@ _TOL = 1e-6
 
 
 def shrink_correlation(
-    A: Any, target: Any = None, fixed: Any = None, min_eigenvalue: float = 0.0, weights: Any = None
+    A: ArrayLike,
+    target: ArrayLike | None = None,
+    fixed: ArrayLike | None = None,
+    min_eigenvalue: float = 0.0,
+    weights: ArrayLike | None = None,
 ) -> Solution:
     """Return ``A + alpha (T - A)`` with the smallest ``alpha`` that makes it a correlation matrix.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ __all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 
 
-def solve_request(request: Request, options: dict[str, Any]) -> Solution:
+def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the nearest correlation matrix.
 
     Let ``S`` be the diagonal matrix of the roots of the weights. The variable is ``Y = S (X - Diag(t)) S``,
@@ -117,7 +118,7 @@ def with_diagonal(
     raw = solution._raw
     assert raw is not None
     with threads_for(len(Y)):
-        certificate = certify(PrimalDualPoint(problem.program(), (Y,), raw.u, raw.duals, S=raw._S))
+        certificate = certify(PrimalDualPoint(problem.program(), (Y,), *raw._point[1:], S=raw._S))
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
     return certified(solution, certificate, X=Y)

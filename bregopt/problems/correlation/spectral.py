@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class _Candidate(NamedTuple):
     iterations: int
 
 
-def of_smallest_eigenvalue(request: Request, options: dict[str, Any]) -> Solution | None:
+def of_smallest_eigenvalue(request: Request, options: Mapping[str, Any]) -> Solution | None:
     """Return the answer if its distance is minus the smallest eigenvalue, None if this is not proven."""
     if options.get("solver", "auto") != "auto" or request.condition is not None:
         return None

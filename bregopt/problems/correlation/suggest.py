@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, Frame, IntArray
 from bregopt.errors import UnsupportedProblemError, require
 from bregopt.io.pandas_labels import Labels
 from bregopt.modeling.atoms import diag, trace
@@ -54,9 +54,9 @@ class Suggestion:
     solution: Solution
     total: float
     least: float
-    _changes: list[tuple[Any, Any, str, float, float]]
+    _changes: list[tuple[Hashable, Hashable, str, float, float]]
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return the changes as a DataFrame: row, column, argument, asked, suggested; the largest first."""
         return require("pandas", "pandas").DataFrame(self._changes, columns=list(_TITLES))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bregopt.routes.options import check_options
 __all__ = ["check_bound", "first_sizes", "generator", "number_of_parts", "part_sizes"]
 
 
-def generator(function: Callable[..., Any], seed: Any, options: dict[str, Any]) -> np.random.Generator:
+def generator(function: Callable[..., Any], seed: Any, options: Mapping[str, Any]) -> np.random.Generator:
     """Return the generator of a seed; check the options before any work."""
     if "warm_start" in options:
         raise TypeError("a cut has no option 'warm_start': each graph is a problem of its own")

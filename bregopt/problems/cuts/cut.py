@@ -7,15 +7,16 @@ difference of the sizes of the sides by ``e'Xe``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import IntArray
-from bregopt.io.graphs import Graph, read_graph
+from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
@@ -32,6 +33,7 @@ from bregopt.problems.cuts.triangles import tightened
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import CutOptions
 
 __all__ = ["Cut", "max_cut", "min_balanced_cut"]
 
@@ -67,8 +69,8 @@ class Cut(PartedGraph):
         The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     """
 
-    partition: Any = None
-    sides: Any = None
+    partition: IntArray = field(kw_only=True)
+    sides: tuple[list[Hashable], list[Hashable]] = field(kw_only=True)
     largest: bool = False
 
     @property
@@ -86,14 +88,14 @@ class Cut(PartedGraph):
 
 
 def min_balanced_cut(
-    graph: Any,
-    weights: Any = None,
+    graph: GraphLike,
+    weights: str | ArrayLike | None = None,
     imbalance: float = 0.0,
     *,
     sizes: Sequence[int] | None = None,
-    bound: str | bool = "sdp",
+    bound: Literal["sdp", "triangles", False] = "sdp",
     seed: Seed | None = 0,
-    **options: Any,
+    **options: Unpack[CutOptions],
 ) -> Cut:
     """Return a balanced cut of small weight, and a lower bound on the weight of every balanced cut.
 
@@ -156,12 +158,12 @@ def min_balanced_cut(
 
 
 def max_cut(
-    graph: Any,
-    weights: Any = None,
+    graph: GraphLike,
+    weights: str | ArrayLike | None = None,
     *,
-    bound: str | bool = "sdp",
+    bound: Literal["sdp", "triangles", False] = "sdp",
     seed: Seed | None = 0,
-    **options: Any,
+    **options: Unpack[CutOptions],
 ) -> Cut:
     """Return a cut of large weight, and an upper bound on the weight of every cut.
 
@@ -202,7 +204,7 @@ def _balanced(
     most: int,
     bound: str | bool,
     rng: np.random.Generator,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     begin: Sequence[IntArray] = (),
 ) -> Cut:
     """Return a small cut whose first side has a size in a range, no worse than those given."""
@@ -221,7 +223,7 @@ def _found(
     X: PSD,
     bound: str | bool,
     rng: np.random.Generator,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     begin: Sequence[IntArray] = (),
     largest: bool = False,
 ) -> Cut:
@@ -258,12 +260,12 @@ def _found(
     side = search.best
     cut = graph.cut(side)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
-    sides = tuple([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
+    first, second = ([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
     return Cut(
         **inherited,
         graph=graph,
         partition=side,
-        sides=sides,
+        sides=(first, second),
         cut=cut,
         bound=max(proof.bound, cut) if largest else min(proof.bound, cut),
         optimal=proof.proves(cut),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.io.graphs import read_graph
+from bregopt.io.graphs import GraphLike, read_graph
 from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize
@@ -15,11 +15,12 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["lovasz_theta"]
 
 
-def lovasz_theta(graph: Any, **options: Any) -> Solution:
+def lovasz_theta(graph: GraphLike, **options: Unpack[SolveOptions]) -> Solution:
     """Return Lovász's theta of a graph, which lies between its independence number and clique cover number.
 
     Parameters

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import IntArray
-from bregopt.plotting import plot_convergence
+from bregopt.io.graphs import Graph
+from bregopt.plotting import Axes, plot_convergence
 from bregopt.routes.solution import Solution
 
 __all__ = ["PartedGraph"]
@@ -27,7 +30,7 @@ class PartedGraph(Solution, ABC):
     optimal : bool
     """
 
-    graph: Any = None
+    graph: Graph = field(kw_only=True)
     cut: float = np.nan
     bound: float = np.nan
     optimal: bool = False
@@ -47,7 +50,7 @@ class PartedGraph(Solution, ABC):
         """The number of its part for each vertex by its name."""
         return dict(zip(self.graph.nodes, self._numbers.tolist(), strict=True))
 
-    def plot(self, ax: Any = None, pos: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None, pos: Mapping[Any, ArrayLike] | ArrayLike | None = None) -> Axes:
         """Draw the graph in the colors of its parts, with the edges between parts in black.
 
         From 6,000 vertices or 50,000 edges on the picture is the adjacency matrix, sorted by parts.
@@ -67,7 +70,7 @@ class PartedGraph(Solution, ABC):
 
         return draw_parts(self.graph, self._numbers, self._title, pos, ax)
 
-    def plot_convergence(self, ax: Any = None) -> Any:
+    def plot_convergence(self, ax: Axes | None = None) -> Axes:
         """Draw the gap and the residual of the relaxation against its iterations; returns the axes."""
         return plot_convergence(self.history, self.solver, ax)
 

@@ -7,15 +7,16 @@ fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import IntArray
-from bregopt.io.graphs import Graph, read_graph
+from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
@@ -28,6 +29,7 @@ from bregopt.problems.cuts.triangles import tightened
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import CutOptions
 
 __all__ = ["Partition", "partition"]
 
@@ -59,8 +61,8 @@ class Partition(PartedGraph):
         Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `labels`.
     """
 
-    labels: Any = None
-    parts: Any = None
+    labels: IntArray = field(kw_only=True)
+    parts: tuple[list[Hashable], ...] = field(kw_only=True)
 
     @property
     def _numbers(self) -> IntArray:
@@ -73,14 +75,14 @@ class Partition(PartedGraph):
 
 
 def partition(
-    graph: Any,
+    graph: GraphLike,
     k: int,
     sizes: Sequence[int] | None = None,
     *,
-    weights: Any = None,
-    bound: str | bool = "sdp",
+    weights: str | ArrayLike | None = None,
+    bound: Literal["sdp", "triangles", False] = "sdp",
     seed: Seed | None = 0,
-    **options: Any,
+    **options: Unpack[CutOptions],
 ) -> Partition:
     """Return `k` parts of a graph with small weight between them, and a lower bound on all such partitions.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,7 +78,7 @@ def relaxed(
     problem: Problem,
     proof: Proof,
     cut: Callable[[], float],
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     stalled: Callable[[], bool] | None = None,
 ) -> Solution:
     """Return the answer to a relaxation and add its bound to the proof.

@@ -8,7 +8,7 @@ There are too many rows to write them all down.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def tightened(
     k: int,
     proof: Proof,
     cut: Callable[[], float],
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     improve: Callable[[Any], None] = lambda value: None,
 ) -> Solution:
     """Return the answer to a relaxation with generated rows, and add the bounds of all rounds to the proof.

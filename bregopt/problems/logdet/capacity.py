@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import TINY, Array, complex_array, finite_array, positive_number
+from bregopt.arrays import (
+    TINY,
+    Array,
+    ArrayOrSeries,
+    ComplexArray,
+    complex_array,
+    finite_array,
+    positive_number,
+)
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.modeling.atoms import diag, trace
@@ -51,8 +60,8 @@ class ChannelCapacity(ProvenAnswer):
 
     capacity: float
     bound: float
-    power: Any
-    covariance: Any = None
+    power: ArrayOrSeries
+    covariance: Array | ComplexArray | None = None
     level: float = np.nan
 
     def _facts(self) -> dict[str, str]:
@@ -63,7 +72,7 @@ class ChannelCapacity(ProvenAnswer):
         }
 
 
-def water_filling(gains: Any, power: float) -> ChannelCapacity:
+def water_filling(gains: ArrayLike, power: float) -> ChannelCapacity:
     """Return the powers of parallel Gaussian channels with the largest ``sum(log2(1 + gains * powers))``.
 
     Parameters
@@ -100,7 +109,8 @@ def water_filling(gains: Any, power: float) -> ChannelCapacity:
             "gains has no value above 0, or one below 0; expected gains of at least 0, not all 0"
         )
     p, level = _filled(g, total)
-    labels = gains.index if is_pandas(gains, "Series") else None
+    series: Any = gains
+    labels = series.index if is_pandas(gains, "Series") else None
     capacity, bound = _values(g, p, total, level)
     return ChannelCapacity(
         **_exact(capacity, bound),
@@ -113,9 +123,9 @@ def water_filling(gains: Any, power: float) -> ChannelCapacity:
 
 
 def mimo_capacity(
-    H: Any,
+    H: ArrayLike,
     power: float,
-    antenna_power: Any = None,
+    antenna_power: ArrayLike | None = None,
     *,
     tol: float = Settings.tol,
     time_limit: float | None = None,
@@ -230,7 +240,7 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
     own = Q.diagonal().real
     Q = Q * min(1.0, total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
     price = np.maximum(sol.duals[0], 0.0) / unit, np.maximum(sol.duals[1], 0.0) / unit
-    capacity, bound = _proven(H, Q, total, bounds, *price)
+    capacity, bound = _proven(H, Q, total, bounds, float(price[0]), price[1])
     return ChannelCapacity(
         **verdict((bound - capacity) / bound, tol, "mimo_capacity"),
         iterations=sol.iterations,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, symmetric_matrix
+from bregopt.io.graphs import GraphLike
 from bregopt.io.pandas_labels import Labels, labeled, labels_of, pair_labels
 from bregopt.modeling.atoms import diag, inner
 from bregopt.modeling.convex.log_det import log_det
@@ -19,13 +21,16 @@ from bregopt.problems.correlation.unknown import given_matrix
 from bregopt.problems.logdet.edges import read_edges
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["covariance_selection", "max_det_completion"]
 
 _NO_DERIVATIVES = "derivatives of completions are not known; declare the problem in the language for them"
 
 
-def max_det_completion(S: Any, edges: Any = None, **options: Any) -> Solution:
+def max_det_completion(
+    S: ArrayLike, edges: GraphLike | None = None, **options: Unpack[SolveOptions]
+) -> Solution:
     """Return the positive definite matrix of largest determinant with given entries.
 
     Its inverse is zero at all other entries.
@@ -102,7 +107,7 @@ def max_det_completion(S: Any, edges: Any = None, **options: Any) -> Solution:
     return labeled(solution, labels)
 
 
-def covariance_selection(S: Any, edges: Any, **options: Any) -> Solution:
+def covariance_selection(S: ArrayLike, edges: GraphLike, **options: Unpack[SolveOptions]) -> Solution:
     """Return the precision matrix of largest likelihood that is zero outside a graph.
 
     It maximizes ``log det X - <S, X>``. Its inverse is the completion of largest determinant of `S`

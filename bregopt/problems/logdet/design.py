@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, finite_array, positive_integer
+from bregopt.arrays import Array, ArrayOrFrame, ArrayOrSeries, IntArray, finite_array, positive_integer
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import log_det, root_of
+from bregopt.plotting import Axes
 from bregopt.problems.logdet.drawing import draw_sensitivity
 from bregopt.problems.logdet.proven import ProvenAnswer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Design", "apportioned", "criterion_value"]
 
@@ -48,19 +53,19 @@ class Design(ProvenAnswer):
     title: ClassVar[str] = "design"
 
     criterion: str
-    weights: Any
-    support: Any
-    information: Any
+    weights: ArrayOrSeries
+    support: IntArray | pd.Index[Any]
+    information: ArrayOrFrame
     value: float
     bound: float
     efficiency: float
-    sensitivity: Any
+    sensitivity: ArrayOrSeries
     level: float
     _candidates: Any = None
     _prior: Any = None
     _K: Any = None
 
-    def rounded(self, runs: int) -> Any:
+    def rounded(self, runs: int) -> IntArray | pd.Series[int]:
         """Return how many of `runs` experiments each candidate gets, by efficient apportionment.
 
         The counts sum to `runs`, and each candidate of the support has one at least. Bounds and budgets are
@@ -82,7 +87,7 @@ class Design(ProvenAnswer):
         counts = apportioned(np.asarray(self.weights), positive_integer(runs, "runs"))
         return _series(counts, self.weights)
 
-    def efficiency_of(self, weights: Any) -> float:
+    def efficiency_of(self, weights: ArrayLike) -> float:
         """Return a proven lower bound on the efficiency of other weights, or of counts of runs.
 
         Parameters
@@ -99,7 +104,7 @@ class Design(ProvenAnswer):
         value = criterion_value(self.criterion, M if self._prior is None else M + self._prior, self._K)
         return min(efficiency(self.criterion, value, self.bound, len(M)), 1.0)
 
-    def plot(self, places: Any = None, ax: Any = None) -> Any:
+    def plot(self, places: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
         """Draw the sensitivities of the candidates, and their weights.
 
         Parameters

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, lgamma, log, pi
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, IntArray, Mask, finite_array
+from bregopt.arrays import Array, ArrayOrFrame, ArrayOrSeries, IntArray, Mask, finite_array
 from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.plotting import Axes
 from bregopt.problems.logdet.drawing import draw_ellipse
 from bregopt.problems.logdet.proven import ProvenAnswer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Ellipsoid", "labeled", "log_ellipsoid_volume", "squared_distances"]
 
@@ -51,14 +56,14 @@ class Ellipsoid(ProvenAnswer):
 
     title: ClassVar[str] = "ellipsoid"
 
-    center: Any
-    shape: Any
+    center: ArrayOrSeries | None
+    shape: ArrayOrFrame | None
     log_volume: float
     log_volume_bound: float
-    weights: Any
-    contact: Any
-    ray: Any = None
-    farkas: Any = None
+    weights: ArrayOrSeries
+    contact: IntArray | pd.Index[Any]
+    ray: Array | None = None
+    farkas: Array | None = None
     _root: Any = None  # lower triangular, with shape = root @ root.T
     _inside: bool = False  # whether the ellipsoid is inside a polytope
     _drawn: Any = None  # for plots: the points, or the corners of a polygon in order
@@ -75,7 +80,7 @@ class Ellipsoid(ProvenAnswer):
         U, lengths, _ = np.linalg.svd(self._root)
         return np.asarray((U * lengths).T)
 
-    def distances(self, points: Any) -> Array:
+    def distances(self, points: ArrayLike) -> Array:
         """Return ``(x - center)' inv(shape) (x - center)`` of each row of `points`, at most one inside.
 
         Parameters
@@ -92,7 +97,7 @@ class Ellipsoid(ProvenAnswer):
             raise ValueError(f"points has {rows.shape[1]} columns; expected {len(self._root)}")
         return squared_distances(rows, np.asarray(self.center), self._root)
 
-    def contains(self, points: Any) -> Mask:
+    def contains(self, points: ArrayLike) -> Mask:
         """Whether each row of `points` is in the ellipsoid, its boundary included, shape ``(k,)``."""
         return self.distances(points) <= 1.0
 
@@ -105,7 +110,7 @@ class Ellipsoid(ProvenAnswer):
         circle = np.column_stack([np.cos(t), np.sin(t)])
         return np.asarray(np.asarray(self.center)[pair] + circle @ np.linalg.cholesky(half @ half.T).T)
 
-    def plot(self, dims: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    def plot(self, dims: tuple[int, int] = (0, 1), ax: Axes | None = None) -> Axes:
         """Draw the ellipsoid with its points or polytope; its shadow if there are more than two dimensions.
 
         Parameters
@@ -121,7 +126,8 @@ class Ellipsoid(ProvenAnswer):
         """
         outline, pair = self.boundary(dims), list(dims)
         center = np.asarray(self.center)[pair]
-        names = [self.center.index[k] for k in pair] if hasattr(self.center, "index") else None
+        named: Any = self.center
+        names = [named.index[k] for k in pair] if hasattr(named, "index") else None
         if self._inside:
             corners = self._drawn if len(self._root) == 2 else None
             return draw_ellipse(outline, center, None, None, corners, names, ax)

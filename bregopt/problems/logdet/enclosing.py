@@ -6,6 +6,7 @@ from math import expm1, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack, qr
 
 from bregopt import clock
@@ -33,7 +34,11 @@ _ORIGIN = {True: "points.mean(axis=0)", False: "center"}
 
 
 def min_volume_ellipsoid(
-    points: Any, center: Any = None, *, tol: float = Settings.tol, time_limit: float | None = None
+    points: ArrayLike,
+    center: ArrayLike | None = None,
+    *,
+    tol: float = Settings.tol,
+    time_limit: float | None = None,
 ) -> Ellipsoid:
     """Return the ellipsoid of smallest volume that contains all points: the Löwner-John ellipsoid.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import expm1, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import qr
 
 from bregopt import clock
@@ -27,7 +28,7 @@ _ROUNDS = 2  # after the first one, in better coordinates
 
 
 def max_volume_inscribed_ellipsoid(
-    A: Any, b: Any, *, tol: float = Settings.tol, time_limit: float | None = None
+    A: ArrayLike, b: ArrayLike, *, tol: float = Settings.tol, time_limit: float | None = None
 ) -> Ellipsoid:
     """Return the ellipsoid of largest volume in the polytope ``A x <= b``.
 
@@ -80,7 +81,8 @@ def max_volume_inscribed_ellipsoid(
         raise ValueError(f"A has shape {rows.shape}; expected at least one row and one column")
     if right.shape != (m,):
         raise ValueError(f"b has shape {right.shape}; expected {(m,)}, one bound for each row of A")
-    if is_pandas(A, "DataFrame") and is_pandas(b, "Series") and not A.index.equals(b.index):
+    frame, series = cast(Any, A), cast(Any, b)
+    if is_pandas(A, "DataFrame") and is_pandas(b, "Series") and not frame.index.equals(series.index):
         raise ValueError("b is a Series with other labels; expected those of the rows of A")
     with clock.limited(settings.time_limit), threads_for(m):
         return _solved(A, rows, right, settings.tol)

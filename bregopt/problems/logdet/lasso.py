@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, finite_array, positive_integer
+from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer
 from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.io.pandas_labels import aligned, labeled
@@ -46,13 +47,13 @@ _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
 
 
 def graphical_lasso(
-    S: Any,
+    S: MatrixLike,
     alpha: float,
-    weights: Any = None,
-    pattern: Any = None,
+    weights: MatrixLike | None = None,
+    pattern: ArrayLike | None = None,
     *,
     penalize_diagonal: bool = False,
-    warm_start: Any = None,
+    warm_start: Solution | MatrixLike | None = None,
     **options: Any,
 ) -> GraphicalLassoSolution:
     """Estimate a sparse inverse covariance matrix.
@@ -121,10 +122,10 @@ def graphical_lasso(
 
 
 def graphical_lasso_path(
-    S: Any,
-    alphas: Any = 20,
-    weights: Any = None,
-    pattern: Any = None,
+    S: MatrixLike,
+    alphas: int | ArrayLike = 20,
+    weights: MatrixLike | None = None,
+    pattern: ArrayLike | None = None,
     *,
     penalize_diagonal: bool = False,
     **options: Any,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, positive_integer
+from bregopt.arrays import Array, Frame, positive_integer
 from bregopt.errors import require
 from bregopt.io.pandas_labels import is_pandas
-from bregopt.plotting import plot_path
+from bregopt.plotting import Axes, plot_path
 from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
 
 __all__ = ["GraphicalLassoPath"]
@@ -83,7 +83,7 @@ class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
             )
         return np.array(criteria)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> Frame:
         """Return one row for each answer, as a DataFrame: alpha, status, edges, value, gap, seconds."""
         pandas = require("pandas", "pandas")
         return pandas.DataFrame(
@@ -97,7 +97,7 @@ class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
             }
         )
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the partial correlations against `alpha`; returns the matplotlib axes."""
         curves = [_partial_correlations(s.X) for s in self if s.X is not None]
         alphas = [s.alpha for s in self if s.X is not None]

@@ -41,12 +41,13 @@ class GraphicalLassoSolution(Solution):
         """The inverse of ``X``, a DataFrame if that is one; None without an answer."""
         if self.X is None:
             return None
-        root = root_of(np.asarray(self.X))
+        X: Any = self.X
+        root = root_of(np.asarray(X))
         assert root is not None
         inverse = inverse_of(root)
         inverse.setflags(write=False)
-        if is_pandas(self.X, "DataFrame"):
-            return pandas_module().DataFrame(inverse.copy(), index=self.X.index, columns=self.X.columns)
+        if is_pandas(X, "DataFrame"):
+            return pandas_module().DataFrame(inverse.copy(), index=X.index, columns=X.columns)
         return inverse
 
     @property
@@ -73,8 +74,9 @@ class GraphicalLassoSolution(Solution):
         networkx = require("networkx", "graph")
         if self.X is None:
             raise ValueError(f"the answer is {self.status}; expected one with a matrix")
-        X = np.asarray(self.X)
-        names = list(self.X.index) if is_pandas(self.X, "DataFrame") else list(range(len(X)))
+        given: Any = self.X
+        X = np.asarray(given)
+        names = list(given.index) if is_pandas(given, "DataFrame") else list(range(len(X)))
         scale = np.sqrt(X.diagonal())
         graph = networkx.Graph()
         graph.add_nodes_from(names)

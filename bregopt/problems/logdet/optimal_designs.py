@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import EPS, symmetric_matrix
 from bregopt.problems.logdet.design import Design
@@ -18,13 +18,13 @@ _TOL = 1e-8  # weights have about as many digits as the efficiency
 
 
 def d_optimal(
-    candidates: Any,
-    lower: Any = 0.0,
-    upper: Any = None,
+    candidates: ArrayLike,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike | None = None,
     *,
-    costs: Any = None,
-    budget: Any = None,
-    prior: Any = None,
+    costs: ArrayLike | None = None,
+    budget: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
     tol: float = _TOL,
     time_limit: float | None = None,
 ) -> Design:
@@ -84,14 +84,14 @@ def d_optimal(
 
 
 def a_optimal(
-    candidates: Any,
-    lower: Any = 0.0,
-    upper: Any = None,
+    candidates: ArrayLike,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike | None = None,
     *,
-    K: Any = None,
-    costs: Any = None,
-    budget: Any = None,
-    prior: Any = None,
+    K: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
+    budget: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
     tol: float = _TOL,
     time_limit: float | None = None,
 ) -> Design:
@@ -135,13 +135,13 @@ def a_optimal(
 
 
 def e_optimal(
-    candidates: Any,
-    lower: Any = 0.0,
-    upper: Any = None,
+    candidates: ArrayLike,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike | None = None,
     *,
-    costs: Any = None,
-    budget: Any = None,
-    prior: Any = None,
+    costs: ArrayLike | None = None,
+    budget: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
     tol: float = _TOL,
     time_limit: float | None = None,
 ) -> Design:
