@@ -64,7 +64,8 @@ class Splitting:
         eigenvalues, Q = np.linalg.eigh(before - self._V - self._S / rho)
         positive = (eigenvalues + np.sqrt(eigenvalues**2 + 4 / rho)) / 2
         T = (Q * positive) @ Q.T
-        A, reach = T + self._V, self._penalty / rho
+        relax = self._number(self._tuning.relaxation)
+        A, reach = relax * T + (1 - relax) * before + self._V, self._penalty / rho
         self._V = np.clip(A, -reach, reach)
         self._Z = A - self._V
         primal = _norm(T - self._Z) / max(_norm(T), _norm(self._Z))
