@@ -38,7 +38,10 @@ class Face:
         density = len(rows) / n**2
         self._sparse = n >= tuning.sparse_order and density < tuning.sparse_density
         self._few = self._sparse and density < tuning.gathered_density
-        self._starts = np.searchsorted(self._rows, np.arange(n + 1))
+        if self._sparse:  # the matrix is the sum of a half and its transpose
+            starts = np.searchsorted(self._rows, np.arange(n + 1))
+            half = np.zeros(len(self._rows), np.float32), self._columns, starts
+            self._half, self._half_transposed = sp.csr_array(half, mask.shape), sp.csc_array(half, mask.shape)
 
     def part(self, M: Array) -> Any:
         """Return the vector of a symmetric matrix."""
@@ -60,9 +63,9 @@ class Face:
             D = np.zeros_like(M)
             self.add(D, d)
             return D @ M
-        half = sp.csr_array((d / (3 - self._twice), self._columns, self._starts), shape=M.shape)
-        product = half @ M
-        product += half.T @ M
+        self._half.data = self._half_transposed.data = d * self._twice / 2
+        product = self._half @ M
+        product += self._half_transposed @ M
         return product
 
     def congruence(self, M: Array, d: Array) -> Any:

@@ -3,7 +3,7 @@
 Each iteration takes one eigendecomposition, whatever the condition of the problem, where the quadratic model
 of Newton's method takes many products. The scaled multiplier is in the box by construction, so it is a dual
 point (Boyd, Parikh, Chu, Peleato, Eckstein 2011, Distributed Optimization and Statistical Learning via the
-Alternating Direction Method of Multipliers, sections 3.4.1 and 6.5).
+Alternating Direction Method of Multipliers, sections 3.4.1, 3.4.3, 6.5).
 """
 
 from __future__ import annotations
