@@ -43,8 +43,8 @@ def newton_step(data: LassoData, at: LassoPoint, tuning: LassoTuning, single: bo
     kind: Any = np.float32 if single else np.float64
     W = inverse_of(at.root)
     G = data.S - W
-    X, P = at.X.astype(kind, copy=False), data.penalty.astype(kind, copy=False)
-    Y, Q = minimize_model(X, W.astype(kind, copy=False), G.astype(kind, copy=False), P, tuning)
+    X, P = np.ascontiguousarray(at.X, kind), data.penalty.astype(kind, copy=False)
+    Y, Q = minimize_model(X, np.ascontiguousarray(W, kind), np.ascontiguousarray(G, kind), P, tuning)
     D = symmetric(Y) - at.X
     D[np.isinf(data.penalty)] = 0.0
     at = with_dual(data, at, W - symmetric(Q))

@@ -45,8 +45,7 @@ def solve_part(
     """
     splitting, single, slow, idle = Splitting(data, tuning), data.n >= tuning.single_order, 0, 0
     size = max(abs(at.value), abs(at.bound) if at.bound > -float("inf") else 0.0, data.n)
-    rough = tuning.rough_gap if data.n >= tuning.small_order else tuning.small_rough_gap
-    handover, running = max(target, rough * size), False
+    handover, running = max(target, tuning.rough_gap * size), False
     try:
         for _ in range(limit):
             if at.error <= target:

@@ -3,7 +3,7 @@
 Each iteration takes one eigendecomposition, whatever the condition of the problem, where the quadratic model
 of Newton's method takes many products. The scaled multiplier is in the box by construction, so it is a dual
 point (Boyd, Parikh, Chu, Peleato, Eckstein 2011, Distributed Optimization and Statistical Learning via the
-Alternating Direction Method of Multipliers, sections 3.4.1 and 6.5).
+Alternating Direction Method of Multipliers, sections 3.4.1, 3.4.3, 6.5).
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Splitting:
         eigenvalues, Q = np.linalg.eigh(before - self._V - self._S / rho)
         positive = (eigenvalues + np.sqrt(eigenvalues**2 + 4 / rho)) / 2
         T = (Q * positive) @ Q.T
-        A, reach = T + self._V, self._penalty / rho
+        relax = self._number(self._tuning.relaxation)
+        A, reach = relax * T + (1 - relax) * before + self._V, self._penalty / rho
         self._V = np.clip(A, -reach, reach)
         self._Z = A - self._V
         primal = _norm(T - self._Z) / max(_norm(T), _norm(self._Z))

@@ -35,14 +35,14 @@ class LassoTuning(Tuning):
         Step length below which the method has stalled.
     single_order : int
         Order from which products are in single precision.
-    small_order : int
-        Order from which splitting ends at `rough_gap`; below it an eigendecomposition costs little.
-    rough_gap, small_rough_gap : float
+    rough_gap : float
         Relative gap at which Newton's method takes over from splitting.
     single_gap : float
         Relative gap to which splitting leads in single precision.
     splitting_steps : int
         Iterations of splitting between two certificates.
+    relaxation : float
+        Of splitting. With 1.8 it takes about 0.6 of the iterations that it takes with 1.
     balance : float
         Ratio of the relative residuals of splitting from which the weight of its quadratic term changes.
     newton_ratio : float
@@ -57,6 +57,8 @@ class LassoTuning(Tuning):
         Order from which products with sparse matrices are sparse.
     sparse_density : float
         Largest density of such a matrix.
+    gathered_density : float
+        Largest density of a face whose entries of ``W D W`` are computed one by one.
     """
 
     steps: int = 200
@@ -68,11 +70,10 @@ class LassoTuning(Tuning):
     least_decrease: float = 1e-4
     shortest_step: float = 1e-8
     single_order: int = 150
-    small_order: int = 150
-    rough_gap: float = 0.1
-    small_rough_gap: float = 1e-3
+    rough_gap: float = 3e-4
     single_gap: float = 1e-4
     splitting_steps: int = 3
+    relaxation: float = 1.8
     balance: float = 2.0
     newton_ratio: float = 0.7
     slow_steps: int = 2
@@ -80,3 +81,4 @@ class LassoTuning(Tuning):
     idle_steps: int = 30
     sparse_order: int = 100
     sparse_density: float = 0.25
+    gathered_density: float = 0.04
