@@ -50,7 +50,9 @@ def table_of(text):
         ("sweep", ["--sides", "2", "--order", "21"], None),
         ("many_simulation", ["--quick"], None),
         ("many_stacks", ["--quick"], None),
-        ("low_rank", ["--orders", "400", "--cyclic", "50", "--pairs", "60"], None),
+        pytest.param(
+            "low_rank", ["--orders", "400", "--cyclic", "50", "--pairs", "60"], None, marks=pytest.mark.slow
+        ),
         ("large_cuts", ["--only", "gpp100", "--data", str(DATA)], "sdplib/gpp100.dat-s.gz"),
     ],
 )

@@ -222,6 +222,7 @@ def test_compressed_master_comes_to_the_same_end():
     assert sol.history["directions"].max() < whole.history["directions"].max()
 
 
+@pytest.mark.slow
 def test_smoothing_needs_a_fifth_of_the_rounds():
     far, near = comparisons(200, 20, 8)
     problem = margin_problem(far, near, 10 / 200)
