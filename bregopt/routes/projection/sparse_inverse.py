@@ -124,8 +124,8 @@ def tree_inverse(pattern: Pattern, C: Array) -> Array:
     `C` has a unit diagonal, and entries between -1 and 1 on the pattern.
     """
     k = pattern.pairs
-    strength = np.abs(C[pattern.i[:k], pattern.j[:k]])
-    length = sp.csr_array((2.0 - strength, (pattern.i[:k], pattern.j[:k])), (pattern.n, pattern.n))
+    at = pattern.i[:k].astype(np.int32), pattern.j[:k].astype(np.int32)  # SciPy 1.13 takes no others
+    length = sp.csr_array((2.0 - np.abs(C[at]), at), (pattern.n, pattern.n))
     i, j = minimum_spanning_tree(length).nonzero()
     r = C[i, j]
     share = r**2 / (1 - r**2)
