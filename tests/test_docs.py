@@ -128,6 +128,7 @@ def test_every_maker_of_a_table_exists():
 
 def test_every_example_is_a_page_of_the_gallery():
     # The build of the site runs them; papers and specs have pages of their own.
+    assert not list((ROOT / "examples").glob("*.py")), "an example belongs to a group"
     groups = {path.parent for path in (ROOT / "examples").glob("*/*.py")} - {ROOT / "examples" / "papers"}
     for group in groups:
         assert (group / "GALLERY_HEADER.rst").exists(), group.name
