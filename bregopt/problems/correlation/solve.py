@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import PrimalDualPoint, certify
+from bregopt.errors import ConvergenceWarning
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
@@ -31,6 +33,7 @@ from bregopt.threads import threads_for
 __all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
+_FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
 
 
 def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
@@ -50,11 +53,25 @@ def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
         return solution
     required = s**2 * (1 - t)
     tol = options.get("tol", Settings.tol)
-    solution = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
+    answer = with_diagonal(problem, solution, required, tol, **request.of_eigenvalues)
+    if answer.status == "optimal" and not _has_diagonal(answer, required):
+        # Rows at their bounds left the scaling no room; a finer answer needs less of it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # its tolerance is not the one asked for
+            finer = problem.solve(**{**options, "tol": _FINER * tol, "warm_start": solution})
+        finer = with_diagonal(problem, finer, required, tol, **request.of_eigenvalues)
+        if finer.status == "optimal" and _has_diagonal(finer, required):
+            answer = finer
+    solution = answer
     restated: Congruence | str = Congruence(s, request.n, request.fixed.i, request.fixed.j)
     if request is not given:
         restated = "derivatives with unknown entries are known for frobenius; complete A first"
     return replace(_moved_back(solution, s, t), _restated=restated)
+
+
+def _has_diagonal(solution: Solution, required: Array) -> bool:
+    """Whether the diagonal is exact, or that of a factor, which is not scaled."""
+    return isinstance(solution.X, LowRank) or bool((solution.X.diagonal() == required).all())
 
 
 def with_completion(request: Request) -> Request:
