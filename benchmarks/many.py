@@ -84,7 +84,7 @@ def executor(kind, workers):
         elif kind == "Dask":
             from distributed import Client, LocalCluster
 
-            cluster = LocalCluster(workers, threads_per_worker=1, dashboard_address=None)
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
             yield stack.enter_context(Client(stack.enter_context(cluster))).get_executor()
         else:
             from mpi4py.futures import MPIPoolExecutor

@@ -9,22 +9,25 @@ of another commit, whose `bo.Problem` is measured, too. The second table is of f
 of a tenth of the rows, at most 200,000, and a pool of two processes.
 
 Every run has a process of its own. Seconds are of the processor; those of workers have their start and the
-draw of the sample in them. The memory of a worker counts the mapped files. By default the rows are 10^6 and
-the rank 50, which takes two minutes. The tables go to benchmarks/results/many_rows.md.
+draw of the sample in them. Those of a warm worker are of a pass alone, and the speed-up compares passes of
+one and of two warm workers in turns. The memory of a worker counts the mapped files. By default the rows
+are 10^6 and the rank 50, which takes two minutes. The tables go to benchmarks/results/many_rows.md.
 """
 
 import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -34,6 +37,7 @@ PAPERS = Path(__file__).parents[1] / "examples" / "papers"
 CLASSES, POINTS, PAIRS, RANK = 20, 60_000, 100_000, 100
 TOTAL = 1_000  # gamma times the number of rows, as on the page of the papers
 SAMPLE, BLOCK = 200_000, 100_000
+TURNS = 3
 NAMES = ("pairs", "bound", "sense")
 
 
@@ -93,17 +97,73 @@ def spent(who):
 
 def over_files(folder):
     """Return the numbers of a solve over files with two workers."""
+    begin = spent(resource.RUSAGE_SELF)[0]
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        sol, m = solved(folder, pool)
+    driver = spent(resource.RUSAGE_SELF)[0] - begin
+    seconds, memory = spent(resource.RUSAGE_CHILDREN)
+    return sol.iterations, sol.gap, seconds, 1e6 * seconds / m / sol.iterations, memory, driver
+
+
+def solved(folder, pool):
+    """Return the solution of the problem of the files, and its number of rows."""
     import bregopt as bo
 
     paths = [str(folder / f"{name}.npy") for name in NAMES]
     m, rank = len(np.load(paths[0], mmap_mode="r")), np.load(folder / "points.npy", mmap_mode="r").shape[1]
     rows = bo.RowChunks(*paths, TOTAL / m, points=folder / "points.npy")
-    begin = spent(resource.RUSAGE_SELF)[0]
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        sol = rows.solve(np.eye(rank), executor=pool, sample=min(SAMPLE, m // 10))
-    driver = spent(resource.RUSAGE_SELF)[0] - begin
-    seconds, memory = spent(resource.RUSAGE_CHILDREN)
-    return sol.iterations, sol.gap, seconds, 1e6 * seconds / m / sol.iterations, memory, driver
+    return rows.solve(np.eye(rank), executor=pool, sample=min(SAMPLE, m // 10)), m
+
+
+class Spans(Executor):
+    """An executor that times the spans in which tasks are under way; a pass is a span of many tasks."""
+
+    def __init__(self, executor, workers):
+        self._executor, self._max_workers = executor, workers
+        self._lock, self._waiting, self._tasks, self._begin = Lock(), 0, 0, 0.0
+        self.spans = []
+
+    def submit(self, fn, /, *arguments):
+        """Submit a task."""
+        with self._lock:
+            if not self._waiting:
+                self._tasks, self._begin = 0, time.perf_counter()
+            self._waiting, self._tasks = self._waiting + 1, self._tasks + 1
+        future = self._executor.submit(fn, *arguments)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _):
+        with self._lock:
+            self._waiting -= 1
+            if not self._waiting:
+                self.spans.append((self._tasks, time.perf_counter() - self._begin))
+
+    def passes(self):
+        """Return the seconds of each pass, and forget them."""
+        most = max(tasks for tasks, _ in self.spans)
+        found = [seconds for tasks, seconds in self.spans if tasks == most]
+        self.spans.clear()
+        return found
+
+
+def of_passes(folder):
+    """Return the microseconds of a row in a pass of one worker, and the speed-up by a second one.
+
+    Both pools are warm and take turns.
+    """
+    spawn, ratios, seconds = get_context("spawn"), [], []
+    with ProcessPoolExecutor(1, spawn) as one, ProcessPoolExecutor(2, spawn) as two:
+        pools = [Spans(one, 1), Spans(two, 2)]
+        for turn in range(TURNS + 1):
+            found = []
+            for pool in pools:
+                _, m = solved(folder, pool)
+                found.append(statistics.median(pool.passes()))
+            if turn:  # workers start and import in the first
+                ratios.append(found[0] / found[1])
+                seconds.append(found[0])
+    return 1e6 * statistics.median(seconds) / m, statistics.median(ratios)
 
 
 def in_memory(data, method, tol):
@@ -143,7 +203,8 @@ def child(call):
     warnings.simplefilter("ignore")
     kind, first, *rest = call
     path = None if first is None else Path(first)
-    print(json.dumps(over_files(path) if kind == "files" else in_memory(path, *rest)), flush=True)
+    of_files = {"files": over_files, "passes": of_passes}
+    print(json.dumps(of_files[kind](path) if kind in of_files else in_memory(path, *rest)), flush=True)
 
 
 def memory_table(options):
@@ -177,16 +238,18 @@ def files_table(options):
         f"Pairs of {POINTS:,} clustered points in files, 2 workers, tol 1e-6, "
         f"{os.cpu_count()} cores shared with other processes (load {os.getloadavg()[0]:.0f})",
         "",
-        "| rows | r | passes | gap | CPU of workers, s | us a row and pass | peak memory of a worker, MB "
-        "| driver, with the sample's problem, s |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| rows | r | passes | gap | CPU of workers, s | us a row and pass | the same, 1 warm worker | speed-up of "
+        "a pass by a second one | peak memory of a worker, MB | driver, with the sample's problem, s |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for count in options.rows:
         for rank in options.ranks:
             with tempfile.TemporaryDirectory() as folder:
                 write(Path(folder), rank, count)
                 passes, gap, seconds, each, memory, driver = measured(["files", folder])
-            cells = f"{passes} | {gap:.0e} | {seconds:.1f} | {each:.2f} | {memory:.0f} | {driver:.1f}"
+                alone, ratio = measured(["passes", folder])
+            cells = f"{passes} | {gap:.0e} | {seconds:.1f} | {each:.2f} | {alone:.2f} | {ratio:.2f}"
+            cells += f" | {memory:.0f} | {driver:.1f}"
             lines.append(f"| {count:,} | {rank} | {cells} |")
     return lines
 

@@ -36,7 +36,7 @@ def executor(kind):
         yield get_reusable_executor(2)
     elif kind == "dask":
         from distributed import Client, LocalCluster
-        with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
             with Client(cluster) as client:
                 yield client.get_executor()
     else:

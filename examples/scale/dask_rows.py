@@ -55,7 +55,7 @@ def main():
         here = rows.solve(np.eye(ORDER), sample=10_000)
         with (
             LocalCluster(
-                2, threads_per_worker=1, dashboard_address=None
+                n_workers=2, threads_per_worker=1, dashboard_address=None
             ) as cluster,
             Client(cluster) as client,
         ):
