@@ -18,6 +18,7 @@ from rational import problems
 
 import bregopt as bo
 from bregopt.cli import main
+from bregopt.program import Penalty
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
@@ -25,6 +26,7 @@ from bregopt.rigorous.data import Anchor, MatrixData, data_of
 from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.penalties import conjugate, penalty
 
 mpmath.mp.dps = 60
 
@@ -518,9 +520,95 @@ def test_the_data_of_a_program_are_its_numbers():
     assert block.A_rad[[1]].sum() == 0
 
 
-def test_logarithms_are_refused_by_name():
+def logarithmic_rows(weight, bound):
+    """Return data with logarithmic rows of given weights and lower bounds, and the mask of these rows."""
+    X = bo.PSD(len(weight))
+    prob = bo.Problem(bo.Maximize(bo.sum(bo.log(bo.diag(X)) @ weight)), [bo.trace(X) <= 1])
+    data = data_of(prob.program())
+    log_rows = data.kind == int(Penalty.LOG)
+    return dataclasses.replace(data, lo=np.where(log_rows, np.resize(bound, data.m), data.lo)), log_rows
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_terms_of_logarithms_are_enclosed_in_high_precision(scale):
+    rng = np.random.default_rng(0)
+    weight, bound = rng.uniform(0.1, 3, 5) * scale, rng.normal(size=5)
+    data, rows = logarithmic_rows(weight, bound)
+    y, a = rows * rng.uniform(0.1, 3, data.m) / scale, bound[0] + rng.uniform(0.1, 3, data.m) * scale
+    wide = Ball(y, rows * 0.01 / scale)
+    lower, wider, upper = conjugate(data, Ball.exact(y)), conjugate(data, wide), penalty(data, Ball.exact(a))
+    for k in np.flatnonzero(rows):
+        w, b, v = (mpmath.mpf(float(part)) for part in (data.weight[k], data.lo[k], y[k]))
+        # the minimum of y a - w log(a - b) is at a = b + w / y
+        truth = v * b + w - w * mpmath.log(w / v)
+        assert lower[k] <= truth <= lower[k] + 1e-13 * (abs(truth) + w + abs(v * b))
+        ends = [mpmath.mpf(float(end)) for end in (wide.lo[k], wide.hi[k])]
+        assert wider[k] <= min(end * b + w - w * mpmath.log(w / end) for end in ends)
+        gap = mpmath.mpf(float(a[k])) - b
+        if gap > 0:
+            paid = -w * mpmath.log(gap)
+            assert upper[k] - 1e-9 * (abs(paid) + w) <= paid <= upper[k]
+        else:
+            assert upper[k] == math.inf
+    assert np.isneginf(conjugate(data, Ball.exact(np.zeros(data.m)))[rows]).all()
+    near = Ball(data.lo + 1e-3, np.full(data.m, 2e-3))
+    assert np.isinf(penalty(data, near)[rows]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_logarithms_have_both_bounds_of_a_known_optimum(n, scale, tmp_path, capsys):
+    w = np.random.default_rng(n).integers(1, 6, n).astype(float)
+    X = bo.PSD(n)
+    gain = bo.sum(bo.log(bo.diag(X)) @ w)
+    found = bo.Problem(bo.Maximize(gain), [bo.trace(X) == scale]).solve(tol=1e-9).verify()
+    total = mpmath.mpf(int(w.sum()))
+    truth = sum(mpmath.mpf(int(v)) * mpmath.log(mpmath.mpf(scale) * int(v) / total) for v in w)
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8 * max(1, abs(float(truth)))
+    path = tmp_path / "log.npz"
+    found.certificate.save(path)
+    assert main(["verify", str(path)]) == 0
+    assert f"proven again: {found.proven}" in capsys.readouterr().out
+
+
+def test_logarithms_beside_the_rest_of_the_language_have_both_bounds():
+    rng = np.random.default_rng(4)
+    A = spd(rng, 5, 20.0)
+    X, u, v = bo.PSD(5), bo.Variable(3), bo.Variable()
+    p = bo.Parameter(2, lo=[1 - 1e-8, 2 - 1e-8], hi=[1 + 1e-8, 2 + 1e-8], name="p")
+    for objective, constraints in (
+        (bo.Maximize(bo.log_det(X) + 2 * bo.log(5 - bo.trace(X))), []),
+        (bo.Minimize(bo.logdet_div(X, A) - bo.sum(bo.log(3 - bo.diag(X)))), [X[0, 1] == 0.1]),
+        (bo.Minimize(bo.von_neumann_div(X, A) - bo.log(X[0, 1] + 4)), [bo.diag(X) == 1]),
+        (bo.Maximize(bo.sum(bo.log(u)) - bo.trace(X)), [u <= X[0, 1:4]]),
+        (bo.Maximize(bo.log(v - 1) - v + bo.inner(A, X)), [bo.diag(X) == 1]),
+        (bo.Maximize(bo.sum(bo.log(p[:1] * X[0, 1] + p))), [bo.diag(X) == 1]),
+    ):
+        sol = bo.Problem(objective, constraints).solve(tol=1e-9)
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + 2 * sol.error
+        assert found.upper >= sol.value - 2 * sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.check()
+
+
+def test_logarithms_without_an_optimum_are_proven():
     X = bo.PSD(2)
-    gain = bo.log(X[0, 0]) + bo.log(X[1, 1])
-    sol = bo.Problem(bo.Maximize(gain), [bo.trace(X) == 2]).solve()
-    with pytest.raises(ValueError, match="is a logarithm, whose bounds are not proven"):
-        sol.verify()
+    none = bo.Problem(bo.Maximize(bo.log(X[0, 0] - 3)), [bo.trace(X) == 2]).solve().verify()
+    assert none.infeasible
+    X = bo.PSD(2)
+    grows = bo.Problem(bo.Maximize(bo.log(X[0, 0]) + X[0, 0]), [X[1, 1] == 1]).solve()
+    assert grows.status == "unbounded"
+    found = grows.verify()
+    assert found.unbounded or "lower" in found.reasons or "upper" in found.reasons
+    found.certificate.check()
+
+
+def test_a_two_sided_row_whose_multiplier_may_have_either_sign_costs_the_dearer_end():
+    X = bo.PSD(2)
+    data = data_of(bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(X[0, 1], -2, 3)]).program())
+    lower = conjugate(data, Ball(np.array([0.25]), np.array([0.5])))
+    assert lower[0] <= min(-0.25 * 3, 0.75 * -2)  # the minimum of y a over the row

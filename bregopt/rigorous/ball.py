@@ -18,7 +18,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 
-__all__ = ["UNIT", "Ball", "down", "gamma", "inflated", "sparse_product", "up"]
+__all__ = ["UNIT", "Ball", "down", "gamma", "inflated", "raised", "sparse_product", "up"]
 
 UNIT = EPS / 2  # the unit round-off u
 _FEW = 1 + 32 * UNIT  # covers the rounding of up to 16 operations on nonnegative numbers
@@ -38,6 +38,11 @@ def gamma(k: int) -> float:
 def inflated(rad: Any) -> Any:
     """Return nonnegative numbers raised by more than the rounding of 16 operations that led to them."""
     return rad * _FEW
+
+
+def raised(end: Array, rad: Array) -> Array:
+    """Return upper bounds on numbers within `rad` of `end`, exact where `rad` is zero."""
+    return np.where(rad > 0, np.nextafter(end + rad, np.inf), end)
 
 
 def down(x: float) -> float:

@@ -178,6 +178,12 @@ class Data:
         return mask
 
     @cached_property
+    def required(self) -> Mask:
+        """Mask of the rows whose bounds hold wherever the objective is finite: hard and logarithmic ones."""
+        mask: Mask = (self.kind == int(Penalty.HARD)) | (self.kind == int(Penalty.LOG))
+        return mask
+
+    @cached_property
     def free(self) -> Mask:
         """Mask of the variables that neither a box nor a cone bounds."""
         mask: Mask = np.isinf(self.u_lo) & np.isinf(self.u_hi) & ~self.in_cone
@@ -222,12 +228,8 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     Raises
     ------
     ValueError
-        If its rows have too many terms to be listed, some are logarithms, or a block is on a face.
+        If its rows have too many terms to be listed.
     """
-    logarithms = np.flatnonzero(program.bounds.kind == int(Penalty.LOG))
-    if len(logarithms):
-        row = program.row_name(int(logarithms[0]))
-        raise ValueError(f"{row} is a logarithm, whose bounds are not proven; expected rows without bo.log")
     count = sum(term.rows.count() for term in program.A.terms)
     if count > LARGEST_LISTED:
         raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")

@@ -57,7 +57,7 @@ def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array |
     exact, reason = _exact_multipliers(data, clipped(data, y))
     if exact is None:
         return Side(-math.inf, reason)
-    terms = [float(part) for part in conjugate(data, exact).lo]
+    terms = conjugate(data, exact).tolist()
     terms.append(data.offset)
     for b, block in enumerate(data.matrices):
         X = None if points is None else points[b]

@@ -19,16 +19,15 @@ __all__ = ["feasibility", "homogeneous"]
 
 
 def feasibility(data: Data) -> Data:
-    """Return the problem of its hard rows and cones, with the objective zero."""
-    hard = data.kind == int(Penalty.HARD)
+    """Return the problem of its hard rows, domains of logarithms and cones, with the objective zero."""
     return replace(
         data,
         matrices=tuple(
             replace(block, C=Ball.exact(np.zeros(len(block.i))), anchor=None) for block in data.matrices
         ),
         c=Ball.exact(np.zeros(data.k)),
-        lo=np.where(hard, data.lo, -np.inf),
-        hi=np.where(hard, data.hi, np.inf),
+        lo=np.where(data.required, data.lo, -np.inf),
+        hi=np.where(data.required, data.hi, np.inf),
         kind=np.full(data.m, int(Penalty.HARD)),
         weight=np.full(data.m, np.inf),
         offset=0.0,

@@ -15,7 +15,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
-from bregopt.rigorous.ball import Ball, gamma, inflated, up
+from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.definite import exceeds
@@ -104,7 +104,11 @@ def upper_bound(data: Data, point: Point) -> Side:
 
 def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
     """Return an upper bound on the objective within the radius of a point, on the rows' activities."""
-    terms, norms = [data.offset, math.fsum(penalty(data, a))], []
+    paid = penalty(data, a)
+    if not np.isfinite(paid).all():
+        row = int(np.argmin(np.isfinite(paid)))
+        return Side(math.inf, f"row {row} is not proven inside the domain of its logarithm or penalty")
+    terms, norms = [data.offset, *paid.tolist()], []
     for block, X in zip(data.matrices, point.X, strict=True):
         terms.append(float(block.C.dot(block.entries(X)).hi))
         norms.append((block.C * np.sqrt(block.share)).frobenius())
@@ -182,7 +186,7 @@ def _room(data: Data, point: Point, radius: float) -> tuple[Ball, Array]:
     a = data.activity(point.X, point.u)
     reach = inflated(np.sqrt(norms) * (1 + gamma(terms)) * radius)
     a = Ball(a.mid, inflated(a.rad + reach))
-    lack = np.maximum(data.lo + data.lo_rad - a.lo, a.hi - (data.hi - data.hi_rad))
+    lack = np.maximum(raised(data.lo, data.lo_rad) - a.lo, a.hi + raised(-data.hi, data.hi_rad))
     ends = np.where(data.kind == int(Penalty.HARD), np.nextafter(lack, np.inf), -np.inf)
     return a, ends
 

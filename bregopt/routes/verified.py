@@ -176,7 +176,7 @@ class _Search:
         """Return multipliers that are proven to be a Farkas vector, None where none are found."""
         empty = feasibility(self.data)
         implied = implied_bounds(empty)
-        y = np.where(self.program.bounds.hard, self.raw.duals, 0.0)
+        y = np.where(self.data.required, self.raw.duals, 0.0)
 
         def proves(z: Array) -> bool:
             return lower_bound(empty, z, implied).value > 0
@@ -194,7 +194,7 @@ class _Search:
         )
         if found is None or found.duals is None:
             return None
-        inside = np.where(self.program.bounds.hard, found.duals, 0.0)
+        inside = np.where(self.data.required, found.duals, 0.0)
         inside *= float(np.abs(y).max()) / max(float(np.abs(inside).max()), TINY)
         shares = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
         return next((z for z in (*(y + s * inside for s in shares), inside) if proves(z)), None)
