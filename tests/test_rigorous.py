@@ -11,6 +11,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, pr
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
 from bregopt.rigorous.penalties import conjugate, penalty
+from bregopt.rigorous.ranges import on_ranges
 
 mpmath.mp.dps = 60
 
@@ -612,3 +614,110 @@ def test_a_two_sided_row_whose_multiplier_may_have_either_sign_costs_the_dearer_
     data = data_of(bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(X[0, 1], -2, 3)]).program())
     lower = conjugate(data, Ball(np.array([0.25]), np.array([0.5])))
     assert lower[0] <= min(-0.25 * 3, 0.75 * -2)  # the minimum of y a over the row
+
+
+def mp_orthonormal(F):
+    """Return an orthonormal basis of the range of a matrix in high precision."""
+    return mpmath.qr(high(F), mode="skinny")[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_coefficients_on_a_range_are_enclosed(seed):
+    rng = np.random.default_rng(seed)
+    n, r = 6, 3
+    F = rng.normal(size=(n, r)) * 10.0 ** rng.integers(-3, 4)
+    X = bo.PSD(n)
+    cost, row = spd(rng, n), rng.normal(size=(n, n))
+    for near, orthonormal in ((bo.logdet_div, False), (bo.von_neumann_div, True)):
+        objective = near(X, bo.LowRank(F)) + bo.inner(cost, X)
+        prob = bo.Problem(bo.Minimize(objective), [bo.inner(row + row.T, X) <= 1, bo.diag(X)[0] <= 9])
+        data, (P,) = on_ranges(data_of(prob.program()))
+        block = data.matrices[0]
+        if orthonormal:  # the basis is H = F T (I + E)^(-1/2), T near the inverse of R of F = Q R
+            T = high(np.triu(scipy.linalg.lapack.dtrtri(np.linalg.qr(F, mode="r"))[0]))
+            half = high(F) * T
+            H = half * function_of(half.T * half, lambda v: 1 / mpmath.sqrt(v))
+            assert mpmath.norm(H.T * H - mpmath.eye(r)) < 1e-50
+            X0 = H.T * high(F) * high(F).T * H
+        else:
+            H, X0 = high(F), mpmath.eye(r)
+        assert mpmath.norm(H - high(P)) <= 1e-12 * mpmath.norm(H)
+        size = float(mpmath.norm(H)) ** 2
+        for i, j in itertools.product(range(r), range(r)):
+            found = block.anchor.X0[i, j]
+            assert abs(X0[i, j] - float(found.mid)) <= float(found.rad) + 1e-55
+        numbers = [(cost, block.C), *((M, block.A[[k]].toarray()[0]) for k, M in ((0, row + row.T),))]
+        for M, own in numbers:
+            truth = H.T * high((M + M.T) / 2) * H
+            mid = own.mid if isinstance(own, Ball) else own
+            rad = own.rad if isinstance(own, Ball) else block.A_rad[[0]].toarray()[0]
+            for i, j, value, error in zip(block.i, block.j, mid, rad, strict=True):
+                exactly = truth[int(i), int(j)] * (1 if i == j else 2)
+                assert abs(exactly - float(value)) <= float(error) <= 1e-11 * size * np.abs(M).max()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 2), (30, 4)])
+def test_divergences_from_a_low_rank_matrix_have_both_bounds_of_a_known_optimum(shape, scale, tmp_path):
+    rng = np.random.default_rng(shape[0])
+    F, z = rng.normal(size=shape) * scale, rng.normal(size=shape[0])
+    now = float((F.T @ z) @ (F.T @ z))
+    b = 0.5 * now
+    X = bo.PSD(shape[0])
+    prob = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+    found = prob.solve(tol=1e-9).verify()
+    form = high(F).T * high(z[:, None])
+    ratio = mpmath.mpf(b) / (form.T * form)[0]
+    truth = ratio - mpmath.log(ratio) - 1  # of a row of rank one, Kulis et al. 2009
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8
+
+    prob = bo.Problem(bo.Minimize(bo.von_neumann_div(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+    found = prob.solve(tol=1e-9).verify()
+    H = mp_orthonormal(F)
+    X0 = H.T * high(F) * high(F).T * H
+    logarithm, along = function_of((X0 + X0.T) / 2, mpmath.log), H.T * high(z[:, None])
+
+    def matrix(t):
+        return function_of(logarithm - t * along * along.T, mpmath.exp)
+
+    start = math.log(2) / float((along.T * along)[0])
+    t = mpmath.findroot(lambda t: (along.T * matrix(t) * along)[0] - b, (start, 1.1 * start))
+    truth = trace(X0) - trace(matrix(t)) - t * b
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8 * float(trace(X0))
+    found.certificate.save(tmp_path / "low.npz")
+    again = BoundCertificate.load(tmp_path / "low.npz")
+    again.check()
+    assert again.data.matrices[0].n == shape[0]
+
+
+def test_low_rank_starts_beside_the_rest_of_the_language():
+    rng = np.random.default_rng(5)
+    F = rng.normal(size=(12, 4))
+    i, j = np.arange(5), np.arange(5) + 3
+    for near in (bo.logdet_div, bo.von_neumann_div):
+        X, u = bo.PSD(12), bo.Variable(nonneg=True)
+        rows = [bo.sq_distance(X, i, j) <= 2 + u, bo.soft(X[0, 1] == 0.3, gamma=2.0), bo.trace(X) <= 40]
+        rows.append(bo.lambda_max(X) <= 20)
+        sol = bo.Problem(bo.Minimize(near(X, bo.LowRank(F)) + u - 0.1 * bo.log(X[0, 0])), rows).solve(
+            tol=1e-9
+        )
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + sol.error
+        assert found.upper >= sol.value - sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.check()
+
+
+def test_a_factor_of_dependent_columns_has_a_reason():
+    F = np.random.default_rng(6).normal(size=(6, 2))
+    X = bo.PSD(6)
+    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F[:, :1]])))
+    found = bo.Problem(bo.Minimize(near), [X[0, 0] == 1]).solve().verify()
+    assert found.lower == -math.inf
+    assert "not proven independent" in found.reasons["lower"]
+    found.certificate.check()

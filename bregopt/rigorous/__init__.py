@@ -5,6 +5,7 @@ from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.implied import Implied, implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper
+from bregopt.rigorous.ranges import OnRanges, on_ranges
 from bregopt.rigorous.side import Side
 from bregopt.rigorous.upper import Point, feasible_near, upper_bound
 
@@ -13,6 +14,7 @@ __all__ = [
     "Candidate",
     "Data",
     "Implied",
+    "OnRanges",
     "Point",
     "Proven",
     "Side",
@@ -22,5 +24,6 @@ __all__ = [
     "feasible_near",
     "implied_bounds",
     "lower_bound",
+    "on_ranges",
     "upper_bound",
 ]

@@ -213,11 +213,11 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
     A : csr_array of shape (m, n)
     A_rad : csr_array of shape (m, n) or None
         Radii of the entries; None for exact ones.
-    x : Ball of shape (n,)
+    x : Ball of shape (n,) or (n, q)
     """
     counts: IntArray = np.diff(A.indptr)
     if not x._nonzero.any():
-        return Ball(np.zeros(A.shape[0]), np.zeros(A.shape[0]))
+        return Ball.exact(np.zeros((A.shape[0], *x.mid.shape[1:])))
     k = int(counts.max(initial=0))
     size = abs(A)
     rad = gamma(k + 2) * (size @ np.abs(x.mid))
@@ -225,4 +225,5 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
         rad = rad + (1 + gamma(k + 2)) * (size @ x.rad)
     if A_rad is not None:
         rad = rad + (1 + gamma(k + 2)) * (A_rad @ (np.abs(x.mid) + x.rad))
-    return Ball(A @ x.mid, inflated(rad) + counts * TINY)
+    tiny = (counts * TINY).reshape(-1, *(1 for _ in x.mid.shape[1:]))
+    return Ball(A @ x.mid, inflated(rad) + tiny)

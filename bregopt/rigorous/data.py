@@ -32,12 +32,17 @@ _PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a do
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """The divergence ``mu D(X, X0)`` of a block; `weights` for elementwise ones."""
+    """The divergence ``mu D(X, X0)`` of a block; `weights` for elementwise ones.
+
+    With a `factor` ``X0`` is ``F F'``, of low rank, and the field `X0` is empty
+    (:mod:`bregopt.rigorous.ranges`).
+    """
 
     divergence: str
     X0: Ball
     mu: float
     weights: Array | None = None
+    factor: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +322,7 @@ def _anchor(nearness: Any) -> Anchor | None:
     known = set(nearness.parameters) <= {"weights"}
     name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
     if isinstance(nearness.X0, LowRank):
-        return Anchor(f"{name} of a low-rank matrix", Ball.exact(np.zeros((0, 0))), nearness.mu)
+        return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
 
 
