@@ -82,6 +82,20 @@ def test_products_that_underflow_or_grow_are_enclosed(scale):
     assert inside(Ball.exact(a) @ b, exact(a) @ exact(b))
 
 
+@pytest.mark.parametrize("k", [1, 2, 60, 300])
+@pytest.mark.parametrize("scale", [1e-300, 1e-6, 1e290])
+def test_a_product_of_exact_matrices_is_enclosed_with_few_roundings(k, scale):
+    rng = np.random.default_rng(k)
+    for spread in (0, 6):
+        a, b = (rng.normal(size=(k, 3)) * 10.0 ** rng.integers(-spread, spread + 1, (k, 3)) for _ in range(2))
+        a, b = a * scale, b * (1e-3 if scale > 1 else 1.0)
+        a[0, 0] = 0.0
+        found, truth = Ball.exact(a.T) @ b, exact(a.T) @ exact(b)
+        assert inside(found, truth)
+        if scale == 1e-6 and k > 50 and not spread:
+            assert (found.rad <= 3 * UNIT * np.abs(found.mid) + 1e-17 * scale).all()
+
+
 def test_a_sparse_product_is_enclosed_and_empty_rows_are_exact():
     rng = np.random.default_rng(1)
     A = sp.csr_array(np.where(rng.random((6, 5)) < 0.4, rng.normal(size=(6, 5)), 0.0))
