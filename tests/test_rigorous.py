@@ -419,6 +419,41 @@ def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
     BoundCertificate.load(tmp_path / "cut.npz").check()
 
 
+@pytest.mark.parametrize("n", [700, pytest.param(6000, marks=pytest.mark.slow)])
+def test_cuts_of_large_graphs_whose_factor_is_dense_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((rng.choice([-1.0, 1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-4, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert abs(found.lower - sol.value) <= 1e-9 * sol.value
+    assert found.relative_width <= 10 * sol.gap
+    if n < 1000:  # the optimum to more digits
+        assert found.lower <= prob.solve(tol=1e-7).verify().lower <= found.upper
+    found.certificate.save(tmp_path / "cut.npz")
+    BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
+def test_a_matrix_that_does_not_fit_in_memory_has_a_reason(monkeypatch):
+    n = 700
+    rng = np.random.default_rng(2)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((np.ones(4 * n), (i, j)), (n, n))
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(sp.csr_array(W + W.T), X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-2, solver="lowrank")
+    monkeypatch.setattr("bregopt.memory.memory", lambda: 10**6)
+    monkeypatch.setattr("bregopt.rigorous.lower.LARGEST_DENSE", 500)
+    found = sol.verify()
+    assert "GB of memory" in found.reasons["upper"]
+    assert found.lower > 0
+
+
 def test_intervals_of_parameters_are_checked():
     with pytest.raises(ValueError, match="both or none"):
         bo.Parameter(lo=1.0)

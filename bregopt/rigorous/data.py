@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,16 +80,6 @@ class MatrixData:
     anchor: Anchor | None = None
 
     @cached_property
-    def At(self) -> Any:
-        """The transpose of `A` in CSR form."""
-        return _transposed(self.A)
-
-    @cached_property
-    def At_rad(self) -> Any:
-        """The transpose of `A_rad`, None where it is None."""
-        return None if self.A_rad is None else _transposed(self.A_rad)
-
-    @cached_property
     def share(self) -> Array:
         """1 on the diagonal, 1/2 beside it: the share of a coefficient in each of its two entries."""
         return np.where(self.i == self.j, 1.0, 0.5)
@@ -99,10 +90,6 @@ class MatrixData:
             return np.asarray(X[self.i, self.j]) if len(self.i) else np.zeros(0)
         found: Array = np.asarray(X)[self.i, self.j]
         return found
-
-    def slack(self, y: Ball) -> Ball:
-        """Return the coefficients of ``C - A*(y)``, shape ``(p,)``."""
-        return self.C - sparse_product(self.At, self.At_rad, y)
 
     def matrix(self, coefficients: Ball) -> Ball:
         """Return the symmetric matrix of coefficients; halving them is exact."""
@@ -166,6 +153,44 @@ class Data:
         return len(self.u_lo)
 
     @cached_property
+    def A(self) -> Any:
+        """The coefficients of all blocks side by side, a CSR array."""
+        return _side_by_side([block.A for block in self.matrices], self.m)
+
+    @cached_property
+    def A_rad(self) -> Any:
+        """Their radii, None where all are zero."""
+        if all(block.A_rad is None for block in self.matrices):
+            return None
+        parts = [sp.csr_array(b.A.shape) if b.A_rad is None else b.A_rad for b in self.matrices]
+        return _side_by_side(parts, self.m)
+
+    @cached_property
+    def At(self) -> Any:
+        """The transpose of `A` in CSR form."""
+        return _transposed(self.A)
+
+    @cached_property
+    def At_rad(self) -> Any:
+        """The transpose of `A_rad`, None where it is None."""
+        return None if self.A_rad is None else _transposed(self.A_rad)
+
+    @cached_property
+    def share(self) -> Array:
+        """The shares of the coefficients of all blocks (:attr:`MatrixData.share`)."""
+        return np.concatenate([np.zeros(0), *(block.share for block in self.matrices)])
+
+    def by_block(self, entries: Any) -> list[Any]:
+        """Return the parts of an array or a ball with one number for each entry of all blocks."""
+        ends = np.cumsum([0, *(len(block.i) for block in self.matrices)])
+        return [entries[a:b] for a, b in pairwise(ends)]
+
+    def slacks(self, y: Ball) -> list[Ball]:
+        """Return the coefficients of ``C - A*(y)`` of each block."""
+        products = self.by_block(sparse_product(self.At, self.At_rad, y))
+        return [block.C - product for block, product in zip(self.matrices, products, strict=True)]
+
+    @cached_property
     def Bt(self) -> Any:
         """The transpose of `B` in CSR form."""
         return _transposed(self.B)
@@ -200,10 +225,11 @@ class Data:
 
     def activity(self, X: Sequence[Any], u: Array) -> Ball:
         """Return ``A(X) + B u``; matrices are float arrays or :class:`LowRank`."""
-        total = Ball.exact(np.zeros(self.m))
-        for block, X_b in zip(self.matrices, X, strict=True):
-            x = entries_of(block, X_b)
-            total = total + sparse_product(block.A, block.A_rad, x)
+        entries = [entries_of(block, X_b) for block, X_b in zip(self.matrices, X, strict=True)]
+        x = Ball(
+            *(np.concatenate([np.zeros(0), *(getattr(e, end) for e in entries)]) for end in ("mid", "rad"))
+        )
+        total = sparse_product(self.A, self.A_rad, x)
         return total + sparse_product(self.B, self.B_rad, Ball.exact(u)) if self.k else total
 
 
@@ -336,6 +362,12 @@ def _canonical(B: Any) -> Any:
     B = sp.csr_array(B, copy=True)
     B.sum_duplicates()
     return B
+
+
+def _side_by_side(parts: Sequence[Any], m: int) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return sp.csr_array(sp.hstack(parts)) if parts else sp.csr_array((m, 0))
 
 
 def _transposed(A: Any) -> Any:

@@ -127,8 +127,8 @@ def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
 
 
 def _parts(data: Data, point: Point) -> list[Part]:
-    parts = [Part(b.A, b.A_rad, b.share, np.arange(len(b.i))) for b in data.matrices]
-    return [*parts, Part(data.B, data.B_rad, np.ones(data.k), point.movable)] if data.k else parts
+    entries = Part(data.A, data.A_rad, data.share, np.arange(len(data.share)))
+    return [entries, Part(data.B, data.B_rad, np.ones(data.k), point.movable)] if data.k else [entries]
 
 
 def _rows(data: Data, point: Point) -> Rows:
@@ -141,36 +141,33 @@ def _rows(data: Data, point: Point) -> Rows:
     return rows
 
 
-def _target(data: Data, point: Point) -> Ball:
-    """Return the right-hand sides of the equations: the nearest bound, inside by its radius."""
+def _residual(data: Data, point: Point) -> Ball:
+    """Return what the equations lack to the nearest bound, inside by its radius."""
     k = point.equations
-    a = data.activity(point.X, point.u).mid[k]
+    a = data.activity(point.X, point.u)[k]
     equal = data.lo[k] == data.hi[k]
-    lower = equal | (np.abs(a - data.lo[k]) <= np.abs(a - data.hi[k]))
+    lower = equal | (np.abs(a.mid - data.lo[k]) <= np.abs(a.mid - data.hi[k]))
     end = np.where(lower, data.lo[k], data.hi[k])
     rad = np.where(lower, data.lo_rad[k], data.hi_rad[k])
-    return Ball(end, rad)
-
-
-def _residual(data: Data, point: Point) -> Ball:
-    return _target(data, point) - data.activity(point.X, point.u)[point.equations]
+    return Ball(end, rad) - a
 
 
 def _refined(data: Data, point: Point) -> tuple[Point, float] | None:
     """Return the point after the least change that solves its equations, and the proven distance left."""
     rows = _rows(data, point)
-    x = [block.entries(X) for block, X in zip(data.matrices, point.X, strict=True)]
+    entries = [block.entries(X) for block, X in zip(data.matrices, point.X, strict=True)]
+    x = np.concatenate([np.zeros(0), *entries])
 
     def moved(v: list[Array]) -> Point:
         X = []
-        for block, old, own in zip(data.matrices, point.X, v, strict=False):
+        for block, old, own in zip(data.matrices, point.X, data.by_block(v[0]), strict=True):
             new = old.copy()
             new[block.i, block.j] = own
             new[block.j, block.i] = own
             X.append(new)
         return Point(tuple(X), v[-1] if data.k else point.u, point.equations, point.movable)
 
-    found = nearest_solution(rows, [*x, point.u] if data.k else x, lambda v: _residual(data, moved(v)))
+    found = nearest_solution(rows, [x, point.u] if data.k else [x], lambda v: _residual(data, moved(v)))
     return None if found is None else (moved(found.x), found.radius)
 
 
