@@ -23,12 +23,13 @@ from bregopt.program import Penalty
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
-from bregopt.rigorous.data import Anchor, MatrixData, data_of
+from bregopt.rigorous.data import Anchor, MatrixData
 from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.penalties import conjugate, penalty
-from bregopt.rigorous.ranges import on_ranges
+from bregopt.rigorous.reduction import reduced
 
 mpmath.mp.dps = 60
 
@@ -545,7 +546,7 @@ def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():
 
 def test_a_matrix_without_interior_has_no_upper_bound_and_says_why():
     X = bo.PSD(3)
-    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner(np.ones((3, 3)), X) == 0, X[0, 0] == 1])
+    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form([1.0, 2, 3], X) == 0, X[0, 0] == 1])
     found = prob.solve().verify()
     assert found.upper == math.inf
     assert "definite" in found.reasons["upper"]
@@ -680,7 +681,7 @@ def test_the_coefficients_on_a_range_are_enclosed(seed):
     for near, orthonormal in ((bo.logdet_div, False), (bo.von_neumann_div, True)):
         objective = near(X, bo.LowRank(F)) + bo.inner(cost, X)
         prob = bo.Problem(bo.Minimize(objective), [bo.inner(row + row.T, X) <= 1, bo.diag(X)[0] <= 9])
-        data, (P,) = on_ranges(data_of(prob.program()))
+        data, (P,) = reduced(data_of(prob.program()))
         block = data.matrices[0]
         if orthonormal:  # the basis is H = F T (I + E)^(-1/2), T near the inverse of R of F = Q R
             T = high(np.triu(scipy.linalg.lapack.dtrtri(np.linalg.qr(F, mode="r"))[0]))
@@ -770,3 +771,72 @@ def test_a_factor_of_dependent_columns_has_a_reason():
     assert found.lower == -math.inf
     assert "not proven independent" in found.reasons["lower"]
     found.certificate.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_coefficients_on_a_face_are_enclosed_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    n = 6
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    z[seed], z[-1 - seed] = 1.0, -1.0
+    X, cost, row = bo.PSD(n), rng.normal(size=(n, n)), rng.normal(size=(n, n))
+    face = bo.quad_form(z, X) == 0 if seed % 2 else bo.inner(-3.0 * np.outer(z, z), X) == 0
+    rows = [bo.inner(row + row.T, X) <= 1, face, bo.quad_form(rng.normal(size=n), X) <= 2]
+    prob = bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows)
+    whole = data_of(prob.program())
+    data, (H,) = reduced(whole)
+    assert H.shape == (n, n - 1)
+    assert not (z @ H).any()
+    assert np.linalg.matrix_rank(H) == n - 1
+    assert (data.lo[1], data.hi[1]) == (-math.inf, math.inf)
+    before, block = whole.matrices[0], data.matrices[0]
+
+    def matrices(block, k):
+        C = block.C if k is None else Ball(*(block.A[[k]].toarray()[0], radii(block, k)))
+        return block.matrix(C)
+
+    def radii(block, k):
+        return np.zeros(len(block.i)) if block.A_rad is None else block.A_rad[[k]].toarray()[0]
+
+    for k in (None, 0, 2):
+        found, own = matrices(block, k), matrices(before, k)
+        for end in (-1, 1):  # of the radii that the coefficients have already
+            given = exact(own.mid) + end * exact(own.rad) / 2
+            assert inside(found, exact(H.T) @ given @ exact(H))
+        assert found.rad.max() <= 1e-13
+    assert not block.A[[1]].sum()
+
+
+@pytest.mark.parametrize("n", [3, 5, 12])
+def test_balanced_relaxations_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(n)
+    W = rng.integers(0, 3, (n, n)).astype(float)
+    W = np.triu(W, 1) + np.triu(W, 1).T
+    X, u = bo.PSD(n), bo.Variable()
+    cost = bo.inner(np.diag(W.sum(axis=1)) - W, X)
+    for balanced in (bo.quad_form(np.ones(n), X) == 0, bo.inner(np.ones((n, n)), X) == 0):
+        sol = bo.Problem(bo.Minimize(cost + u), [bo.diag(X) == 1, balanced, u >= -X[0, 1]]).solve(tol=1e-9)
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + 2 * sol.error
+        assert found.upper >= sol.value - 2 * sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.save(tmp_path / "face.npz")
+        BoundCertificate.load(tmp_path / "face.npz").check()
+    if n == 3:  # three unit vectors with the sum zero
+        truth = 1.5 * W.sum() + 0.5
+        assert found.lower <= truth <= found.upper
+
+
+def test_faces_stand_beside_other_blocks_and_fixings():
+    X, Y = bo.PSD(4, name="X"), bo.PSD(3, name="Y")
+    rows = [bo.diag(X) == 1, bo.quad_form([1.0, 1, 1, 0], X) == 0, bo.diag(Y) == 1, X[0, 1] + Y[0, 1] <= 0]
+    edge = bo.between(X[1, 3], -1, 1)
+    prob = bo.Problem(bo.Maximize(X[0, 3] + X[1, 3] + Y[0, 1]), [*rows, edge])
+    found = prob.solve(tol=1e-9).verify()
+    assert found.reasons == {}
+    assert found.lower <= 1.5 <= found.upper  # vectors 0 to 2 have the sum zero; vector 3 is minus vector 2
+    assert found.width < 1e-6
+    assert abs(prob.bound({edge: 0.0}).value - 0.5 - math.sqrt(0.75)) < 1e-6
+    rows = [bo.quad_form([1.0, 1, 1, 1], X) == 0, bo.inner(np.ones((4, 4)), X) >= 1, bo.trace(X) <= 9]
+    assert bo.Problem(bo.Minimize(X[0, 0]), rows).solve().verify().infeasible

@@ -23,8 +23,8 @@ from bregopt.rigorous.data import Anchor, Data, MatrixData
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.ranges import on_ranges
-from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.upper import Point, upper_bound
 
 __all__ = ["BoundCertificate", "stated"]
@@ -39,8 +39,8 @@ class BoundCertificate:
     Parameters
     ----------
     data : Data
-        The problem. Where ``X0`` has low rank, multipliers and points are those of the problem on its range
-        (:func:`bregopt.rigorous.ranges.on_ranges`).
+        The problem. Multipliers and points are those of the problem on faces and ranges
+        (:func:`bregopt.rigorous.reduction.reduced`).
     traces : array of shape (blocks,)
         Bounds on traces that the caller stated; infinite where there are none.
     y : array of shape (m,) or None
@@ -71,11 +71,9 @@ class BoundCertificate:
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data."""
-        data, lower, upper = on_ranges(self.data).data, -math.inf, math.inf
-        if self.farkas is not None:
-            empty = feasibility(data)
-            if lower_bound(empty, self.farkas, implied_bounds(empty)).value > 0:
-                return math.inf, math.inf
+        data, lower, upper = reduced(self.data).data, -math.inf, math.inf
+        if self.farkas is not None and refutes(self.data, self.farkas):
+            return math.inf, math.inf
         if self.y is not None:
             implied = implied_bounds(data).with_traces(self.traces)
             lower = lower_bound(data, self.y, implied, self.X).value

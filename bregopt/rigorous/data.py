@@ -9,26 +9,22 @@ have radii for the rounding of these products, and interval data have their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
-from bregopt.program import LowRank, Penalty, Program
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
-from bregopt.program.rows import DenseRows, Distances, Entries, Rows, SparseRows
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["LARGEST_LISTED", "Anchor", "Data", "MatrixData", "Spread", "data_of"]
-
-LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
-_EXACT = (DenseRows, Distances, Entries, SparseRows)
-_PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
+__all__ = ["Anchor", "Data", "MatrixData", "csr_of", "entries_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +63,8 @@ class MatrixData:
     cap : float or None
         Upper bound on the eigenvalues.
     anchor : Anchor or None
+    trace : float
+        An upper bound on the trace that rows implied before a reduction.
     """
 
     name: str
@@ -78,6 +76,7 @@ class MatrixData:
     C: Ball
     cap: float | None = None
     anchor: Anchor | None = None
+    trace: float = math.inf
 
     @cached_property
     def share(self) -> Array:
@@ -245,123 +244,10 @@ def entries_of(block: MatrixData, X: Any) -> Ball:
     return Ball(x, inflated((terms + 4) * 2 * UNIT * reach) + terms * TINY)
 
 
-class Spread(NamedTuple):
-    """Radii of the coefficients of a matrix, in `row` (that after the last is the cost) at ``i n + j``."""
-
-    row: IntArray
-    place: IntArray
-    rad: Array
-
-
-def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) -> Data:
-    """Return the data of a program, with radii of the coefficients of each block besides those of rounding.
-
-    Raises
-    ------
-    ValueError
-        If its rows have too many terms to be listed.
-    """
-    count = sum(term.rows.count() for term in program.A.terms)
-    if count > LARGEST_LISTED:
-        raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
-    bounds = program.bounds
-    none = np.zeros(program.m)
-    return Data(
-        matrices=tuple(
-            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
-        ),
-        B=_canonical(program.B),
-        B_rad=None,
-        c=Ball.exact(program.c),
-        u_lo=program.u_lo,
-        u_hi=program.u_hi,
-        cones=program.cones,
-        lo=bounds.lo,
-        hi=bounds.hi,
-        lo_rad=none,
-        hi_rad=none,
-        kind=bounds.kind,
-        weight=bounds.gamma,
-        offset=program.offset,
-        maximize=program.maximize,
-    )
-
-
-def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
-    block, n = program.blocks[b], program.blocks[b].n
-    if block.face is not None:
-        raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
-    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
-    if block.cost is not None:
-        parts.append((block.cost, np.array([program.m])))
-    rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
-    for family, at in parts:
-        t = family.coordinates()
-        rows.append(np.asarray(at)[t.row])
-        places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
-        values.append(t.value)
-        radii.append(_radii(family, t.value))
-    if spread is not None:
-        i, j = np.divmod(spread.place, n)
-        rows.append(spread.row)
-        places.append(np.minimum(i, j) * n + np.maximum(i, j))
-        values.append(np.zeros(len(i)))
-        radii.append(spread.rad)
-    row, place, value, rad = map(np.concatenate, (rows, places, values, radii))
-    present, column = np.unique(place, return_inverse=True)
-    row, column, value, rad = _added(row, column, value, rad, len(present))
-    ends = np.searchsorted(row, [program.m])[0]
-    A = _csr(row[:ends], column[:ends], value[:ends], (program.m, len(present)))
-    A_rad = _csr(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
-    i, j = np.divmod(present, n)
-    C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
-    return MatrixData(block.name, n, i, j, A, A_rad, C, block.cap, _anchor(block.nearness))
-
-
-def _added(
-    row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
-) -> tuple[IntArray, IntArray, Array, Array]:
-    """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
-    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
-    total, spread, size = (
-        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
-    )
-    if len(keys) < len(row):
-        order = np.argsort(where, kind="stable")
-        first = np.cumsum(count) - count
-        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
-        lost = total - a  # Knuth's exact error of a sum of two
-        lost = (a - (total - lost)) + (b - lost)
-        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
-        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
-    row, column = np.divmod(keys, columns) if columns else (row, column)
-    return row, column, total, spread
-
-
-def _radii(rows: Rows, value: Array) -> Array:
-    return np.zeros(len(value)) if isinstance(rows, _EXACT) else _PRODUCT * np.abs(value) + TINY
-
-
-def _anchor(nearness: Any) -> Anchor | None:
-    if nearness is None:
-        return None
-    known = set(nearness.parameters) <= {"weights"}
-    name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
-    if isinstance(nearness.X0, LowRank):
-        return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
-    return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
-
-
-def _csr(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
+def csr_of(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
     """Return the array of entries sorted by rows and columns."""
     indptr = np.searchsorted(row, np.arange(shape[0] + 1))
     return sp.csr_array((value, column, indptr), shape)
-
-
-def _canonical(B: Any) -> Any:
-    B = sp.csr_array(B, copy=True)
-    B.sum_duplicates()
-    return B
 
 
 def _side_by_side(parts: Sequence[Any], m: int) -> Any:
@@ -374,4 +260,4 @@ def _transposed(A: Any) -> Any:
     """Return the transpose in CSR form, with explicit zeros."""
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     order = np.argsort(A.indices, kind="stable")
-    return _csr(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))
+    return csr_of(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))

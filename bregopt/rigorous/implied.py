@@ -44,7 +44,7 @@ class Implied:
 def implied_bounds(data: Data) -> Implied:
     """Return the bounds that single hard or logarithmic rows imply."""
     largest = [np.full(block.n, np.inf) for block in data.matrices]
-    traces = np.full(len(data.matrices), np.inf)
+    traces = np.array([block.trace for block in data.matrices])
     u_lo, u_hi = data.u_lo.copy(), data.u_hi.copy()
     for sign, end, rad in ((1.0, data.hi, data.hi_rad), (-1.0, data.lo, data.lo_rad)):
         supply = _supply(data, sign, raised(sign * end, rad), data.required & np.isfinite(end))

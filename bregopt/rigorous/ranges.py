@@ -9,7 +9,6 @@ is enclosed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -17,22 +16,16 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.rigorous.ball import Ball, inflated, sparse_product
-from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData
+from bregopt.rigorous.data import Anchor, Data, MatrixData
+from bregopt.rigorous.listing import LARGEST_LISTED
 
-__all__ = ["OnRanges", "on_ranges"]
-
-
-class OnRanges(NamedTuple):
-    """A problem on ranges, and float matrices near each block's ``H``, None for blocks that stay."""
-
-    data: Data
-    bases: tuple[Array | None, ...]
+__all__ = ["on_ranges"]
 
 
-def on_ranges(data: Data) -> OnRanges:
-    """Return the problem with each block near a low-rank ``X0`` on its range.
+def on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
+    """Return the problem with each block near a low-rank ``X0`` on its range, and matrices near each ``H``.
 
-    A block stays where the columns of the factor are not proven independent.
+    Other blocks stay, and have None; so does one where the columns of the factor are not proven independent.
 
     Raises
     ------
@@ -42,8 +35,8 @@ def on_ranges(data: Data) -> OnRanges:
     found = [_on_range(block, data.m) for block in data.matrices]
     bases = tuple(basis for _, basis in found)
     if all(basis is None for basis in bases):
-        return OnRanges(data, bases)
-    return OnRanges(replace(data, matrices=tuple(block for block, _ in found)), bases)
+        return data, bases
+    return replace(data, matrices=tuple(block for block, _ in found)), bases
 
 
 def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:

@@ -14,8 +14,17 @@ from bregopt.arrays import Array
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.implied import implied_bounds
+from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.reduction import reduced
 
-__all__ = ["feasibility", "homogeneous"]
+__all__ = ["feasibility", "homogeneous", "refutes"]
+
+
+def refutes(data: Data, y: Array) -> bool:
+    """Whether multipliers prove that the required rows contradict each other, on faces and ranges."""
+    empty = feasibility(reduced(data).data)
+    return lower_bound(empty, y, implied_bounds(empty)).value > 0
 
 
 def feasibility(data: Data) -> Data:

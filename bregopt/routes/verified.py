@@ -10,19 +10,21 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.data import Data
 from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import Implied, implied_bounds
+from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
-from bregopt.rigorous.ranges import on_ranges
-from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.side import Side
 from bregopt.rigorous.verification import Verification
 from bregopt.routes import routing
@@ -104,7 +106,7 @@ def node_bound(
         Of the solve.
     """
     whole = data_of(program)
-    data, bases = on_ranges(whole)
+    data, bases = reduced(whole)
     implied = implied_bounds(data)
     ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, bases).X) for raw in earlier]
     best = max(
@@ -131,9 +133,9 @@ def node_bound(
 
 @dataclass(eq=False)
 class _Search:
-    """The search for the points of a proof, on the ranges of low-rank ``X0`` (see :func:`_search`).
+    """The search for the points of a proof, on faces and ranges (see :func:`_search`).
 
-    `whole` has the data before, and `bases` those of the ranges.
+    `whole` has the data before, and `bases` those of faces and ranges.
     """
 
     program: Program
@@ -188,12 +190,10 @@ class _Search:
 
     def farkas(self) -> Array | None:
         """Return multipliers that are proven to be a Farkas vector, None where none are found."""
-        empty = feasibility(self.data)
-        implied = implied_bounds(empty)
         y = np.where(self.data.required, self.raw.duals, 0.0)
 
         def proves(z: Array) -> bool:
-            return lower_bound(empty, z, implied).value > 0
+            return refutes(self.whole, z)
 
         if proves(y):
             return y
@@ -314,13 +314,13 @@ def _identity(n: int, weight: float) -> SparseRows:
 
 
 def _search(program: Program, data: Data, raw: Solution, traces: Array, resolve: bool) -> _Search:
-    """Return the search for the points of a proof on the ranges of low-rank ``X0``."""
-    reduced, bases = on_ranges(data)
-    for b, (block, P) in enumerate(zip(reduced.matrices, bases, strict=True)):
-        if P is not None:
-            assert block.anchor is not None
-            program = program.restrict(b, P, block.anchor.X0.mid)
-    return _Search(program, data, reduced, bases, raw, traces, resolve)
+    """Return the search for the points of a proof on the faces of rows and the ranges of low-rank ``X0``."""
+    own, bases = reduced(data)
+    for b, (block, H) in enumerate(zip(own.matrices, bases, strict=True)):
+        if H is not None:
+            program = program.restrict(b, H, None if block.anchor is None else block.anchor.X0.mid)
+    bounds = replace(program.bounds, lo=own.lo, hi=own.hi)  # rows that imply faces have none
+    return _Search(replace(program, bounds=bounds), data, own, bases, raw, traces, resolve)
 
 
 def _candidate(raw: Solution, bases: Sequence[Array | None] | None = None) -> Candidate:
@@ -332,13 +332,14 @@ def _candidate(raw: Solution, bases: Sequence[Array | None] | None = None) -> Ca
     return Candidate(_symmetric(X) if small else None, np.array(u, dtype=float), y, raw.value, raw.error)
 
 
-def _coordinates(X: Any, P: Array) -> Array:
-    """Return the ``M`` for which ``P M P'`` is nearest to a matrix."""
-    inverse = np.linalg.pinv(P)
+def _coordinates(X: Any, H: Array) -> Array:
+    """Return the ``M`` for which ``H M H'`` is nearest to a matrix."""
+    Q, R = np.linalg.qr(H)
     if isinstance(X, LowRank):
-        half = inverse @ X.factor
+        half: Array = scipy.linalg.solve_triangular(R, Q.T @ X.factor)
         return half @ half.T
-    M: Array = inverse @ np.asarray(X) @ inverse.T
+    half = scipy.linalg.solve_triangular(R, Q.T @ np.asarray(X) @ Q)
+    M: Array = scipy.linalg.solve_triangular(R, half.T)
     return M
 
 
