@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ def verified(
     start = time.perf_counter()
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    search = _search(program, data, raw, traces, resolve)
+    search = _Search(program, data, *reduced(data), raw, traces, resolve)
     certificate = search.refuted() if raw.X is None else search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
@@ -117,7 +118,7 @@ def node_bound(
             raw = routing.solve(program, start=earlier[0] if earlier else None, warn=False, **options)
     except (InfeasibleRowError, SolverError):
         return NodeBound(best.value, best.reason, None), earlier
-    search = _search(program, whole, raw, np.full(len(program.blocks), np.inf), True)
+    search = _Search(program, whole, data, bases, raw, np.full(len(program.blocks), np.inf), True)
     if raw.X is None:
         if raw.duals is not None and search.farkas() is not None:
             return NodeBound(math.inf, "", None), earlier
@@ -133,9 +134,9 @@ def node_bound(
 
 @dataclass(eq=False)
 class _Search:
-    """The search for the points of a proof, on faces and ranges (see :func:`_search`).
+    """The search for the points of a proof, on faces and ranges.
 
-    `whole` has the data before, and `bases` those of faces and ranges.
+    `program` and `whole` are the problem before; `data` and `bases` are those of faces and ranges.
     """
 
     program: Program
@@ -147,6 +148,16 @@ class _Search:
     resolve: bool
     solves: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def inner(self) -> Program:
+        """The program on faces and ranges, of further solves."""
+        program = self.program
+        for b, (block, H) in enumerate(zip(self.data.matrices, self.bases, strict=True)):
+            if H is not None:
+                program = program.restrict(b, H, None if block.anchor is None else block.anchor.X0.mid)
+        bounds = replace(program.bounds, lo=self.data.lo, hi=self.data.hi)  # rows that imply faces have none
+        return replace(program, bounds=bounds)
 
     def bounded(self) -> BoundCertificate:
         """Return the certificate of bounds of an answer."""
@@ -199,10 +210,10 @@ class _Search:
             return y
         # With the cost -I, multipliers of the dual cone have A*(y) below -I.
         blocks = tuple(
-            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.program.blocks
+            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.inner.blocks
         )
         found = (
-            self._solved(replace(self.program, blocks=blocks, c=np.zeros(self.program.k)))
+            self._solved(replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k)))
             if self.resolve
             else None
         )
@@ -221,14 +232,13 @@ class _Search:
         if along is None or self.raw._ray is None:
             return nothing
         ray = best_upper(along, Candidate(_symmetric(self.raw._ray), np.array(self.raw.u), None), ())
-        blocks = tuple(replace(block, cost=None) for block in self.program.blocks)
-        empty = replace(self.program, blocks=blocks, c=np.zeros(self.program.k))
+        blocks = tuple(replace(block, cost=None) for block in self.inner.blocks)
+        empty = replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k))
         found = self._solved(empty)
         if found is None or found.X is None:
             return nothing
         answer = _candidate(found)
-        inside = replace(self, program=empty, raw=found, resolve=True).interior(answer, "primal")
-        upper = best_upper(self.data, answer, inside)
+        upper = best_upper(self.data, answer, self.interior(answer, "primal", empty))
         if upper.side.value == math.inf:
             return nothing
         falls = ray.point is not None and ray.side.value < 0
@@ -245,11 +255,11 @@ class _Search:
         """Yield a looser answer, and answers of the problem with a smaller cone, inside the own one."""
         if not self.resolve or answer.X is None or answer.y is None:
             return
-        loose = self._solved(program or self.program, _LOOSE)
+        loose = self._solved(program or self.inner, _LOOSE)
         if loose is not None and loose.X is not None:
             yield _candidate(loose)
         for share in _SHIFTS:
-            shifted = _shifted(program or self.program, answer, share, side)
+            shifted = _shifted(program or self.inner, answer, share, side)
             found = self._solved(shifted.program)
             if found is not None and found.X is not None:
                 own = _candidate(found)
@@ -311,16 +321,6 @@ def _shifted(program: Program, answer: Candidate, share: float, side: str) -> _S
 def _identity(n: int, weight: float) -> SparseRows:
     each = np.arange(n)
     return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
-
-
-def _search(program: Program, data: Data, raw: Solution, traces: Array, resolve: bool) -> _Search:
-    """Return the search for the points of a proof on the faces of rows and the ranges of low-rank ``X0``."""
-    own, bases = reduced(data)
-    for b, (block, H) in enumerate(zip(own.matrices, bases, strict=True)):
-        if H is not None:
-            program = program.restrict(b, H, None if block.anchor is None else block.anchor.X0.mid)
-    bounds = replace(program.bounds, lo=own.lo, hi=own.hi)  # rows that imply faces have none
-    return _Search(replace(program, bounds=bounds), data, own, bases, raw, traces, resolve)
 
 
 def _candidate(raw: Solution, bases: Sequence[Array | None] | None = None) -> Candidate:
