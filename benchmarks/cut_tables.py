@@ -1,4 +1,4 @@
-"""Tables of `large_cuts.py`: cuts beside METIS, KaHIP and networkx, and parts with their bounds."""
+"""Tables of `large_cuts.py`: cuts beside METIS, KaHIP and networkx, parts, and triangle inequalities."""
 
 from __future__ import annotations
 
@@ -49,6 +49,25 @@ def part_lines(graphs: Graphs, runs: list[tuple[str, int, str | bool]]) -> Itera
         cells = [name, k, bound, ends, f"{found.bound:.5g}", found.optimal, f"{seconds:.1f}"]
         yield _row(*cells, _weight(metis(graph, k)), _weight(kahip(graph, k)))
     yield "\nParts whose sizes differ by one at most; the first seed with the bound, the others without."
+
+
+def triangle_lines(runs: list[tuple[str, Callable[[], Any]]]) -> Iterator[str]:
+    """Yield the lines of the table of bounds with and without triangle inequalities.
+
+    A run is a name and a function that returns a function of `bound=`, which solves.
+    """
+    yield _row("problem", "n", "cut", "SDP bound", "CPU s", "with triangles", "optimal", "CPU s")
+    yield "|" + "---|" * 8
+    for name, make in runs:
+        solve, answers = make(), []
+        for bound in ("sdp", "triangles"):
+            begin = time.process_time()
+            found = solve(bound)
+            answers.append((found, time.process_time() - begin))
+        (plain, first), (sharp, second) = answers
+        cells = [f"{plain.bound:.5g}", f"{first:.2f}", f"{sharp.bound:.5g}", sharp.optimal, f"{second:.2f}"]
+        yield _row(name, len(sharp.assignments), f"{sharp.cut:.5g}", *cells)
+    yield "\nOne run, one BLAS thread; the time is that of the cut and the bound."
 
 
 def metis(graph: Any, k: int) -> float | None:

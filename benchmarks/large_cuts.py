@@ -1,13 +1,13 @@
 """Cuts of large graphs: bounds by the route `lowrank` beside DSDP and SDPA, cuts and parts beside METIS.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py [bounds|cuts|parts]
-        [--only G1 3elt] [--data FOLDER]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py
+        [bounds|cuts|parts|triangles] [--only G1 3elt] [--data FOLDER]
 
 Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs. A
 time is that of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
 files of the same problem; the errors of their answers are computed from the data. The tables go to
-benchmarks/results/large_cuts.md, large_cuts_cuts.md and large_cuts_parts.md. METIS and KaHIP are asked if
-pymetis and kahip are installed.
+benchmarks/results: large_cuts.md, large_cuts_cuts.md, large_cuts_parts.md and large_cuts_triangles.md. METIS
+and KaHIP are asked if pymetis and kahip are installed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
-from cut_tables import cut_lines, mesh_graphs, part_lines
+from cut_tables import cut_lines, mesh_graphs, part_lines, triangle_lines
 from sdp import dimacs, read_sdp
 from sdp_peers import PROGRAMS
 
@@ -223,10 +224,38 @@ _PARTS: list[tuple[str, int, str | bool]] = [
 ]
 
 
+def with_triangles(data: Path) -> list[tuple[str, Callable[[], Any]]]:
+    """Return the problems of the table of triangle inequalities, as functions of `bound=`."""
+
+    def parts(graph: Any, k: int) -> Any:
+        return lambda bound: bo.partition(graph, k, bound=bound)
+
+    def halves(graph: Any) -> Any:
+        return lambda bound: bo.min_balanced_cut(graph, bound=bound)
+
+    def largest(graph: Any) -> Any:
+        return lambda bound: bo.max_cut(graph, bound=bound)
+
+    found: list[tuple[str, Callable[[], Any]]] = [
+        ("max-cut, random", lambda: largest(random_graph(200, 800))),
+        ("balanced, hubs", lambda: halves(graph_with_hubs(200, 4))),
+        ("balanced, hubs", lambda: halves(graph_with_hubs(500, 4))),
+    ]
+    for k in (3, 4):
+        found.append((f"karate, k = {k}", lambda k=k: parts(nx.karate_club_graph(), k)))
+    books = data / "graphs" / "polbooks.gml"
+    if books.exists():
+        for k in (3, 4):
+            found.append((f"polbooks, k = {k}", lambda k=k: parts(nx.read_gml(books), k)))
+    return found
+
+
 def main() -> None:
     """Measure the rows of a table, print it and save it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", nargs="?", choices=["bounds", "cuts", "parts"], default="bounds")
+    parser.add_argument(
+        "table", nargs="?", choices=["bounds", "cuts", "parts", "triangles"], default="bounds"
+    )
     parser.add_argument("--data", type=Path, default=_ROOT.parent / "shared" / "data")
     parser.add_argument("--only", nargs="+")
     arguments = parser.parse_args()
@@ -239,6 +268,9 @@ def main() -> None:
         "bounds": lambda: bound_lines([i for i in instances(arguments.data) if wanted(i.name)]),
         "cuts": lambda: cut_lines({name: make for name, make in known.items() if wanted(name)}),
         "parts": lambda: part_lines(known, [run for run in _PARTS if run[0] in known and wanted(run[0])]),
+        "triangles": lambda: triangle_lines(
+            [run for run in with_triangles(arguments.data) if wanted(run[0])]
+        ),
     }
     lines = []
     for line in tables[arguments.table]():

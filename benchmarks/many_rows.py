@@ -238,8 +238,9 @@ def files_table(options):
         f"Pairs of {POINTS:,} clustered points in files, 2 workers, tol 1e-6, "
         f"{os.cpu_count()} cores shared with other processes (load {os.getloadavg()[0]:.0f})",
         "",
-        "| rows | r | passes | gap | CPU of workers, s | us a row and pass | the same, 1 warm worker | speed-up of "
-        "a pass by a second one | peak memory of a worker, MB | driver, with the sample's problem, s |",
+        "| rows | r | passes | gap | CPU of workers, s | us a row and pass | the same, 1 warm worker "
+        "| speed-up of a pass by a second one | peak memory of a worker, MB "
+        "| driver, with the sample's problem, s |",
         "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for count in options.rows:
