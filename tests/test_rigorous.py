@@ -840,3 +840,18 @@ def test_faces_stand_beside_other_blocks_and_fixings():
     assert abs(prob.bound({edge: 0.0}).value - 0.5 - math.sqrt(0.75)) < 1e-6
     rows = [bo.quad_form([1.0, 1, 1, 1], X) == 0, bo.inner(np.ones((4, 4)), X) >= 1, bo.trace(X) <= 9]
     assert bo.Problem(bo.Minimize(X[0, 0]), rows).solve().verify().infeasible
+
+
+def test_faces_of_faces_are_found():
+    rng = np.random.default_rng(8)
+    X, C = bo.PSD(6), rng.normal(size=(6, 6))
+    rows = [bo.quad_form([1.0, 1, 1, 0, 0, 0], X) == 0, bo.quad_form([0.0, 0, 0, 1, -1, 1], X) == 0]
+    prob = bo.Problem(bo.Minimize(bo.inner(C + C.T, X)), [*rows, bo.trace(X) == 1])
+    H = scipy.linalg.null_space(np.array([[1.0, 1, 1, 0, 0, 0], [0, 0, 0, 1, -1, 1]]))
+    truth = np.linalg.eigvalsh(H.T @ (C + C.T) @ H)[0]
+    found = prob.solve(tol=1e-9).verify()
+    assert found.reasons == {}
+    assert found.lower <= truth + 1e-12
+    assert found.upper >= truth - 1e-12
+    assert found.width < 1e-6
+    found.certificate.check()

@@ -27,6 +27,14 @@ def reduced(data: Data) -> Reduced:
     ValueError
         If its rows have too many terms to be listed.
     """
-    data, faces = on_faces(data)
-    data, ranges = on_ranges(data)
-    return Reduced(data, tuple(P if Q is None else Q for P, Q in zip(faces, ranges, strict=True)))
+    bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
+    for reduction in (on_faces, on_ranges):
+        data, found = reduction(data)
+        while any(H is not None for H in found):  # a face may have further faces
+            bases = tuple(map(_product, bases, found))
+            data, found = reduction(data)
+    return Reduced(data, bases)
+
+
+def _product(H: Array | None, M: Array | None) -> Array | None:
+    return M if H is None else H if M is None else H @ M
