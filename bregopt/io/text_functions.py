@@ -15,9 +15,8 @@ from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise, extremes
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
+from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
-from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
