@@ -48,6 +48,8 @@ class Pattern:
     @property
     def bandwidth(self) -> int:
         """The bandwidth of the pattern after it is ordered by reverse Cuthill-McKee."""
+        if not len(self.terms.i):
+            return 0
         ends = np.concatenate([self.terms.i, self.terms.j])
         vertices, own = np.unique(ends, return_inverse=True)  # the others have no neighbor
         k = len(vertices)
