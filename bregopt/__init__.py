@@ -15,7 +15,7 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
-from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
@@ -29,6 +29,7 @@ from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,

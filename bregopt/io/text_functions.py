@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array
-from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise, extremes
@@ -21,6 +21,7 @@ from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.stacking import bmat, hstack, vstack
