@@ -51,21 +51,25 @@ class StackedCorrelations:
         """The distance of the diagonals from one."""
         return 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
 
+    @property
+    def margins(self) -> Array:
+        """The least magnitude of an eigenvalue of ``X - Z``, relative to the largest; infinite if smooth."""
+        if self._divergence != "frobenius":
+            return np.full(len(self.theta), np.inf)
+        size = np.abs(self.theta)
+        return np.asarray(size.min(axis=1) / np.maximum(size.max(axis=1), TINY), dtype=float)
+
     def refined(self) -> StackedCorrelations:
         """Return the matrices after a step of Newton's method."""
         return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
 
     def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
         """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""
-        if self._divergence != "frobenius":
-            return
-        size = np.abs(self.theta)
-        margin = size.min(axis=1) / np.maximum(size.max(axis=1), TINY)
-        k = int(margin.argmin())
-        if margin[k] < SMALLEST_MARGIN:
+        k = int(self.margins.argmin())
+        if self.margins[k] < SMALLEST_MARGIN:
             raise ValueError(
                 f"the answer of {name(first + k)} has no derivative: an eigenvalue of X - Z is zero "
-                f"({margin[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
+                f"({self.margins[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
             )
 
     def jvp(self, dA: Array) -> Array:

@@ -21,6 +21,7 @@ from bregopt.routes.base import Capabilities
 from bregopt.routes.graphical_lasso import as_lasso
 from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
+from bregopt.routes.projection.cold_newton import LARGEST_COLD, QI_SUN, Proven, proven_from_cold
 from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
@@ -43,10 +44,6 @@ _WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working s
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
 _METHODS = ("auto", "newton", "cyclic")
 _KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
-_QI_SUN = (
-    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
-    "SIAM J. Matrix Anal. Appl. 28"
-)
 _DEMPSTER = (
     "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
     "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
@@ -91,7 +88,7 @@ class _Algorithm(NamedTuple):
 _ALGORITHMS = (
     _Algorithm("newton", frozenset({"barrier"}), behind(_WHITENING, _logdet_newton), _KULIS, True),
     _Algorithm("newton", frozenset({"weights"}), weighted_frobenius, _QI_SUN_WEIGHTED, False),
-    _Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, _QI_SUN, True),
+    _Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, QI_SUN, True),
     _Algorithm(
         "newton",
         frozenset({"spectrum", "exponential"}),
@@ -199,6 +196,13 @@ class Bregman:
         if isinstance(stack.divergence, StackedLogDet):
             return logdet_newton_stack(stack, settings.tol, limit)
         return newton_on_acting_rows(stack, settings.tol, settings.tuning, limit, start)
+
+    def nearest_correlations(self, A: Array, settings: Any) -> Proven | None:
+        """Return the nearest correlation matrices in the Frobenius norm to those of a stack, to round-off.
+
+        None if the order is not small, or not all of the answers are proven.
+        """
+        return None if A.shape[1] > LARGEST_COLD else proven_from_cold(A, settings.tol, settings.max_iter)
 
 
 def _without_divergence(program: Program, settings: Any) -> str | None:
