@@ -155,7 +155,8 @@ class Solution:
         _protect(vars(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in vars(self).items() if name != "_derivative"}
+        formed = ("_derivative", "_in_program")  # when they were asked for
+        kept = {name: value for name, value in vars(self).items() if name not in formed}
         return {**kept, "_compiled": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -18,12 +18,13 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.linalg import symmetrize
+from bregopt.program.pickling import PickledWithoutCache
 from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN
 
 __all__ = ["StackedCorrelations"]
 
 
-class StackedCorrelations:
+class StackedCorrelations(PickledWithoutCache):
     """Matrices ``X`` with given multipliers.
 
     Parameters
