@@ -47,10 +47,11 @@ class StackedCorrelations(PickledWithoutCache):
         """The matrices."""
         return symmetrize((self.V * self._values[:, None, :]) @ np.swapaxes(self.V, 1, 2))
 
-    @property
+    @cached_property
     def missed(self) -> Array:
         """The distance of the diagonals from one."""
-        return 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
+        missed: Array = 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
+        return missed
 
     @property
     def margins(self) -> Array:
