@@ -11,6 +11,7 @@ and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +65,12 @@ class StackedCorrelations(PickledWithoutCache):
     def refined(self) -> StackedCorrelations:
         """Return the matrices after a step of Newton's method."""
         return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
+
+    def shifted(self, s: Array) -> StackedCorrelations:
+        """Return the matrices with `s` of shape (b,) added to all multipliers: eigenvectors stay."""
+        new = copy(self)  # without the values that were computed
+        new.v, new.theta = self.v + s[:, None], self.theta + s[:, None]
+        return new
 
     def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
         """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.stacks import StackedCertificate, certify_stack
-from bregopt.divergences.stacks import STACKED
+from bregopt.divergences.stacks import STACKED, simplex_shifts
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.projection.stacked_answer import scaled
@@ -88,8 +88,9 @@ def proven_from_cold(A: Array, tol: float, max_iter: int | None) -> Proven | Non
 
 def _proven(A: Array, tol: float, limit: int) -> Proven | None:
     stack = correlation_stack(_DIVERGENCE, A)
-    start = StackedCorrelations(_DIVERGENCE, A, stack.divergence.start(stack.lo) / 2)
-    at, steps = refined(start, limit)
+    unshifted = StackedCorrelations(_DIVERGENCE, A, 1 - A.diagonal(axis1=1, axis2=2))
+    trace = np.full(len(A), float(A.shape[1]))
+    at, steps = refined(unshifted.shifted(-simplex_shifts(unshifted.theta, trace)), limit)
     X, y = scaled(stack, at.X), 2 * at.v
     certificate = certify_stack(stack, X, y)
     return Proven(at, X, y, certificate, steps) if certificate.meets(tol).all() else None
