@@ -163,7 +163,8 @@ class Problem:
             raise TypeError(
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
-        start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
+        known = warm_start._in_program if isinstance(warm_start, Solution) else self._raw
+        start = known if warm_start else None
         return self._solve(solver, start, True, options)
 
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:

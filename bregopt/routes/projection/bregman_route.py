@@ -24,6 +24,7 @@ from bregopt.routes.projection.algorithms import (
     kinds_of,
     method_of,
 )
+from bregopt.routes.projection.cold_newton import LARGEST_COLD, Proven, proven_from_cold
 from bregopt.routes.projection.pattern_newton import fixed_entries, pattern_newton
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.refusals import reduced, refusal
@@ -113,6 +114,13 @@ class Bregman:
         if isinstance(stack.divergence, StackedLogDet):
             return logdet_newton_stack(stack, settings.tol, limit)
         return newton_on_acting_rows(stack, settings.tol, settings.tuning, limit, start)
+
+    def nearest_correlations(self, A: Array, settings: Any) -> Proven | None:
+        """Return the nearest correlation matrices in the Frobenius norm to those of a stack, to round-off.
+
+        None if the order is not small, or not all of the answers are proven.
+        """
+        return None if A.shape[1] > LARGEST_COLD else proven_from_cold(A, settings.tol, settings.max_iter)
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
