@@ -254,7 +254,7 @@ def _solution(
         solver=_NAME,
         history=progress.history(),
         citation=_CITATION,
-        loss=data.loss(answer.X) if bounded else np.nan,
+        loss=certificate.primal - data.paid(answer.X) if bounded else np.nan,
         components=tuple([names[k] for k in part] for part in answer.parts),
         _stop=stop,
         _restated=_NO_DERIVATIVE,

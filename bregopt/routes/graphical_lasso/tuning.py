@@ -17,11 +17,20 @@ class LassoTuning(Tuning):
     ----------
     steps : int
         Limit on Newton steps where the option `max_iter` gives none.
-    model_decrease : float
-        Ratio of the proximal residual of the quadratic model to its first one at which a step is taken.
-    model_products : int
-        Products ``W D W`` for one model, after which a step is taken. With half of them dense real matrices
-        take five times the steps.
+    gradient_steps : int
+        Proximal gradient steps before each step on a face.
+    rounds : int
+        Gradient steps and a face step, so many times, before a certificate.
+    step_factor : float
+        Factor by which the estimate of the gap falls before a certificate.
+    idle_ratio : float
+        Ratio of the estimate to that at the last progress that counts as progress.
+    idle_rounds : int
+        Rounds without progress after which splitting takes over.
+    value_noise : float
+        Increase of the objective that counts as round-off, in units of the order times the machine precision.
+    shortest_face_step : float
+        Step length below which a face step is given up.
     face_decrease : float
         Ratio of the residual at which conjugate gradients on a face end.
     face_steps : int
@@ -35,8 +44,6 @@ class LassoTuning(Tuning):
         Step length below which the method has stalled.
     single_order : int
         Order from which products are in single precision.
-    rough_gap : float
-        Relative gap at which Newton's method takes over from splitting.
     single_gap : float
         Relative gap to which splitting leads in single precision.
     splitting_steps : int
@@ -45,10 +52,6 @@ class LassoTuning(Tuning):
         Of splitting. With 1.8 it takes about 0.6 of the iterations that it takes with 1.
     balance : float
         Ratio of the relative residuals of splitting from which the weight of its quadratic term changes.
-    newton_ratio : float
-        Ratio of the gap to that before a Newton step that counts as slow.
-    slow_steps : int
-        Slow Newton steps in a row before splitting takes over.
     handover_factor : float
         Factor by which splitting then reduces the gap, before Newton's method takes over again.
     idle_steps : int
@@ -62,23 +65,25 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    model_decrease: float = 0.1
-    model_products: int = 40
-    face_decrease: float = 0.1
-    face_steps: int = 12
-    changed_signs: float = 0.1
+    gradient_steps: int = 4
+    rounds: int = 30
+    step_factor: float = 1e5
+    idle_ratio: float = 0.5
+    idle_rounds: int = 7
+    value_noise: float = 8.0
+    shortest_face_step: float = 1e-3
+    face_decrease: float = 0.2
+    face_steps: int = 10
+    changed_signs: float = 0.2
     least_decrease: float = 1e-4
     shortest_step: float = 1e-8
-    single_order: int = 150
-    rough_gap: float = 3e-4
-    single_gap: float = 1e-4
+    single_order: int = 100
+    single_gap: float = 1e-5
     splitting_steps: int = 3
     relaxation: float = 1.8
     balance: float = 2.0
-    newton_ratio: float = 0.7
-    slow_steps: int = 2
     handover_factor: float = 30.0
     idle_steps: int = 30
-    sparse_order: int = 100
+    sparse_order: int = 250
     sparse_density: float = 0.25
     gathered_density: float = 0.04
