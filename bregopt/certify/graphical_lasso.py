@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.linalg import log_det, root_of
@@ -45,6 +46,17 @@ class LassoData:
         """The order."""
         return len(self.S)
 
+    @cached_property
+    def _infinite(self) -> Mask | None:
+        """Where the penalty is infinite, None if nowhere."""
+        infinite: Mask = np.isinf(self.penalty)
+        return infinite if infinite.any() else None
+
+    @cached_property
+    def _finite(self) -> Array:
+        """The penalty with zeros for infinite ones."""
+        return self.penalty if self._infinite is None else np.where(self._infinite, 0.0, self.penalty)
+
     def block(self, rows: IntArray) -> LassoData:
         """Return the problem of some rows and columns."""
         square = np.ix_(rows, rows)
@@ -56,9 +68,8 @@ class LassoData:
 
     def paid(self, X: Array) -> float:
         """Return ``sum P_ij |X_ij|``; infinite if an entry is not zero that must be."""
-        paid = np.abs(X)
-        np.multiply(paid, self.penalty, out=paid, where=paid > 0)
-        return float(paid.sum())
+        paid = float(np.vdot(self._finite, np.abs(X)))
+        return paid if self._infinite is None or not X[self._infinite].any() else math.inf
 
     def loss(self, X: Array) -> float:
         """Return ``<S, X> - logdet X``."""

@@ -73,14 +73,17 @@ class Descent:
         return not self.stuck and self.estimate <= enough
 
     def proven(self, data: LassoData, at: LassoPoint) -> LassoPoint:
-        """Return the better of a certified point and this one, primal and dual apart."""
-        X, root, W = self.X.astype(np.float64, copy=False), self._root, self._W
-        if self.single:
-            own = root_of(X)
-            if own is None:
-                self.stuck = True
-                return at
-            root, W = own, inverse_of(own)
+        """Return the better of a certified point and this one, primal and dual apart.
+
+        An inverse in single precision is as good a dual point: each point of the box proves a bound.
+        """
+        if not self._values:  # it did not start
+            return at
+        X, W = self.X.astype(np.float64, copy=False), self._W.astype(np.float64, copy=False)
+        root = root_of(X) if self.single else self._root
+        if root is None:
+            self.stuck = True
+            return at
         value = data.value(X, root)
         if value < at.value:
             at = replace(at, X=X, root=root, value=value)
