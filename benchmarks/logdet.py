@@ -19,6 +19,7 @@ TABLES: dict[str, str] = {
     "designs": "logdet_designs",
     "ellipsoids": "logdet_ellipsoids",
     "completion": "logdet_completion",
+    "lasso": "logdet_lasso",
     "logarithms": "logdet_logarithms",
 }
 

@@ -36,8 +36,8 @@ __all__ = ["graphical_lasso", "graphical_lasso_path"]
 _NAME = "graphical_lasso"
 _CITATION = (
     "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
-    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
-    "Inverse Covariance Estimation, JMLR 15"
+    "Biostatistics 9; Rolfs, Rajaratnam, Guillot, Wong, Maleki (2012), Iterative Thresholding Algorithm for "
+    "Sparse Inverse Covariance Estimation, NeurIPS 25"
 )
 _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
