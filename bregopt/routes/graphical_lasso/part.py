@@ -73,7 +73,7 @@ class _Methods:
             self._least_single = tuning.single_gap * max(abs(at.value), data.n)
         self._descent: Descent | None = None
         self._splitting, self._handover = Splitting(data, tuning), math.inf
-        self._splits = False
+        self._splits, self._factor = False, tuning.handover_factor
         self._trust = 1.0  # in the estimate of the gap
 
     def step(self, at: LassoPoint) -> LassoPoint:
@@ -99,7 +99,8 @@ class _Methods:
         if descent.stuck and single:
             self._least_single, self._descent = math.inf, None
         elif idle and at.error > self._target:
-            self._handover = max(self._target, min(before, at.error) / tuning.handover_factor)
+            self._handover = max(self._target, min(before, at.error) / self._factor)
+            self._factor *= tuning.handover_factor
         return at
 
     def _descended(self, descent: Descent, goal: float) -> tuple[bool, bool]:

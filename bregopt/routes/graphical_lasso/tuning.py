@@ -57,7 +57,8 @@ class LassoTuning(Tuning):
     balance : float
         Ratio of the relative residuals of splitting from which the weight of its quadratic term changes.
     handover_factor : float
-        Factor by which splitting then reduces the gap, before the descent takes over again.
+        Factor by which splitting then reduces the gap, before the descent takes over again. Its power grows
+        by one each time.
     idle_steps : int
         Steps without any reduction of the gap after which the method has stalled.
     sparse_order : int
