@@ -15,7 +15,7 @@ NEWEST_ONLY := tests/test_docs.py tests/test_benchmarks.py tests/test_cvxpy_atom
 KERNEL := Nehalem
 PEER_TESTS := $(shell grep -l "^import peers" tests/test_*.py)
 
-.PHONY: demo test coverage kernels oldest slow fuzz bench lint docs browser docs-numbers release clean
+.PHONY: demo test coverage kernels oldest slow fuzz bench lint docs docs-releases browser docs-numbers release clean
 
 demo: $(STAMP)
 	$(BIN)/bregopt demo
@@ -56,9 +56,13 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
+# The sites of the tags v* and of the files here, in docs/_build/releases.
+docs-releases: $(STAMP)
+	$(BIN)/python docs/releases.py
+
 # The built site in Chromium, where it is installed.
 browser: docs
-	$(BIN)/pytest -m slow tests/test_site.py
+	$(BIN)/pytest -m slow tests/test_site.py tests/test_releases.py
 
 docs-numbers: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py

@@ -6,41 +6,7 @@ Calls take turns; ratios are medians of the ratios of the turns. A peer that is 
 The table of a full run goes to benchmarks/results/correlation_TABLE.md.
 """
 
-from __future__ import annotations
-
-import argparse
-import importlib
-import os
-from pathlib import Path
-
-_RESULTS = Path(__file__).parent / "results"
-# Tables, and the modules whose `lines(quick, data)` yields the lines of one.
-TABLES: dict[str, str] = {
-    "condition": "correlation_condition",
-    "norms": "correlation_norms",
-    "panels": "correlation_panels",
-    "shrinking": "correlation_shrinking",
-    "factors": "correlation_factors",
-    "rank": "correlation_rank",
-}
-
-
-def main() -> None:
-    """Print a table, and save that of a full run."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("table", choices=sorted(TABLES))
-    parser.add_argument("--quick", action="store_true", help="small orders only; nothing is saved")
-    parser.add_argument("--data", type=Path, default=None, help="folder of real matrices")
-    options = parser.parse_args()
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        parser.error("set OPENBLAS_NUM_THREADS=1 first")
-    found = []
-    for line in importlib.import_module(TABLES[options.table]).lines(options.quick, options.data):
-        print(line, flush=True)
-        found.append(f"{line}\n")
-    if not options.quick:
-        (_RESULTS / f"correlation_{options.table}.md").write_text("".join(found))
-
+from chapter import print_table
 
 if __name__ == "__main__":
-    main()
+    print_table("correlation", ("condition", "norms", "panels", "shrinking", "factors", "rank"), __doc__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import bregopt as bo
 
 _SEEDS = 5
 _METIS_RUNS, _KAHIP_RUNS = 20, 3
+_SECONDS = 120.0  # for all runs of KaHIP on one graph
 
 Graphs = dict[str, Callable[[], Any]]
 
@@ -90,18 +93,26 @@ def metis(graph: Any, k: int) -> float | None:
 
 
 def kahip(graph: Any, k: int) -> float | None:
-    """Return the least weight between k parts of exact sizes that KaHIP finds."""
-    try:
-        import kahip as peer
-    except ImportError:
+    """Return the least weight between k parts of exact sizes that KaHIP finds, NaN if it takes too long."""
+    if find_spec("kahip") is None:
         return None
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    run = context.Process(target=_kahip, args=(graph, k, there))
+    run.start()
+    parts = here.recv() if here.poll(_SECONDS) else []
+    run.terminate()
+    return min((_cut(graph, part, k) for part in parts), default=np.nan)
+
+
+def _kahip(graph: Any, k: int, connection: Any) -> None:
+    """Send the partitions of several runs of KaHIP, which has no limit of time."""
+    import kahip as peer
+
     ones, eco = [1] * graph.shape[0], 1
     starts, ends, weights = graph.indptr.tolist(), graph.indices.tolist(), _whole(graph)
-    found = []
-    for seed in range(_KAHIP_RUNS):
-        _, part = peer.kaffpa(ones, starts, weights, ends, k, 0.0, True, seed, eco)
-        found.append(_cut(graph, np.array(part), k))
-    return min(found)
+    runs = [peer.kaffpa(ones, starts, weights, ends, k, 0.0, True, seed, eco) for seed in range(_KAHIP_RUNS)]
+    connection.send([np.array(part) for _, part in runs])
 
 
 def kernighan_lin(graph: Any, k: int) -> float | None:
@@ -141,6 +152,8 @@ def _cut(graph: Any, part: Any, k: int) -> float:
 def _weight(weight: float | None) -> str:
     if weight is None:
         return ""
+    if np.isnan(weight):
+        return f"over {_SECONDS:.0f} s"
     return f"{weight:.5g}" if np.isfinite(weight) else "other sizes"
 
 

@@ -15,21 +15,21 @@ from bregopt.errors import (
     SolverError,
     UnsupportedProblemError,
 )
-from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.elementwise import abs, maximum, minimum, pos, square
+from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.convex.extremes import max, min
 from bregopt.modeling.convex.inequality import ConvexConstraint
-from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,

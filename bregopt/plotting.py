@@ -50,9 +50,7 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
+    ax = _one_axes(ax)
     for key, label in (("gap", "certified gap"), ("primal_residual", "primal residual")):
         if key in history:
             at = history["iteration"]
@@ -87,12 +85,7 @@ def plot_correlation(
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(2, 2, figsize=(9.2, 8), layout="constrained")
-    axes = np.asarray(ax).ravel()
-    if len(axes) != 4:
-        raise ValueError(f"ax holds {len(axes)} axes; expected 4")
+    axes = _several_axes(ax, 2, 2, figsize=(9.2, 8))
     change = after - before
     largest = max(float(np.nanmax(np.abs(before))), float(np.abs(after).max()))
     size = 9 if len(after) <= 15 else 7
@@ -137,12 +130,8 @@ def plot_intervals(
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(1, 2, figsize=(8, 0.9 + 0.4 * len(names)), sharey=True, layout="constrained")
-    axes, place = np.asarray(ax).ravel(), np.arange(len(names))
-    if len(axes) != 2:
-        raise ValueError(f"ax holds {len(axes)} axes; expected 2")
+    axes = _several_axes(ax, 1, 2, figsize=(8, 0.9 + 0.4 * len(names)), sharey=True)
+    place = np.arange(len(names))
     shown = np.flatnonzero(np.isfinite(values) & np.isfinite(errors))
     first = float(values[shown[0]]) if len(shown) else 0.0
     apart = values[shown] - first
@@ -179,12 +168,7 @@ def plot_points(
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-    axes = np.asarray(ax).ravel()
-    if len(axes) != 2:
-        raise ValueError(f"ax holds {len(axes)} axes; expected 2")
+    axes = _several_axes(ax, 1, 2, figsize=(8, 3.8))
     label = np.zeros(len(before)) if label is None else np.asarray(label)
     if label.shape != (len(before),):
         raise ValueError(f"y has shape {label.shape}; expected ({len(before)},), a class for each point")
@@ -197,6 +181,23 @@ def plot_points(
         each.set_yticks([])
     if len(np.unique(label)) > 1:
         axes[1].legend(frameon=False)
+    return axes
+
+
+def _one_axes(ax: Axes | None) -> Axes:
+    """Return the axes that are given, or those of a new figure."""
+    pyplot = require("matplotlib.pyplot", "plot")
+    return pyplot.subplots(figsize=(5, 3.2), layout="constrained")[1] if ax is None else ax
+
+
+def _several_axes(ax: Sequence[Axes] | None, rows: int, columns: int, **options: Any) -> NDArray[np.object_]:
+    """Return the axes that are given, which must be as many, or those of a new figure with `options`."""
+    pyplot = require("matplotlib.pyplot", "plot")
+    if ax is None:
+        _, ax = pyplot.subplots(rows, columns, layout="constrained", **options)
+    axes = np.asarray(ax).ravel()
+    if len(axes) != rows * columns:
+        raise ValueError(f"ax holds {len(axes)} axes; expected {rows * columns}")
     return axes
 
 
@@ -246,9 +247,7 @@ def plot_path(alphas: Array, curves: Array, label: str, ax: Axes | None = None) 
     -------
     matplotlib axes
     """
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(5, 3.2), layout="constrained")
+    ax = _one_axes(ax)
     order = np.argsort(-alphas)
     shown = curves[order][:, np.any(curves != 0, axis=0)]
     ax.semilogx(alphas[order], shown, linewidth=1)

@@ -1,5 +1,6 @@
 """Sphinx configuration: MyST pages, numpydoc docstrings, a gallery that is run, nothing fetched."""
 
+import os
 import warnings
 
 import matplotlib as mpl
@@ -33,6 +34,17 @@ html_theme = "furo"
 html_title = f"bregopt {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"releases": os.environ.get("BREGOPT_DOCS_RELEASES", "").split()}  # by docs/releases.py
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/releases.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types as a reader would

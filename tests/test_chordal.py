@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.presolve import chordal, constants
 from bregopt.presolve.chordal import Chordal
-from bregopt.presolve.clique_rows import CliqueTerms, pattern_of
+from bregopt.presolve.clique_rows import CliqueTerms, Pattern, pattern_of
 from bregopt.presolve.clique_work import _fronts, core, sizes_of, work
 from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.completion import completion
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
+from bregopt.program.rows import Coordinates
 from bregopt.routes.ipm.groups import groups_of
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
@@ -411,3 +412,13 @@ def test_dependent_rows_are_no_obstacle_to_the_sparse_system():
 def test_cliques_are_priced_for_the_stacks_of_the_method():
     """Presolve may not import the method, so the order up to which blocks are stacked stands there twice."""
     assert constants.LARGEST_STACKED == InteriorPointTuning().stack_order
+
+
+@pytest.mark.parametrize(
+    ("edges", "bandwidth"), [([], 0), ([(7, 7)], 0), ([(0, 999), (999, 5), (5, 400)], 1)]
+)
+def test_the_bandwidth_is_of_the_vertices_with_entries(edges, bandwidth):
+    i, j = np.array(edges, dtype=np.intp).reshape(-1, 2).T
+    terms = Coordinates(np.zeros(len(i), dtype=np.intp), i, j, np.ones(len(i)))
+    for n in (1_000, 10**9):  # arrays of the second order would not fit in memory
+        assert Pattern(n, 1, terms).bandwidth == bandwidth

@@ -246,12 +246,13 @@ def test_agrees_with_clarabel(name):
 @pytest.mark.parametrize("name", ["von_neumann", "quantum"])
 def test_entropies_agree_with_scs(name):
     """SCS, with CVXPY's approximation of the quantum entropy; its value is in the solution."""
-    X = psd()
+    n = {"von_neumann": N, "quantum": 3}[name]  # the matrices of the approximation are of order n^2
+    X = cp.Variable((n, n), PSD=True)
     entropy = {
-        "von_neumann": cp.Minimize(-cp.von_neumann_entr(X) - cp.trace(LOG_K @ X)),
-        "quantum": cp.Minimize(2 * cp.quantum_rel_entr(X, K) + X[0, 2]),
-    }[name]
-    problem = cp.Problem(entropy, rows(X)[:2])
+        "von_neumann": lambda: -cp.von_neumann_entr(X) - cp.trace(LOG_K @ X),
+        "quantum": lambda: 2 * cp.quantum_rel_entr(X, K[:n, :n]) + X[0, 2],
+    }[name]()
+    problem = cp.Problem(cp.Minimize(entropy), [cp.diag(X) == 1, X[0, 1] >= 0.2])
     peer = peers.ask(problem, "SCS", wide=1e-4, eps_abs=1e-7, eps_rel=1e-7)
     problem.solve(method="bregopt", strict=True)
     assert problem.solution.opt_val == pytest.approx(peer.value, rel=1e-4, abs=peer.error)
@@ -730,7 +731,7 @@ RAYS = {
 WAYS = [{"method": "bregopt", "strict": True}, {"solver": bregopt.cvxpy.BREGOPT}]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 def test_contradictions_are_infeasible_whatever_the_objective(name, kind, n):
@@ -742,7 +743,7 @@ def test_contradictions_are_infeasible_whatever_the_objective(name, kind, n):
             assert problem.status == "infeasible"
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RAYS)
 def test_rays_are_unbounded_and_feasible_problems_are_not(name, kind, n):

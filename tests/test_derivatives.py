@@ -440,7 +440,7 @@ def test_several_matrices(rng):
 
 def test_answers_are_pickled_without_their_problem(rng):
     A, G = indefinite(rng), symmetric(rng)
-    solution = bo.nearest_correlation(A)
+    solution = bo.nearest_psd(A, lambda X: bo.diag(X) == 1)
     expected = solution.vjp(G)
     copy = pickle.loads(pickle.dumps(solution))
     assert "_derivative" not in vars(copy)
@@ -476,7 +476,7 @@ def test_real_matrices(rng, data):
 
 
 def test_a_divergence_without_a_derivative_in_its_data_is_refused(rng, monkeypatch):
-    solution = bo.nearest_correlation(definite(rng))
+    solution = bo.nearest_psd(definite(rng), lambda X: bo.diag(X) == 1)
     monkeypatch.delattr(Frobenius, "anchor_derivative")
     with pytest.raises(ValueError, match="the frobenius divergence has no anchor_derivative"):
         solution.vjp(np.eye(8))

@@ -38,10 +38,10 @@ def hangs_and_dies(pipe, seed):
 
 
 def test_a_hang_and_a_death_are_failures_of_their_trials_alone(capsys):
-    run = fuzz.Fuzz(SEED, range(5), seconds=5.0, work=hangs_and_dies)
+    run = fuzz.Fuzz(SEED, range(5), seconds=2.0, work=hangs_and_dies)
     run.run(1)
     assert run.failures == [1, 2]
     assert sum(count for (_, outcome), count in run.outcomes.items() if outcome == "held") == 3
     printed = capsys.readouterr().out
-    assert "no end in 5 s" in printed
+    assert "no end in 2 s" in printed
     assert "the process died with 7" in printed

@@ -338,14 +338,14 @@ class TestBound:
     def test_nothing_of_order_n_squared(self):
         import tracemalloc
 
-        graph = grid(60, 100)
+        graph = grid(50, 60)
         problem = balanced(graph)
         tracemalloc.start()
         sol = problem.solve(tol=1e-3)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert (sol.solver, sol.status) == ("lowrank", "optimal")
-        assert peak < 8 * 6000**2 / 4
+        assert peak < 8 * 3000**2 / 4
 
 
 class TestSurface:

@@ -1,5 +1,6 @@
 """Second-order cones: their algebra, the method's steps, programs of known solution, the language, proofs."""
 
+import itertools
 import warnings
 from dataclasses import replace
 
@@ -608,15 +609,14 @@ def inequalities(seed, rows=1.0, bounds=1.0, costs=1.0):
     return cp.Problem(cp.Minimize((costs * c) @ x), [matrix >> 0, cone, (rows * A) @ x <= s * b])
 
 
-@pytest.mark.parametrize("data", ["rows", "bounds", "costs"])
 @pytest.mark.parametrize("options", [{"method": "bregopt", "solver": "path"}, {"solver": "BREGOPT"}])
-def test_scaled_inequalities_have_the_same_answer(data, options):
+def test_scaled_inequalities_have_the_same_answer(options):
     """With rows times 1e6 a fifth ended inaccurate: the scale of X depended on the units of variables."""
-    for seed in range(15):
+    for seed in range(10):
         plain = inequalities(seed)
         plain.solve(**options)
         assert plain.status == "optimal"
-        for factor in (1e-6, 1e6):
+        for data, factor in itertools.product(["rows", "bounds", "costs"], [1e-6, 1e6]):
             scaled = inequalities(seed, **{data: factor})
             scaled.solve(**options)
             assert scaled.status == "optimal"

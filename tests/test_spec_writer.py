@@ -168,7 +168,7 @@ class Drawn:
         return bo.Problem(self.objective(), [bo.diag(self.X) == 1, *rows])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_problems_are_read_as_they_were(tmp_path_factory, data):
     again(Drawn(data.draw).problem(), tmp_path_factory.mktemp("spec"))

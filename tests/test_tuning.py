@@ -1,5 +1,6 @@
 """The numerical constants of the methods: they are checked, and answers are true whatever their values."""
 
+import contextlib
 import warnings
 from dataclasses import fields, replace
 from functools import cache
@@ -40,13 +41,14 @@ def shaken(value, rng):
 
 def shaken_tuning(tuning, rng):
     """Return a tuning with all constants changed, except those that their class refuses."""
-    for field in fields(tuning):
-        value = shaken(getattr(tuning, field.name), rng)
-        try:
-            tuning = replace(tuning, **{field.name: value})
-        except ValueError:  # such as a first value above the largest
-            continue
-    return tuning
+    values = {field.name: shaken(getattr(tuning, field.name), rng) for field in fields(tuning)}
+    try:
+        return replace(tuning, **values)
+    except ValueError:  # such as a first value above the largest
+        for name, value in values.items():
+            with contextlib.suppress(ValueError):
+                tuning = replace(tuning, **{name: value})
+        return tuning
 
 
 @cache
@@ -61,13 +63,9 @@ def problems_of_known_truth(solver):
     pairs = []
     for case in found:
         program = case.make().program()
-        tol = next((tol for tol in TOLS if takes(program, solver, tol)), None)
+        tol = next((tol for tol in TOLS if routing.takes(program, solver, {"tol": tol})), None)
         pairs += [] if tol is None else [(case, tol)]
     return pairs
-
-
-def takes(program, solver, tol):
-    return any(route.chosen for route in routing.routes(program, solver, tol=tol))
 
 
 @pytest.mark.parametrize("seed", range(16))

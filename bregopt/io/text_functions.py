@@ -10,18 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import finite_array
-from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise, extremes
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.elementwise import maximum, minimum, pos, square
+from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
-from bregopt.modeling.convex.log import log
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
 from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
 from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.stacking import bmat, hstack, vstack

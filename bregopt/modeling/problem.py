@@ -1,8 +1,7 @@
-"""The problem that a user declares: solve, explain, translate, print."""
+"""The problem that a user declares: solve, explain, export, print."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
@@ -22,19 +20,19 @@ from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.cut_rows import CutRows
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.largest_eigenvalue import EigenvalueBound
-from bregopt.modeling.matrix_inequalities import MatrixInequality, multiplier_of_cone
+from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.rounds import Rounds
 from bregopt.modeling.second_order import SecondOrderConstraint
+from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.contradiction import with_largest
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Ray, Solution
+from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 if TYPE_CHECKING:
@@ -165,7 +163,8 @@ class Problem:
             raise TypeError(
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
-        start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
+        known = warm_start._in_program if isinstance(warm_start, Solution) else self._raw
+        start = known if warm_start else None
         return self._solve(solver, start, True, options)
 
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:
@@ -178,7 +177,7 @@ class Problem:
                 return self.solution
             raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
         self._raw = raw
-        self.solution = self._unpack(raw)
+        self.solution = translated(raw, self._compiled, self.constraints, self.objective.sign)
         return self.solution
 
     def _in_rounds(self, solver: Any, start: Solution | None, options: Mapping[str, Any]) -> Solution:
@@ -239,7 +238,7 @@ class Problem:
 
         program = fixed(self._compiled, self.program(), fixings)
         found, self._node = node_bound(program, self._node, options)
-        X, u = (None, {}) if found.answer is None else self._named(found.answer.X, found.answer.u)
+        X, u = (None, {}) if found.answer is None else named(self._compiled, found.answer.X, found.answer.u)
         return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
     def explain(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> None:
@@ -302,66 +301,6 @@ class Problem:
             path, self.objective, self.constraints, (*self.matrices, *self.variables, *self.parameters)
         )
 
-    def _unpack(self, raw: Solution) -> Solution:
-        """Return the answer with the user's signs and names, and set the values of variables and duals."""
-        found = raw.X is not None
-        blocks, (_, elements, y) = self._compiled.matrices, raw._point
-        given = raw.X[: len(blocks)] if found else [None] * len(blocks)
-        # The arrays are read-only, as the answer and the next warm start share them.
-        answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
-        own = answers if found else None
-        values: dict[str, Any] = {}
-        for u, place in self._compiled.variable_slices():
-            u._value = u.with_elements(elements[place]) if found else None
-            values[u.name] = u.value
-        for c, place in self._compiled.constraint_slices():
-            c.dual_value = None if y is None else c.dual_from_multiplier(y[place])
-        z = _multipliers_of_cones(raw)
-        for cone, place in self._compiled.cone_slices():
-            cone.set_multipliers(None if z is None else z[place])
-        self._set_duals_of_inequalities(raw)
-        self._compiled.set_convex_duals(y, z)
-        sign = self.objective.sign
-        declarations = None if found else self._compiled.declarations(self.constraints)
-        stop_reason = raw.stop_reason
-        if raw.status == "infeasible" and declarations is not None and raw._program is not None:
-            stop_reason = with_largest(stop_reason, raw._program, declarations, y)
-        return replace(
-            raw,
-            stop_reason=stop_reason,
-            value=sign * raw.value,
-            dual_value=sign * raw.dual_value,
-            X=_one_or_all(own),
-            u=values,
-            duals=tuple(c.dual_value for c in self.constraints) if raw.duals is not None else None,
-            duals_by_name={c.name: _with_labels(c) for c in self.constraints if c.name is not None},
-            _raw=raw,
-            ray=self._ray(raw),
-            _declarations=declarations,
-            _compiled=self._compiled,
-        )
-
-    def _set_duals_of_inequalities(self, raw: Solution) -> None:
-        program, (_, _, y) = raw._program, raw._point
-        for inequality, b in self._compiled.inequalities:
-            inequality.dual_value = None
-            if y is not None and program is not None:
-                X, S = (None if part is None else part[b] for part in (raw.X, raw._S))
-                inequality.dual_value = multiplier_of_cone(program, b, X, y, S)
-
-    def _ray(self, raw: Solution) -> Ray | None:
-        """Return the ray of an unbounded problem, with the names of variables."""
-        if raw._ray is None:
-            return None
-        _, elements, _ = raw._point
-        return Ray(*self._named(raw._ray, elements))
-
-    def _named(self, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
-        """Return the matrices of a point as users have them, and its variables by name."""
-        named = {v.name: v.with_elements(u[place]) for v, place in self._compiled.variable_slices()}
-        own = tuple(M.of_block(part) for M, part in zip(self._compiled.matrices, X, strict=False))
-        return _one_or_all(own), named
-
     def __str__(self) -> str:
         """Return the problem as text, in mathematical symbols if the terminal has them."""
         from bregopt.modeling.display import as_text  # only those who print problems wait for it
@@ -385,38 +324,11 @@ class Problem:
         return f"Problem({', '.join([repr(self.objective), f'{constraints} with {rows}', *orders])})"
 
 
-def _multipliers_of_cones(raw: Solution) -> Array | None:
-    """Return the reduced costs of the variables in cones; for a Farkas vector those of zero costs."""
-    if raw.duals is None:
-        return None
-    assert raw._program is not None
-    program = raw._program
-    if not program.cones.count:
-        return np.zeros(0)
-    costs = program.c if raw.X is not None else np.zeros(program.k)
-    reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
-    return reduced
-
-
 def _check_names(constraints: Sequence[Named]) -> None:
     names = sorted(c.name for c in constraints if c.name is not None)
     for name, following in pairwise(names):
         if name == following:
             raise ValueError(f"two constraints are called {name!r}; expected different names")
-
-
-def _with_labels(c: Any) -> Any:
-    """Return the dual of a constraint, with the labels of the data that it was declared with."""
-    axes = getattr(c, "axes", None)
-    if axes is None or c.dual_value is None:
-        return c.dual_value
-    pandas = importlib.import_module("pandas")
-    return (pandas.Series if len(axes) == 1 else pandas.DataFrame)(np.array(c.dual_value), *axes)
-
-
-def _one_or_all(X: Any) -> Any:
-    """Return the matrix, a tuple of several, or None."""
-    return X if X is None else X[0] if len(X) == 1 else tuple(X)
 
 
 def _counted(number: int, noun: str) -> str:

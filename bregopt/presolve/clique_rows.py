@@ -48,10 +48,16 @@ class Pattern:
     @property
     def bandwidth(self) -> int:
         """The bandwidth of the pattern after it is ordered by reverse Cuthill-McKee."""
-        order = reverse_cuthill_mckee(self.matrix, symmetric_mode=True)
-        place = np.empty(self.n, dtype=np.intp)
-        place[order] = np.arange(self.n)
-        return int(np.abs(place[self.terms.i] - place[self.terms.j]).max(initial=0))
+        if not len(self.terms.i):
+            return 0
+        ends = np.concatenate([self.terms.i, self.terms.j])
+        vertices, own = np.unique(ends, return_inverse=True)  # the others have no neighbor
+        k = len(vertices)
+        i, j = own.reshape(2, -1)
+        matrix = sp.csr_array((np.ones(len(ends)), (own, np.concatenate([j, i]))), (k, k))
+        place = np.empty(k, dtype=np.intp)
+        place[reverse_cuthill_mckee(matrix, symmetric_mode=True)] = np.arange(k)
+        return int(np.abs(place[i] - place[j]).max(initial=0))
 
     def places(self, tree: CliqueTree) -> IntArray:
         """Return a clique with both vertices of each term: the home of the vertex farther from the root.

@@ -43,12 +43,17 @@ class DualLBFGS:
                 return np.inf, np.zeros(len(y))
             return -(b @ y + at.term), A.apply((at.X,)) - b
 
+        def end_if_infeasible(y):  # the multipliers diverge along a Farkas vector
+            if progress.contradicts(program, y):
+                raise StopIteration
+
         y = np.zeros(program.m) if start is None else bounds.clip(start.y)
         limit = settings.max_iter or 5_000
         asked = {"maxiter": limit, "maxfun": 10**6, "maxcor": 50, "ftol": 0, "gtol": 1e-14}
         box = np.column_stack([lower, upper])
-        found = minimize(negative_dual, y, jac=True, method="L-BFGS-B", bounds=box, options=asked)
-        if progress.contradicts(program, found.x):  # the multipliers diverge along a Farkas vector
+        method = {"method": "L-BFGS-B", "callback": end_if_infeasible}
+        found = minimize(negative_dual, y, jac=True, bounds=box, options=asked, **method)
+        if progress.contradicts(program, found.x):
             return Answer.without_point(program, found.x, StopReason.INFEASIBLE, found.nit)
         X = D.spectrum(block.C - A.adjoint(found.x), mu).X
         stop = StopReason.MAX_ITER if found.nit >= limit else StopReason.CONVERGED

@@ -19,8 +19,8 @@ from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.convex.elementwise import log
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved
-from bregopt.modeling.convex.log import log
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
     as_objective,

@@ -1,4 +1,4 @@
-"""Elementwise atoms: absolute values, positive parts, squares, and the larger of several expressions."""
+"""Elementwise atoms: absolute values, positive parts, squares, logarithms, the largest of several."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
@@ -16,7 +17,7 @@ from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curv
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
-__all__ = ["abs", "maximum", "minimum", "pos", "square"]
+__all__ = ["abs", "log", "maximum", "minimum", "pos", "square"]
 
 
 class Abs(Atom):
@@ -78,6 +79,28 @@ class Square(Atom):
         return Parts([soft_rows(arguments[0], "==", weights, parameter, "square")])
 
 
+class Log(Atom):
+    """``log x``; in an objective it is a row that pays ``-gamma log x``."""
+
+    name, convex = "log", False
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (1,)
+
+    def numbers(self, *values: Array) -> Any:
+        x = np.asarray(values[0], dtype=float)
+        return np.log(x, out=np.full(x.shape, -np.inf), where=x > 0)
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        raise UnsupportedProblemError(
+            f"{self.label} is in a constraint, or inside another function, which no route takes; expected it "
+            "as a term of an objective that is maximized. A bound log(x) >= c is the row x >= exp(c)"
+        )
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        return Parts([soft_rows(arguments[0], ">=", -weights, parameter, "log")])
+
+
 class Maximum(Atom):
     """The largest of several expressions, elementwise."""
 
@@ -123,8 +146,7 @@ def abs(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    e = curved_argument(x, "x of abs")
-    return curved(Abs(e, shape=e.shape))
+    return _of_each(Abs, x)
 
 
 def pos(x: Operand) -> CurvedExpression:
@@ -145,8 +167,7 @@ def pos(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    e = curved_argument(x, "x of pos")
-    return curved(Pos(e, shape=e.shape))
+    return _of_each(Pos, x)
 
 
 def square(x: Operand) -> CurvedExpression:
@@ -167,8 +188,31 @@ def square(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    e = curved_argument(x, "x of square")
-    return curved(Square(e, shape=e.shape))
+    return _of_each(Square, x)
+
+
+def log(x: Operand) -> CurvedExpression:
+    """Return the natural logarithm of each element of an expression; it is concave.
+
+    It is minus infinity where an element is not above 0. It may be maximized, with weights that are numbers
+    from 0 or parameters above 0, and stands in no constraint.
+
+    Parameters
+    ----------
+    x : expression
+        Affine or concave.
+
+    Returns
+    -------
+    CurvedExpression
+        Of the shape of `x`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    return _of_each(Log, x)
 
 
 def maximum(*expressions: ExpressionLike) -> CurvedExpression:
@@ -209,6 +253,11 @@ def minimum(*expressions: ExpressionLike) -> CurvedExpression:
         If the rules of convexity do not allow an expression, or shapes do not go together.
     """
     return _largest(Minimum, expressions)
+
+
+def _of_each(kind: type[Atom], x: Operand) -> CurvedExpression:
+    e = curved_argument(x, f"x of {kind.name}")
+    return curved(kind(e, shape=e.shape))
 
 
 def _largest(kind: type[Maximum], given: tuple[Any, ...]) -> CurvedExpression:

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import IntArray
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.modeling.atoms import diag, inner, quad_form
+from bregopt.modeling.atoms import diag, quad_form
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, symmetric_matrix
 from bregopt.io.graphs import GraphLike
 from bregopt.io.pandas_labels import Labels, labeled, labels_of, pair_labels
-from bregopt.modeling.atoms import diag, inner
+from bregopt.modeling.atoms import diag
 from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD

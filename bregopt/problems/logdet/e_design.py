@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.modeling.atoms import inner, quad_form, trace
+from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
