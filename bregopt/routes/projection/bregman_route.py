@@ -151,7 +151,7 @@ def _special(program: Program, settings: Any, start: Start | None, progress: Pro
     """Return the answer of a method for fixed entries or a graphical lasso, None where none fits or ends."""
     if settings.method == "cyclic":
         return None
-    fixed = None if start is not None else fixed_entries(program)
+    fixed = None if start is not None else fixed_entries(program, settings.tuning)
     answer = None if fixed is None else pattern_newton(fixed, settings, progress)
     if answer is not None:
         return replace(answer, citation=DEMPSTER)
