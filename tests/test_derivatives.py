@@ -34,7 +34,7 @@ def definite(rng, n=N):
 
 
 def precise(problem):
-    """Return the matrix of an answer after Newton's method, to round-off: a difference divides its error by h."""
+    """Return the matrix of an answer to round-off, as differences divide its error by ``h``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         solution = problem.solve(tol=1e-7)
