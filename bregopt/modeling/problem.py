@@ -238,7 +238,7 @@ class Problem:
 
         program = fixed(self._compiled, self.program(), fixings)
         found, self._node = node_bound(program, self._node, options)
-        X, u = (None, {}) if found.answer is None else named(self._compiled, found.answer.X, found.answer.u)
+        X, u = (None, {}) if found.answer is None else named(self._compiled, *found.answer._point[:2])
         return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
     def explain(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> None:
