@@ -30,6 +30,19 @@ __all__ = [
 ]
 
 
+# Names of options in other packages, and ours.
+_ELSEWHERE = {
+    "eps": "tol",
+    "eps_abs": "tol",
+    "maxiter": "max_iter",
+    "n_jobs": "executor",
+    "random_state": "seed",
+    "rtol": "tol",
+    "timeout": "time_limit",
+    "tolerance": "tol",
+}
+
+
 class UnsupportedProblemError(ValueError):
     """The chosen route, or every route, does not accept the problem; the message gives the reason."""
 
@@ -64,13 +77,26 @@ class PluginWarning(UserWarning):
     """An entry point of the group ``bregopt.solvers`` could not be loaded and is skipped."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'? Known: ..."`` for error messages about an unknown name."""
+def did_you_mean(name: str, known: Iterable[str], shown: int | None = None) -> str:
+    """Return ``"; did you mean 'x'? Known: ..."`` for error messages about an unknown name.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+    shown : int, optional
+        How many of the known names to list; by default all.
+    """
     known = sorted(known)
     by_lower_case = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
-    hint = f"; did you mean {by_lower_case[close[0]]!r}?" if close else "."
-    return f"{hint} Known: {', '.join(known)}." if known else f"{hint} None is known."
+    here = _ELSEWHERE.get(name)
+    meant = here if here in known else by_lower_case[close[0]] if close else None
+    hint = "." if meant is None else f"; did you mean {meant!r}?"
+    if not known:
+        return f"{hint} None is known."
+    more = "" if shown is None or len(known) <= shown else f" and {len(known) - shown} more"
+    return f"{hint} Known: {', '.join(known[:shown])}{more}."
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

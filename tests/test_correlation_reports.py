@@ -88,6 +88,20 @@ def test_unknown_entries_and_covariances_have_reports():
     assert "at upper bound" in str(report)
 
 
+def test_reports_state_the_request():
+    B = A.copy()
+    B[0, 3] = B[3, 0] = np.nan
+    solution = bo.nearest_correlation(B, fixed=[[0, 1], [1, 2]], min_eigenvalue=0.01, missing="unknown")
+    report = solution.report()
+    largest = np.abs(solution.X - A)[[0, 1], [1, 2]].max()
+    assert report.facts["kept"] == f"2 entries, largest change {largest:.1e}"
+    assert report.facts["unknown"] == "1 pair"
+    assert report.facts["floor"] == "0.01"
+    assert "1 pair" in report.html(3)
+    plain = bo.nearest_correlation(A).report()
+    assert not {"kept", "unknown", "floor"} & plain.facts.keys()
+
+
 def test_a_stack_has_reports_too():
     panel = bo.nearest_correlation(np.stack([A, np.eye(4)]), min_eigenvalue=0.01)
     one = bo.nearest_correlation(A, min_eigenvalue=0.01).report()

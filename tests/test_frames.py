@@ -119,6 +119,32 @@ def test_arrays_of_pandas_are_read_as_numbers():
         bo.nearest_correlation(HIGHAM, weights=pd.array([1, None, 3], dtype="Int64"))
 
 
+@pytest.mark.parametrize(
+    ("repair", "hint"),
+    [
+        (bo.nearest_correlation, r"bo.pairwise_correlation\(A\).A, or A.corr"),
+        (bo.nearest_covariance, r"S.cov\(\)"),
+        (lambda S: bo.graphical_lasso(S, 0.1), r"S.cov\(\), or S.corr"),
+    ],
+)
+def test_data_in_the_place_of_their_matrix_are_told(repair, hint):
+    returns = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 3)), columns=NAMES)
+    with pytest.raises(ValueError, match=f"index and columns differ.*If it holds data, pass {hint}"):
+        repair(returns)
+    with pytest.raises(ValueError, match=r"expected the same labels$"):
+        repair(frame(HIGHAM).reset_index())  # a table that was read without index_col
+
+
+def test_fixed_labels_that_are_no_pairs():
+    names = [f"asset {k}" for k in range(40)]
+    A = pd.DataFrame(np.eye(40), names, names)
+    with pytest.raises(ValueError, match=r"holds labels in shape \(3,\).*itertools.combinations\(block, 2\)"):
+        bo.nearest_correlation(A, fixed=names[:3])
+    for own in ({"fixed": [["asset 1", "gold"]]}, {"lower": {("asset 1", "gold"): 0.0}}):
+        with pytest.raises(ValueError, match=r"'gold'.* no label of A.* and 35 more"):
+            bo.nearest_correlation(A, **own)
+
+
 def test_asymmetry_is_named_by_labels():
     A = frame(HIGHAM)
     A.loc["c", "a"] = 0.25

@@ -417,6 +417,10 @@ def test_bad_arguments():
     for wrong in (3, (problem, 1), (problem, {}, {})):
         with pytest.raises(TypeError, match=r"problems\[1\] is .*expected a bo.Problem, the path"):
             bo.solve_many([problem, wrong])
+    with pytest.raises(
+        TypeError, match=r"problems\[0\] is ndarray of shape \(9, 9\).*bo.nearest_correlation"
+    ):
+        bo.solve_many([np.eye(9)])
     with pytest.raises(ValueError, match=r"problems\[0\] has a value for q, a parameter of another problem"):
         bo.solve_many([(problem, {other: 1.0})])
     with pytest.raises(TypeError, match="executor is 4"):

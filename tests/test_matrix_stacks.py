@@ -211,7 +211,9 @@ def test_one_that_fails_does_not_change_the_others():
     A[7, [0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]] = [0.9, 0.9, 0.9, 0.9, -0.9, -0.9]
     fixed = [[0, 1], [0, 2], [1, 2]]
     pairs = {k: fixed if k == 7 else [] for k in range(9)}
-    with pytest.warns(bo.DataWarning, match=r"matrix 1: it is refused: .* \(2 more of 9 matrices"):
+    with pytest.warns(
+        bo.DataWarning, match="3 of 9 matrices have an error, the first is matrix 1: ValueError: A has 1 NaN"
+    ):
         together = bo.nearest_correlation(A, fixed=pairs)
     assert together.status.tolist() == [
         *("optimal", "error", "optimal", "error", "optimal", "error", "optimal", "infeasible", "optimal")
@@ -233,14 +235,16 @@ def test_one_that_fails_does_not_change_the_others():
 
 def test_unfinished_answers_are_told():
     A = symmetric(6, 12)
-    with pytest.warns(bo.ConvergenceWarning, match=r"more of 6 matrices"):
+    with pytest.warns(bo.ConvergenceWarning, match="6 of 6 matrices have a warning"):
         together = bo.nearest_correlation(A, tol=1e-12, max_iter=1)
     assert set(together.status) <= {"user_limit", "optimal_inaccurate", "optimal"}
     assert (together.gap[together.status == "optimal"] <= 1e-12).all()
 
 
 def test_a_time_limit_is_of_the_whole_stack():
-    with pytest.warns(bo.ConvergenceWarning, match=r"it has no answer. time_limit .*more of 2000 matrices"):
+    with pytest.warns(
+        bo.ConvergenceWarning, match=r"of 2000 matrices have a warning.* it has no answer. time_limit"
+    ):
         together = bo.nearest_correlation(symmetric(2_000, 20), time_limit=0.02)
     assert len(together) == 2_000
     left = together.status == "user_limit"
@@ -285,7 +289,7 @@ def test_frames_keep_both_levels():
     rng = np.random.default_rng(0)
     returns = pd.DataFrame(rng.normal(size=(12, 4)), pd.date_range("2024-01-01", periods=12), list("abcd"))
     A = returns.rolling(3).corr()
-    with pytest.warns(bo.DataWarning, match="1 more of 12"):
+    with pytest.warns(bo.DataWarning, match="2 of 12 matrices have an error"):
         together = bo.nearest_correlation(A, lower=-0.9)
     assert together.X.index.equals(A.index)
     assert together.X.columns.equals(A.columns)
@@ -347,9 +351,47 @@ def test_options_and_types_are_refused():
         bo.nearest_correlation(A * 1j)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"missing": "ignore"}, ValueError, "missing is 'ignore'"),
+        ({"missing": None}, ValueError, "missing is None"),
+        ({"max_condition": 0.5}, ValueError, "max_condition is 0.5"),
+        ({"max_condition": 10, "min_eigenvalue": 2}, ValueError, "min_eigenvalue is 2"),
+        ({"max_rank": 0}, ValueError, "max_rank is 0"),
+        ({"max_rank": 1.5}, TypeError, "max_rank is 1.5"),
+        ({"divergence": "spectrl"}, ValueError, "did you mean 'spectral'.*, largest_entry, logdet"),
+        ({"n_jobs": 2}, TypeError, "did you mean 'executor'"),
+        ({"eps": 1e-3}, TypeError, "did you mean 'tol'"),
+    ],
+)
+def test_bad_shared_arguments_are_refused_before_the_loop(arguments, error, message):
+    with pytest.raises(error, match=message):
+        bo.nearest_correlation(np.stack([np.eye(3), np.full((3, 3), np.nan)]), **arguments)
+
+
+def test_errors_and_warnings_are_counted_apart(caplog):
+    A = symmetric(6, 4)
+    A[1, 2, 3], A[2, 0, 0], A[3, 0, 1] = np.nan, np.inf, 7.0
+    A[4] = 4 * A[4]
+    A[5, 0, 1] += 1e-8
+    with caplog.at_level("INFO", logger="bregopt"), pytest.warns(bo.DataWarning) as caught:
+        sols = bo.nearest_correlation(A)
+    texts = [str(warning.message) for warning in caught]
+    assert "3 of 6 matrices have an error, the first is matrix 1: ValueError: A has 1 NaN" in texts[0]
+    assert "2 of 6 matrices have a warning, the first is matrix 4: A has 4" in texts[1]
+    assert len(texts) == 2
+    assert {key: len(messages) for key, messages in sols.warnings.items()} == {4: 1, 5: 1}
+    assert "A is symmetric to 1e-08" in sols.warnings[5][0]
+    own = [record for record in caplog.records if record.name == "bregopt.problems.stacks"]
+    assert [record.levelname for record in own] == ["WARNING"] * 3 + ["INFO"]
+    assert "matrix 1 has an error: ValueError: A has 1 NaN" in own[0].getMessage()
+    assert "stack of 6 matrices: 3 optimal, 3 error after" in own[-1].getMessage()
+
+
 def test_bad_arguments_of_one_matrix_are_values():
     A = symmetric(3, 3)
-    with pytest.warns(bo.DataWarning, match="matrix 1: it is refused: min_eigenvalue is 2"):
+    with pytest.warns(bo.DataWarning, match="1 of 3 matrices has an error, matrix 1: ValueError: min_eig"):
         together = bo.nearest_correlation(A, min_eigenvalue=[0.0, 2.0, 0.1])
     assert together.status.tolist() == ["optimal", "error", "optimal"]
     with pytest.warns(bo.DataWarning, match="not positive definite"):
@@ -357,7 +399,9 @@ def test_bad_arguments_of_one_matrix_are_values():
 
 
 def test_covariances_are_warned_about_once():
-    with pytest.warns(bo.DataWarning, match="matrix 0: A has 9 on the diagonal.*2 more of 3") as caught:
+    with pytest.warns(
+        bo.DataWarning, match="3 of 3 matrices have a warning, the first is matrix 0: A has 9 on"
+    ) as caught:
         bo.nearest_correlation(np.stack([9.0 * np.eye(3)] * 3))
     assert len(caught) == 1
 

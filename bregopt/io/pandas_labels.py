@@ -17,8 +17,16 @@ Answered = TypeVar("Answered", bound=Solution)
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
 
-def labels_of(value: Any, name: str) -> Labels:
+def labels_of(value: Any, name: str, of_data: str = "") -> Labels:
     """Return the labels of a Series, or of the rows and columns of a square DataFrame; None for others.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+        Its name in messages.
+    of_data : str
+        The matrix to pass instead, if the frame holds data: one row a sample.
 
     Raises
     ------
@@ -28,13 +36,22 @@ def labels_of(value: Any, name: str) -> Labels:
     if not is_pandas(value, "DataFrame", "Series"):
         return None
     if is_pandas(value, "DataFrame") and not value.index.equals(value.columns):
-        raise ValueError(f"{name} is a DataFrame whose index and columns differ; expected the same labels")
+        hint = f". If it holds data, pass {of_data}" if of_data and _is_data(value) else ""
+        raise ValueError(
+            f"{name} is a DataFrame whose index and columns differ; expected the same labels{hint}"
+        )
     if not value.index.is_unique:
         repeated = value.index[value.index.duplicated()][0]
         raise ValueError(
             f"{name} is a {type(value).__name__} with the label {repeated!r} twice; expected distinct labels"
         )
     return value.index
+
+
+def _is_data(frame: Any) -> bool:
+    """Whether a frame holds numbers and is not square."""
+    rows, columns = frame.shape
+    return rows != columns and all(dtype.kind in "biuf" for dtype in frame.dtypes)
 
 
 def aligned(value: Any, labels: Labels, name: str) -> Any:

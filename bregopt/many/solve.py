@@ -150,6 +150,11 @@ def _problem_and_values(given: Any, name: str) -> tuple[Problem | Path, tuple[Ar
         return Path(given).absolute(), ()
     problem, values = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     if not isinstance(problem, Problem) or not isinstance(values, Mapping):
+        if hasattr(given, "shape"):  # an array or a frame, not printed whole
+            raise TypeError(
+                f"{name} is {type(given).__name__} of shape {given.shape}; expected a bo.Problem. For "
+                "nearest correlation matrices pass all matrices to bo.nearest_correlation at once"
+            )
         raise TypeError(
             f"{name} is {given!r}; expected a bo.Problem, the path of a spec, or a pair "
             "(problem, {parameter: value})"

@@ -121,8 +121,8 @@ def nearest_correlation(
         The last two are norms of ``X - A``: its entry of largest magnitude, and its eigenvalue of largest
         magnitude. Their minimizer need not be unique.
     fixed : boolean array_like of shape (n, n), or pairs of shape (k, 2), optional
-        Entries off the diagonal that stay as they are in `A`: a symmetric mask, or pairs of integers, or of
-        the labels of `A`.
+        Entries off the diagonal that stay as they are in `A`, up to the residual that `tol` allows: a
+        symmetric mask, or pairs of integers, or of the labels of `A`.
     lower, upper : float, array_like of shape (n, n), or dict, optional
         Bounds on the entries off the diagonal that are not fixed; -1 and 1 by default. A dict maps pairs to
         numbers; each part of a pair is a label of `A` (an index without labels), a group of `groups`, or a
@@ -172,7 +172,7 @@ def nearest_correlation(
     -----
     DataWarning
         If `A` looks like a covariance, with a diagonal far from 1 (Frobenius only), or is asymmetric by
-        more than the round-off of doubles, or a matrix of a stack is refused.
+        more than the round-off of doubles, or matrices of a stack have errors.
     ConvergenceWarning
         If the certificate does not meet `tol`.
 

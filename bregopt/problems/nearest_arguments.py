@@ -15,6 +15,7 @@ from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
 
 __all__ = [
+    "LABELS_SHOWN",
     "BoundedEntries",
     "Pairs",
     "bounded_entries",
@@ -30,6 +31,7 @@ Pairs = tuple[IntArray, IntArray]
 
 _NO_PAIRS: Pairs = np.arange(0), np.arange(0)
 _FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
+LABELS_SHOWN = 5  # in messages
 _BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
 
 
@@ -92,8 +94,9 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
     """
     if value is None:
         return _NO_PAIRS
-    given = rectangular(value, name)
+    given, found = rectangular(value, name), "integers"
     if labels is not None and given.dtype.kind in "OUS":
+        found = "labels"
         given = _positions(given, labels, name, matrix)
     if given.size == 0:
         return _NO_PAIRS
@@ -105,9 +108,10 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
             "the labels of a DataFrame"
         )
     if given.ndim != 2 or given.shape[1] != 2:
+        block = "For all pairs of a block pass list(itertools.combinations(block, 2))"
         raise ValueError(
-            f"{name} holds integers in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask: "
-            "mask.astype(bool)"
+            f"{name} holds {found} in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask. "
+            f"{block if given.ndim == 1 else 'Of a mask of integers pass mask.astype(bool)'}"
         )
     i, j = index_array(given[:, 0], name, n), index_array(given[:, 1], name, n)
     pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
@@ -119,9 +123,8 @@ def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
     places = labels.get_indexer(pairs.ravel())
     if (places < 0).any():
         unknown = str(pairs.ravel()[int(np.argmax(places < 0))])
-        raise ValueError(
-            f"{name} has {unknown!r}, which is no label of {matrix}{did_you_mean(unknown, map(str, labels))}"
-        )
+        hint = did_you_mean(unknown, map(str, labels), LABELS_SHOWN)
+        raise ValueError(f"{name} has {unknown!r}, which is no label of {matrix}{hint}")
     return np.asarray(places).reshape(pairs.shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, positive_integer
 from bregopt.divergences import Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
@@ -17,8 +17,9 @@ from bregopt.io.stacks import read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs
-from bregopt.problems.correlation.request import NORMS, read_request
-from bregopt.problems.nearest_arguments import covariance_message
+from bregopt.problems.correlation.request import condition_bound, divergence_or_norm, read_request
+from bregopt.problems.correlation.unknown import check_missing
+from bregopt.problems.nearest_arguments import covariance_message, least_eigenvalue
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
 from bregopt.problems.stack_arguments import Argument, argument, stack_rows
@@ -31,6 +32,11 @@ from bregopt.routes.solution import Solution
 __all__ = ["nearest_correlations", "nearest_psds"]
 
 _SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need no matrix
+    "min_eigenvalue": least_eigenvalue,
+    "max_condition": condition_bound,
+    "max_rank": lambda value: positive_integer(value, "max_rank"),
+}
 _MOST_FIXED = 5_000  # fixed entries beyond which a stack takes no less time than a loop
 
 
@@ -53,10 +59,13 @@ def nearest_correlations(
         Its arguments that may be shared or one for each matrix.
     options : dict
     """
-    if divergence not in NORMS:
-        divergence_class(divergence)  # it refuses an unknown one
+    divergence_or_norm(divergence)  # it refuses an unknown one
+    check_missing(given["missing"])
     matrices = present_stack(read_stack(A, "A"))
     arguments = {name: _argument(name, value, matrices) for name, value in given.items()}
+    for name, check in _CHECKS.items():
+        if arguments[name].shared is not None:
+            check(arguments[name].shared)
     return solve_stack(_Correlations(single, matrices, divergence, options, arguments))
 
 
@@ -69,9 +78,9 @@ def _argument(name: str, value: Any, matrices: Any) -> Argument:
 
 def _stacks(divergence: str, arguments: Mapping[str, Argument]) -> bool:
     """Whether the stacked method has the problem: a divergence, with bounds on entries only."""
-    if divergence in NORMS:
+    kind, floor = divergence_or_norm(divergence), arguments["min_eigenvalue"]
+    if kind is None:
         return False
-    kind, floor = divergence_class(divergence), arguments["min_eigenvalue"]
     ends = [arguments[name].shared for name in ("lower", "upper")]
     of_one = [arguments[name] for name in ("max_condition", "groups", "max_rank")]
     plain = all(each.own is None and each.shared is None for each in of_one)

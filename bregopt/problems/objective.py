@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from bregopt.program.lowrank import LowRank, Matrix
 __all__ = ["check_definite", "divergence_class", "nearness"]
 
 
-def divergence_class(divergence: Any) -> type[Divergence]:
-    """Return the class of a divergence by the name that a user gives."""
+def divergence_class(divergence: Any, norms: Iterable[str] = ()) -> type[Divergence]:
+    """Return the class of a divergence by the name that a user gives; messages also name the `norms`."""
     if not isinstance(divergence, str) or divergence not in DIVERGENCES:
-        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), DIVERGENCES)}")
+        known = (*DIVERGENCES, *norms)
+        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), known)}")
     return DIVERGENCES[divergence]
 
 

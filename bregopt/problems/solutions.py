@@ -48,6 +48,8 @@ class Solutions:
     iterations : array of int
     errors : dict from key to Exception
         The reasons why data were refused.
+    warnings : dict from key to list of str
+        The warnings about each problem that has some.
     timings : dict from str to float
         Seconds: "total".
     seconds : array of float
@@ -65,6 +67,7 @@ class Solutions:
     error: Array
     iterations: IntArray
     errors: dict[Hashable, Exception]
+    warnings: dict[Hashable, list[str]]
     timings: dict[str, float]
     seconds: Array
     _problem: Any = field(repr=False)  # the StackedProblem
@@ -96,16 +99,21 @@ class Solutions:
         return self._solution(self._places[key])
 
     def __repr__(self) -> str:
-        counts = Counter(self.status.tolist())
         gaps = self.gap[np.isfinite(self.gap)]
         lines = [
             f"bregopt solutions: {len(self)}",
-            f"  status     {', '.join(f'{count} {status}' for status, count in counts.most_common())}",
+            f"  status     {self.statuses}",
             *([f"  gap        median {np.median(gaps):.1e}, largest {gaps.max():.1e}"] if len(gaps) else []),
             *([f"  errors     {self._first_error}"] if self.errors else []),
             f"  effort     {self.timings['total']:.3g} s",
         ]
         return "\n".join(lines)
+
+    @property
+    def statuses(self) -> str:
+        """How many problems have each status, the most frequent first."""
+        counts = Counter(self.status.tolist())
+        return ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
     def to_frame(self) -> Frame:
         """Return one row for each problem, as a DataFrame with the keys as its index.
@@ -114,7 +122,8 @@ class Solutions:
         -------
         DataFrame
             Its columns: status; gap; distance, the Frobenius norm of the change of the given entries;
-            smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer.
+            smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer;
+            warnings.
 
         Raises
         ------
@@ -139,6 +148,7 @@ class Solutions:
             "reason": [
                 self._reason(k) if status != Status.OPTIMAL else "" for k, status in enumerate(self.status)
             ],
+            "warnings": ["; ".join(self.warnings.get(key, [])) for key in self.keys],
         }
         return pandas.DataFrame(columns, index=pandas.Index(self.keys))
 

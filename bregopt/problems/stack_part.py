@@ -16,7 +16,7 @@ from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
-from bregopt.errors import DataWarning, SolverError
+from bregopt.errors import SolverError
 from bregopt.io.matrix_stacks import Group
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record
@@ -251,7 +251,6 @@ def _solve_singly(problem: StackedProblem, chain: bool, record: Record, notes: W
                 start = solution if chain and solution.status == Status.OPTIMAL else None
             except (TypeError, ValueError, SolverError) as error:
                 record.status[k], record.errors[k] = ERROR, error
-                notes.add(k, f"it is refused: {error}", DataWarning)
         for warning in caught:
             notes.add(k, str(warning.message), warning.category)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ import numpy as np
 from bregopt import clock
 from bregopt.bars import items_bar
 from bregopt.clock import CutShort, Ending
-from bregopt.errors import ConvergenceWarning, DataWarning
+from bregopt.errors import ConvergenceWarning
 from bregopt.problems.solutions import ERROR, Solutions
 from bregopt.problems.stack_part import METHOD, Part, StackedProblem, solve_part, width_of
 from bregopt.problems.stack_record import Record
@@ -28,6 +29,8 @@ from bregopt.routes.solution import Status
 from bregopt.threads import threads_for
 
 __all__ = ["PANEL", "solve_stack"]
+
+logger = logging.getLogger(__name__)
 
 PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _CHAIN = 32  # matrices of a chain of warm starts
@@ -70,9 +73,19 @@ def solve_stack(problem: StackedProblem) -> Solutions:
     for k in record.open:
         record.status[k] = Status.USER_LIMIT.value
         notes.add(k, f"it has no answer. {stop.value}", ConvergenceWarning)
-    solutions = _solutions(problem, record, stop, time.perf_counter() - begin)
-    notes.give(matrices.keys)
+    solutions = _solutions(problem, record, notes, stop, time.perf_counter() - begin)
+    _log(solutions)
+    notes.give(matrices.keys, solutions.errors)
     return solutions
+
+
+def _log(solutions: Solutions) -> None:
+    """Log the matrices with an error, and how the stack ended."""
+    for key, error in solutions.errors.items():
+        logger.warning("matrix %r has an error: %s: %s", key, type(error).__name__, error)
+    if logger.isEnabledFor(logging.INFO):
+        seconds = solutions.timings["total"]
+        logger.info("stack of %d matrices: %s after %.3g s", len(solutions), solutions.statuses, seconds)
 
 
 def _panel(options: Mapping[str, Any]) -> _Panel:
@@ -156,15 +169,16 @@ def _work(problem: StackedProblem, seconds: float | None, chain: bool) -> Part:
 
 def _lost(count: int, error: BaseException) -> Part:
     """Return the part of which a worker died, or which could not be sent."""
-    record, notes = Record.empty(count), Warnings()
+    record = Record.empty(count)
     known = error if isinstance(error, Exception) else RuntimeError(repr(error))
     for k in range(count):
         record.status[k], record.errors[k] = ERROR, known
-        notes.add(k, f"its worker failed: {known!r}", DataWarning)
-    return Part(record, notes, None)
+    return Part(record, Warnings(), None)
 
 
-def _solutions(problem: StackedProblem, record: Record, stop: StopReason, seconds: float) -> Solutions:
+def _solutions(
+    problem: StackedProblem, record: Record, notes: Warnings, stop: StopReason, seconds: float
+) -> Solutions:
     matrices = problem.matrices
     X = matrices.collected(record.X)
     if isinstance(X, np.ndarray):  # one copy of the matrices is enough
@@ -179,7 +193,8 @@ def _solutions(problem: StackedProblem, record: Record, stop: StopReason, second
         status=record.status.astype(str),
         **record.numbers,
         iterations=record.iterations,
-        errors={matrices.keys[k]: error for k, error in record.errors.items()},
+        errors={matrices.keys[k]: error for k, error in sorted(record.errors.items())},
+        warnings=notes.messages(matrices.keys),
         timings={"total": seconds},
         _problem=problem,
         _matrices=record.X,

@@ -21,8 +21,9 @@ A = prices.corr()
 print(f"smallest eigenvalue {np.linalg.eigvalsh(A)[0]:.3f}")
 
 # %%
-# Three entries stay as they are, and no eigenvalue of the answer is below 1e-3.
-# The certificate proves that no other such matrix is nearer than ``gap`` says.
+# Three entries stay as they are, to within the tolerance, and no eigenvalue of
+# the answer is below 1e-3. The certificate proves that no other such matrix is
+# nearer than ``gap`` says.
 known = prices.notna().astype(int)
 months = np.triu(known.T @ known, 1)
 longest = [

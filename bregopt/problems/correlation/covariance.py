@@ -17,10 +17,10 @@ from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.pair_bounds import of_pairs
 from bregopt.problems.correlation.request import (
-    NORMS,
     Request,
     check_together,
     condition_bound,
+    divergence_or_norm,
     weights_of_known,
 )
 from bregopt.problems.correlation.solve import solve_request
@@ -33,7 +33,6 @@ from bregopt.problems.nearest_arguments import (
     fixed_pairs,
     row_and_entry_weights,
 )
-from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -96,9 +95,10 @@ def nearest_covariance(
         check_arguments(nearest_covariance, options)
         if isinstance(S, LowRank) or is_stack(S):
             raise TypeError(f"S is {type(S).__name__}; expected one matrix of shape (n, n)")
-        labels, given = labels_of(S, "S"), given_matrix(S, missing, "S")
+        labels = labels_of(S, "S", "S.cov()")
+        given = given_matrix(S, missing, "S")
         scale = _deviations(given, labels)
-        kind = None if divergence in NORMS else divergence_class(divergence)
+        kind = divergence_or_norm(divergence)
         n, unit = len(scale), np.outer(scale, scale)
         w, H = row_and_entry_weights(aligned(weights, labels, "weights"), n, kind)
         w, H = weights_of_known(w, H, given, kind)

@@ -11,6 +11,7 @@ from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels
 from bregopt.problems.correlation.groups import Groups
+from bregopt.problems.nearest_arguments import LABELS_SHOWN
 
 __all__ = ["by_pairs", "of_pairs", "of_present"]
 
@@ -108,5 +109,5 @@ def _members(part: Any, key: Any, places: Mapping[Hashable, IntArray], name: str
     known = [str(one) for one in places]
     raise ValueError(
         f"{name} has the pair {key!r}, and {part!r} is no label of A and no group"
-        f"{did_you_mean(str(part), known)}"
+        f"{did_you_mean(str(part), known, LABELS_SHOWN)}"
     )

@@ -15,7 +15,7 @@ import numpy as np
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify import proven_bound
 from bregopt.errors import require
-from bregopt.problems.correlation.report_text import caption, condition, number, spectrum_text
+from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
 from bregopt.tables import html_table, table_lines
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ class CorrelationReport:
             f"largest of an entry {self.largest:.4g}",
             "spectrum before": spectrum_text(self.spectrum_before),
             "spectrum after": spectrum_text(self.spectrum_after),
+            **requested(self._asked, self.change),
             "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bregopt.arrays import Array
 
-__all__ = ["caption", "condition", "number", "spectrum_text"]
+if TYPE_CHECKING:
+    from bregopt.problems.correlation.answer import Asked
+
+__all__ = ["caption", "condition", "number", "requested", "spectrum_text"]
 
 
 def caption(noun: str, shown: int, count: int) -> str:
@@ -18,6 +23,23 @@ def caption(noun: str, shown: int, count: int) -> str:
 def number(value: float) -> str:
     """Return an entry as text; NaN is unknown."""
     return "unknown" if np.isnan(value) else f"{value:.4f}"
+
+
+def requested(asked: Asked, change: Array) -> dict[str, str]:
+    """Return what was asked of the answer besides nearness, as text by name; `change` is of each entry."""
+    facts, i, j = {}, asked.fixed.i, asked.fixed.j
+    if asked.min_eigenvalue > 0:
+        facts["floor"] = f"{asked.min_eigenvalue:g}"
+    if len(i):
+        largest = np.abs(change[i, j]).max()
+        facts["kept"] = f"{_counted(len(i), 'entry', 'entries')}, largest change {largest:.1e}"
+    if asked.unknown is not None:
+        facts["unknown"] = _counted(int(asked.unknown.sum()) // 2, "pair", "pairs")
+    return facts
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def spectrum_text(eigenvalues: Array) -> str:

@@ -26,9 +26,16 @@ from bregopt.problems.nearest_arguments import (
 from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank, Matrix
 
-__all__ = ["NORMS", "Request", "check_together", "condition_bound", "read_request", "weights_of_known"]
+__all__ = [
+    "Request",
+    "check_together",
+    "condition_bound",
+    "divergence_or_norm",
+    "read_request",
+    "weights_of_known",
+]
 
-NORMS = ("largest_entry", "spectral")  # distances that are no divergences
+_NORMS = ("largest_entry", "spectral")  # distances that are no divergences
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +122,10 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     TypeError, ValueError
         If one is bad, or two do not go together; the message names them.
     """
-    labels = labels_of(A, "A")
+    labels = labels_of(A, "A", "bo.pairwise_correlation(A).A, or A.corr()")
     target = given_matrix(A, given["missing"])
     n = target.A.shape[0]
-    kind = None if divergence in NORMS else divergence_class(divergence)
+    kind = divergence_or_norm(divergence)
     t = least_eigenvalue(given["min_eigenvalue"])
     s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
     s, H = weights_of_known(s, H, target, kind)
@@ -146,6 +153,11 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     )
     check_together(request, given["weights"] is not None)
     return request
+
+
+def divergence_or_norm(divergence: Any) -> type[Divergence] | None:
+    """Return the class of a divergence by its name, None for a norm."""
+    return None if divergence in _NORMS else divergence_class(divergence, _NORMS)
 
 
 def check_together(request: Request, weighted: bool) -> None:

@@ -12,7 +12,7 @@ from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.program.lowrank import LowRank, Matrix
 
-__all__ = ["Given", "given_matrix"]
+__all__ = ["Given", "check_missing", "given_matrix"]
 
 _CHOICES = ("error", "unknown")
 
@@ -54,8 +54,7 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
         As :func:`bregopt.arrays.symmetric_matrix`; also if one of a pair of entries is NaN alone, or
         `missing` is neither.
     """
-    if not isinstance(missing, str) or missing not in _CHOICES:
-        raise ValueError(f"missing is {missing!r}{did_you_mean(str(missing), _CHOICES)}")
+    check_missing(missing)
     if isinstance(A, LowRank):
         return Given(A, None)
     nan = _nan(A, name) if missing == "unknown" else None
@@ -79,6 +78,12 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
     np.fill_diagonal(nan, False)
     no_variance = int(lost[0]) if len(lost) else None
     return Given(symmetric_matrix(filled, name), nan if nan.any() else None, no_variance)
+
+
+def check_missing(missing: Any) -> None:
+    """Refuse a meaning of NaN that is neither "error" nor "unknown"."""
+    if not isinstance(missing, str) or missing not in _CHOICES:
+        raise ValueError(f"missing is {missing!r}{did_you_mean(str(missing), _CHOICES)}")
 
 
 def _nan(A: Any, name: str) -> Mask | None:

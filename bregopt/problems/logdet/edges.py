@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels, aligned
-from bregopt.problems.nearest_arguments import Pairs, fixed_pairs
+from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 
 __all__ = ["read_edges"]
 
@@ -50,7 +50,7 @@ def _of_graph(graph: Any, n: int, labels: Labels) -> Any:
     place = {name: k for k, name in enumerate(range(n) if labels is None else labels)}
     unknown = next((name for name in names if name not in place), None)
     if unknown is not None:
-        hint = did_you_mean(str(unknown), map(str, place)) if labels is not None else ""
+        hint = did_you_mean(str(unknown), map(str, place), LABELS_SHOWN) if labels is not None else ""
         expected = f"integers from 0 to {n - 1}" if labels is None else "labels of the matrix"
         raise ValueError(f"edges has the vertex {unknown!r}{hint}; expected {expected}")
     return np.array([(place[pair[0]], place[pair[1]]) for pair in pairs], dtype=np.intp).reshape(-1, 2)

@@ -57,7 +57,8 @@ class LassoProblem:
 
 def lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) -> LassoProblem:
     """Return the checked arguments."""
-    labels, matrix = labels_of(S, "S"), symmetric_matrix(S, "S")
+    labels = labels_of(S, "S", "S.cov(), or S.corr()")
+    matrix = symmetric_matrix(S, "S")
     n = len(matrix)
     if not isinstance(penalize_diagonal, bool | np.bool_):
         raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")

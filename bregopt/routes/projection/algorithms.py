@@ -10,6 +10,7 @@ from bregopt.program import Answer, Block, Program, Start
 from bregopt.routes import base
 from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
+from bregopt.routes.projection.cold_newton import QI_SUN
 from bregopt.routes.projection.cyclic import cyclic_projection
 from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
 from bregopt.routes.projection.dual_newton import dual_newton
@@ -33,10 +34,6 @@ METHODS = ("auto", "newton", "cyclic")
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
 KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
-_QI_SUN = (
-    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
-    "SIAM J. Matrix Anal. Appl. 28"
-)
 DEMPSTER = (
     "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
     "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
@@ -81,7 +78,7 @@ class Algorithm(NamedTuple):
 _ALGORITHMS = (
     Algorithm("newton", frozenset({"barrier"}), behind(WHITENING, _logdet_newton), KULIS, True),
     Algorithm("newton", frozenset({"weights"}), weighted_frobenius, _QI_SUN_WEIGHTED, False),
-    Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, _QI_SUN, True),
+    Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, QI_SUN, True),
     Algorithm(
         "newton",
         frozenset({"spectrum", "exponential"}),
