@@ -9,4 +9,4 @@ The table of a full run goes to benchmarks/results/logdet_TABLE.md.
 from chapter import print_table
 
 if __name__ == "__main__":
-    print_table("logdet", ("designs", "ellipsoids", "completion", "logarithms"), __doc__)
+    print_table("logdet", ("designs", "ellipsoids", "completion", "lasso", "logarithms"), __doc__)

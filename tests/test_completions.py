@@ -1,5 +1,7 @@
 """Completions of largest determinant and covariance selection: closed forms, optimality, statuses, labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import peers
 import pytest
@@ -8,7 +10,6 @@ import scipy.sparse as sp
 import bregopt as bo
 from bregopt.certify import is_farkas, is_ray
 from bregopt.presolve.cliques import chordal_tree
-from bregopt.routes.projection import sparse_inverse
 from bregopt.routes.projection.sparse_inverse import Pattern, newton_direction
 
 CYCLE = [[0, 1], [1, 2], [2, 3], [0, 3]]
@@ -85,15 +86,15 @@ def test_beside_cvxpy():
     peer.agrees(-selected.value - 6, selected.error)
 
 
-def test_newton_solves_its_system(monkeypatch):
+def test_newton_solves_its_system():
     rng = np.random.default_rng(0)
     edges = graph(40, 2)
     pattern = Pattern.of(40, *edges.T)
     G = rng.normal(size=(40, 40))
     W, g = np.linalg.inv(G @ G.T + 40 * np.eye(40)), 1e-9 * rng.normal(size=len(pattern.i))
     for size in (10, len(g)):  # by conjugate gradients, and formed
-        monkeypatch.setattr(sparse_inverse, "_FORMED", size)
-        D = pattern.matrix(newton_direction(pattern, W, g))
+        tuning = replace(bo.tuning("bregman"), formed_pattern=size)
+        D = pattern.matrix(newton_direction(pattern, W, g, tuning))
         np.testing.assert_allclose((W @ D @ W)[pattern.i, pattern.j], g, atol=1e-6 * np.abs(g).max())
 
 

@@ -248,7 +248,7 @@ def test_a_diagonal_other_than_one_counts():
     one, two = bo.factor_correlation(A, 2), bo.factor_correlation(other, 2)
     extra = float(np.sum(np.linspace(0, 0.4, 20) ** 2))
     assert np.isclose(two.value, one.value + extra, rtol=1e-6)
-    assert one.dual_value + extra >= two.dual_value >= extra
+    assert (one.dual_value + extra) * (1 + 1e-12) >= two.dual_value >= extra  # equal but for round-off
 
 
 def test_more_starts_and_another_seed():

@@ -11,6 +11,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,13 +19,17 @@ from rational import problems
 
 import bregopt as bo
 from bregopt.cli import main
+from bregopt.program import Penalty
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
-from bregopt.rigorous.data import Anchor, MatrixData, data_of
+from bregopt.rigorous.data import Anchor, MatrixData
 from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.listing import data_of
+from bregopt.rigorous.penalties import conjugate, penalty
+from bregopt.rigorous.reduction import reduced
 
 mpmath.mp.dps = 60
 
@@ -76,6 +81,20 @@ def test_products_that_underflow_or_grow_are_enclosed(scale):
     b = np.array([[1.1, 7.3], [5.5, -0.1]]) * 1e-150
     assert inside(Ball.exact(a) * b, exact(a) * exact(b))
     assert inside(Ball.exact(a) @ b, exact(a) @ exact(b))
+
+
+@pytest.mark.parametrize("k", [1, 2, 60, 300])
+@pytest.mark.parametrize("scale", [1e-300, 1e-6, 1e290])
+def test_a_product_of_exact_matrices_is_enclosed_with_few_roundings(k, scale):
+    rng = np.random.default_rng(k)
+    for spread in (0, 6):
+        a, b = (rng.normal(size=(k, 3)) * 10.0 ** rng.integers(-spread, spread + 1, (k, 3)) for _ in range(2))
+        a, b = a * scale, b * (1e-3 if scale > 1 else 1.0)
+        a[0, 0] = 0.0
+        found, truth = Ball.exact(a.T) @ b, exact(a.T) @ exact(b)
+        assert inside(found, truth)
+        if scale == 1e-6 and k > 50 and not spread:
+            assert (found.rad <= 3 * UNIT * np.abs(found.mid) + 1e-17 * scale).all()
 
 
 def test_a_sparse_product_is_enclosed_and_empty_rows_are_exact():
@@ -401,6 +420,41 @@ def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
     BoundCertificate.load(tmp_path / "cut.npz").check()
 
 
+@pytest.mark.parametrize("n", [700, pytest.param(6000, marks=pytest.mark.slow)])
+def test_cuts_of_large_graphs_whose_factor_is_dense_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((rng.choice([-1.0, 1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-4, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert abs(found.lower - sol.value) <= 1e-9 * sol.value
+    assert found.relative_width <= 10 * sol.gap
+    if n < 1000:  # the optimum to more digits
+        assert found.lower <= prob.solve(tol=1e-7).verify().lower <= found.upper
+    found.certificate.save(tmp_path / "cut.npz")
+    BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
+def test_a_matrix_that_does_not_fit_in_memory_has_a_reason(monkeypatch):
+    n = 700
+    rng = np.random.default_rng(2)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((np.ones(4 * n), (i, j)), (n, n))
+    X = bo.PSD(n)
+    prob = bo.Problem(bo.Maximize(bo.inner(sp.csr_array(W + W.T), X)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-2, solver="lowrank")
+    monkeypatch.setattr("bregopt.memory.memory", lambda: 10**6)
+    monkeypatch.setattr("bregopt.rigorous.lower.LARGEST_DENSE", 500)
+    found = sol.verify()
+    assert "GB of memory" in found.reasons["upper"]
+    assert found.lower > 0
+
+
 def test_intervals_of_parameters_are_checked():
     with pytest.raises(ValueError, match="both or none"):
         bo.Parameter(lo=1.0)
@@ -492,7 +546,7 @@ def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():
 
 def test_a_matrix_without_interior_has_no_upper_bound_and_says_why():
     X = bo.PSD(3)
-    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner(np.ones((3, 3)), X) == 0, X[0, 0] == 1])
+    prob = bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form([1.0, 2, 3], X) == 0, X[0, 0] == 1])
     found = prob.solve().verify()
     assert found.upper == math.inf
     assert "definite" in found.reasons["upper"]
@@ -518,12 +572,289 @@ def test_the_data_of_a_program_are_its_numbers():
     assert block.A_rad[[1]].sum() == 0
 
 
-def test_logarithms_are_refused_by_name():
+def logarithmic_rows(weight, bound):
+    """Return data with logarithmic rows of given weights and lower bounds, and the mask of these rows."""
+    X = bo.PSD(len(weight))
+    prob = bo.Problem(bo.Maximize(bo.sum(bo.log(bo.diag(X)) @ weight)), [bo.trace(X) <= 1])
+    data = data_of(prob.program())
+    log_rows = data.kind == int(Penalty.LOG)
+    return dataclasses.replace(data, lo=np.where(log_rows, np.resize(bound, data.m), data.lo)), log_rows
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_terms_of_logarithms_are_enclosed_in_high_precision(scale):
+    rng = np.random.default_rng(0)
+    weight, bound = rng.uniform(0.1, 3, 5) * scale, rng.normal(size=5)
+    data, rows = logarithmic_rows(weight, bound)
+    y, a = rows * rng.uniform(0.1, 3, data.m) / scale, bound[0] + rng.uniform(0.1, 3, data.m) * scale
+    wide = Ball(y, rows * 0.01 / scale)
+    lower, wider, upper = conjugate(data, Ball.exact(y)), conjugate(data, wide), penalty(data, Ball.exact(a))
+    for k in np.flatnonzero(rows):
+        w, b, v = (mpmath.mpf(float(part)) for part in (data.weight[k], data.lo[k], y[k]))
+        # the minimum of y a - w log(a - b) is at a = b + w / y
+        truth = v * b + w - w * mpmath.log(w / v)
+        assert lower[k] <= truth <= lower[k] + 1e-13 * (abs(truth) + w + abs(v * b))
+        ends = [mpmath.mpf(float(end)) for end in (wide.lo[k], wide.hi[k])]
+        assert wider[k] <= min(end * b + w - w * mpmath.log(w / end) for end in ends)
+        gap = mpmath.mpf(float(a[k])) - b
+        if gap > 0:
+            paid = -w * mpmath.log(gap)
+            assert upper[k] - 1e-9 * (abs(paid) + w) <= paid <= upper[k]
+        else:
+            assert upper[k] == math.inf
+    assert np.isneginf(conjugate(data, Ball.exact(np.zeros(data.m)))[rows]).all()
+    near = Ball(data.lo + 1e-3, np.full(data.m, 2e-3))
+    assert np.isinf(penalty(data, near)[rows]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_logarithms_have_both_bounds_of_a_known_optimum(n, scale, tmp_path, capsys):
+    w = np.random.default_rng(n).integers(1, 6, n).astype(float)
+    X = bo.PSD(n)
+    gain = bo.sum(bo.log(bo.diag(X)) @ w)
+    found = bo.Problem(bo.Maximize(gain), [bo.trace(X) == scale]).solve(tol=1e-9).verify()
+    total = mpmath.mpf(int(w.sum()))
+    truth = sum(mpmath.mpf(int(v)) * mpmath.log(mpmath.mpf(scale) * int(v) / total) for v in w)
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8 * max(1, abs(float(truth)))
+    path = tmp_path / "log.npz"
+    found.certificate.save(path)
+    assert main(["verify", str(path)]) == 0
+    assert f"proven again: {found.proven}" in capsys.readouterr().out
+
+
+def test_logarithms_beside_the_rest_of_the_language_have_both_bounds():
+    rng = np.random.default_rng(4)
+    A = spd(rng, 5, 20.0)
+    X, u, v = bo.PSD(5), bo.Variable(3), bo.Variable()
+    p = bo.Parameter(2, lo=[1 - 1e-8, 2 - 1e-8], hi=[1 + 1e-8, 2 + 1e-8], name="p")
+    for objective, constraints in (
+        (bo.Maximize(bo.log_det(X) + 2 * bo.log(5 - bo.trace(X))), []),
+        (bo.Minimize(bo.logdet_div(X, A) - bo.sum(bo.log(3 - bo.diag(X)))), [X[0, 1] == 0.1]),
+        (bo.Minimize(bo.von_neumann_div(X, A) - bo.log(X[0, 1] + 4)), [bo.diag(X) == 1]),
+        (bo.Maximize(bo.sum(bo.log(u)) - bo.trace(X)), [u <= X[0, 1:4]]),
+        (bo.Maximize(bo.log(v - 1) - v + bo.inner(A, X)), [bo.diag(X) == 1]),
+        (bo.Maximize(bo.sum(bo.log(p[:1] * X[0, 1] + p))), [bo.diag(X) == 1]),
+    ):
+        sol = bo.Problem(objective, constraints).solve(tol=1e-9)
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + 2 * sol.error
+        assert found.upper >= sol.value - 2 * sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.check()
+
+
+def test_logarithms_without_an_optimum_are_proven():
     X = bo.PSD(2)
-    gain = bo.log(X[0, 0]) + bo.log(X[1, 1])
-    sol = bo.Problem(bo.Maximize(gain), [bo.trace(X) == 2]).solve()
-    with pytest.raises(ValueError, match="is a logarithm, whose bounds are not proven"):
-        sol.verify()
+    none = bo.Problem(bo.Maximize(bo.log(X[0, 0] - 3)), [bo.trace(X) == 2]).solve().verify()
+    assert none.infeasible
+    X = bo.PSD(2)
+    grows = bo.Problem(bo.Maximize(bo.log(X[0, 0]) + X[0, 0]), [X[1, 1] == 1]).solve()
+    assert grows.status == "unbounded"
+    found = grows.verify()
+    assert found.unbounded or "lower" in found.reasons or "upper" in found.reasons
+    found.certificate.check()
+
+
+def test_a_two_sided_row_whose_multiplier_may_have_either_sign_costs_the_dearer_end():
+    X = bo.PSD(2)
+    data = data_of(bo.Problem(bo.Minimize(bo.trace(X)), [bo.between(X[0, 1], -2, 3)]).program())
+    lower = conjugate(data, Ball(np.array([0.25]), np.array([0.5])))
+    assert lower[0] <= min(-0.25 * 3, 0.75 * -2)  # the minimum of y a over the row
+
+
+def mp_orthonormal(F):
+    """Return an orthonormal basis of the range of a matrix in high precision."""
+    return mpmath.qr(high(F), mode="skinny")[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_coefficients_on_a_range_are_enclosed(seed):
+    rng = np.random.default_rng(seed)
+    n, r = 6, 3
+    F = rng.normal(size=(n, r)) * 10.0 ** rng.integers(-3, 4)
+    X = bo.PSD(n)
+    cost, row = spd(rng, n), rng.normal(size=(n, n))
+    for near, orthonormal in ((bo.logdet_div, False), (bo.von_neumann_div, True)):
+        objective = near(X, bo.LowRank(F)) + bo.inner(cost, X)
+        prob = bo.Problem(bo.Minimize(objective), [bo.inner(row + row.T, X) <= 1, bo.diag(X)[0] <= 9])
+        data, (P,) = reduced(data_of(prob.program()))
+        block = data.matrices[0]
+        if orthonormal:  # the basis is H = F T (I + E)^(-1/2), T near the inverse of R of F = Q R
+            T = high(np.triu(scipy.linalg.lapack.dtrtri(np.linalg.qr(F, mode="r"))[0]))
+            half = high(F) * T
+            H = half * function_of(half.T * half, lambda v: 1 / mpmath.sqrt(v))
+            assert mpmath.norm(H.T * H - mpmath.eye(r)) < 1e-50
+            X0 = H.T * high(F) * high(F).T * H
+        else:
+            H, X0 = high(F), mpmath.eye(r)
+        assert mpmath.norm(H - high(P)) <= 1e-12 * mpmath.norm(H)
+        size = float(mpmath.norm(H)) ** 2
+        for i, j in itertools.product(range(r), range(r)):
+            found = block.anchor.X0[i, j]
+            assert abs(X0[i, j] - float(found.mid)) <= float(found.rad) + 1e-55
+        numbers = [(cost, block.C), *((M, block.A[[k]].toarray()[0]) for k, M in ((0, row + row.T),))]
+        for M, own in numbers:
+            truth = H.T * high((M + M.T) / 2) * H
+            mid = own.mid if isinstance(own, Ball) else own
+            rad = own.rad if isinstance(own, Ball) else block.A_rad[[0]].toarray()[0]
+            for i, j, value, error in zip(block.i, block.j, mid, rad, strict=True):
+                exactly = truth[int(i), int(j)] * (1 if i == j else 2)
+                assert abs(exactly - float(value)) <= float(error) <= 1e-11 * size * np.abs(M).max()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 2), (30, 4)])
+def test_divergences_from_a_low_rank_matrix_have_both_bounds_of_a_known_optimum(shape, scale, tmp_path):
+    rng = np.random.default_rng(shape[0])
+    F, z = rng.normal(size=shape) * scale, rng.normal(size=shape[0])
+    now = float((F.T @ z) @ (F.T @ z))
+    b = 0.5 * now
+    X = bo.PSD(shape[0])
+    prob = bo.Problem(bo.Minimize(bo.logdet_div(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+    found = prob.solve(tol=1e-9).verify()
+    form = high(F).T * high(z[:, None])
+    ratio = mpmath.mpf(b) / (form.T * form)[0]
+    truth = ratio - mpmath.log(ratio) - 1  # of a row of rank one, Kulis et al. 2009
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8
+
+    prob = bo.Problem(bo.Minimize(bo.von_neumann_div(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+    found = prob.solve(tol=1e-9).verify()
+    H = mp_orthonormal(F)
+    X0 = H.T * high(F) * high(F).T * H
+    logarithm, along = function_of((X0 + X0.T) / 2, mpmath.log), H.T * high(z[:, None])
+
+    def matrix(t):
+        return function_of(logarithm - t * along * along.T, mpmath.exp)
+
+    start = math.log(2) / float((along.T * along)[0])
+    t = mpmath.findroot(lambda t: (along.T * matrix(t) * along)[0] - b, (start, 1.1 * start))
+    truth = trace(X0) - trace(matrix(t)) - t * b
+    assert found.reasons == {}
+    assert found.lower <= truth <= found.upper
+    assert found.width <= 1e-8 * float(trace(X0))
+    found.certificate.save(tmp_path / "low.npz")
+    again = BoundCertificate.load(tmp_path / "low.npz")
+    again.check()
+    assert again.data.matrices[0].n == shape[0]
+
+
+def test_low_rank_starts_beside_the_rest_of_the_language():
+    rng = np.random.default_rng(5)
+    F = rng.normal(size=(12, 4))
+    i, j = np.arange(5), np.arange(5) + 3
+    for near in (bo.logdet_div, bo.von_neumann_div):
+        X, u = bo.PSD(12), bo.Variable(nonneg=True)
+        rows = [bo.sq_distance(X, i, j) <= 2 + u, bo.soft(X[0, 1] == 0.3, gamma=2.0), bo.trace(X) <= 40]
+        rows.append(bo.lambda_max(X) <= 20)
+        sol = bo.Problem(bo.Minimize(near(X, bo.LowRank(F)) + u - 0.1 * bo.log(X[0, 0])), rows).solve(
+            tol=1e-9
+        )
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + sol.error
+        assert found.upper >= sol.value - sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.check()
+
+
+def test_a_factor_of_dependent_columns_has_a_reason():
+    F = np.random.default_rng(6).normal(size=(6, 2))
+    X = bo.PSD(6)
+    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F[:, :1]])))
+    found = bo.Problem(bo.Minimize(near), [X[0, 0] == 1]).solve().verify()
+    assert found.lower == -math.inf
+    assert "not proven independent" in found.reasons["lower"]
+    found.certificate.check()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_coefficients_on_a_face_are_enclosed_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    n = 6
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    z[seed], z[-1 - seed] = 1.0, -1.0
+    X, cost, row = bo.PSD(n), rng.normal(size=(n, n)), rng.normal(size=(n, n))
+    face = bo.quad_form(z, X) == 0 if seed % 2 else bo.inner(-3.0 * np.outer(z, z), X) == 0
+    rows = [bo.inner(row + row.T, X) <= 1, face, bo.quad_form(rng.normal(size=n), X) <= 2]
+    prob = bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows)
+    whole = data_of(prob.program())
+    data, (H,) = reduced(whole)
+    assert H.shape == (n, n - 1)
+    assert not (z @ H).any()
+    assert np.linalg.matrix_rank(H) == n - 1
+    assert (data.lo[1], data.hi[1]) == (-math.inf, math.inf)
+    before, block = whole.matrices[0], data.matrices[0]
+
+    def matrices(block, k):
+        C = block.C if k is None else Ball(*(block.A[[k]].toarray()[0], radii(block, k)))
+        return block.matrix(C)
+
+    def radii(block, k):
+        return np.zeros(len(block.i)) if block.A_rad is None else block.A_rad[[k]].toarray()[0]
+
+    for k in (None, 0, 2):
+        found, own = matrices(block, k), matrices(before, k)
+        for end in (-1, 1):  # of the radii that the coefficients have already
+            given = exact(own.mid) + end * exact(own.rad) / 2
+            assert inside(found, exact(H.T) @ given @ exact(H))
+        assert found.rad.max() <= 1e-13
+    assert not block.A[[1]].sum()
+
+
+@pytest.mark.parametrize("n", [3, 5, 12])
+def test_balanced_relaxations_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(n)
+    W = rng.integers(0, 3, (n, n)).astype(float)
+    W = np.triu(W, 1) + np.triu(W, 1).T
+    X, u = bo.PSD(n), bo.Variable()
+    cost = bo.inner(np.diag(W.sum(axis=1)) - W, X)
+    for balanced in (bo.quad_form(np.ones(n), X) == 0, bo.inner(np.ones((n, n)), X) == 0):
+        sol = bo.Problem(bo.Minimize(cost + u), [bo.diag(X) == 1, balanced, u >= -X[0, 1]]).solve(tol=1e-9)
+        found = sol.verify()
+        assert found.reasons == {}
+        assert found.lower <= sol.value + 2 * sol.error
+        assert found.upper >= sol.value - 2 * sol.error
+        assert found.width <= 1e-6 * max(1, abs(sol.value))
+        found.certificate.save(tmp_path / "face.npz")
+        BoundCertificate.load(tmp_path / "face.npz").check()
+    if n == 3:  # three unit vectors with the sum zero
+        truth = 1.5 * W.sum() + 0.5
+        assert found.lower <= truth <= found.upper
+
+
+def test_faces_stand_beside_other_blocks_and_fixings():
+    X, Y = bo.PSD(4, name="X"), bo.PSD(3, name="Y")
+    rows = [bo.diag(X) == 1, bo.quad_form([1.0, 1, 1, 0], X) == 0, bo.diag(Y) == 1, X[0, 1] + Y[0, 1] <= 0]
+    edge = bo.between(X[1, 3], -1, 1)
+    prob = bo.Problem(bo.Maximize(X[0, 3] + X[1, 3] + Y[0, 1]), [*rows, edge])
+    found = prob.solve(tol=1e-9).verify()
+    assert found.reasons == {}
+    assert found.lower <= 1.5 <= found.upper  # vectors 0 to 2 have the sum zero; vector 3 is minus vector 2
+    assert found.width < 1e-6
+    assert abs(prob.bound({edge: 0.0}).value - 0.5 - math.sqrt(0.75)) < 1e-6
+    rows = [bo.quad_form([1.0, 1, 1, 1], X) == 0, bo.inner(np.ones((4, 4)), X) >= 1, bo.trace(X) <= 9]
+    assert bo.Problem(bo.Minimize(X[0, 0]), rows).solve().verify().infeasible
+
+
+def test_faces_of_faces_are_found():
+    rng = np.random.default_rng(8)
+    X, C = bo.PSD(6), rng.normal(size=(6, 6))
+    rows = [bo.quad_form([1.0, 1, 1, 0, 0, 0], X) == 0, bo.quad_form([0.0, 0, 0, 1, -1, 1], X) == 0]
+    prob = bo.Problem(bo.Minimize(bo.inner(C + C.T, X)), [*rows, bo.trace(X) == 1])
+    H = scipy.linalg.null_space(np.array([[1.0, 1, 1, 0, 0, 0], [0, 0, 0, 1, -1, 1]]))
+    truth = np.linalg.eigvalsh(H.T @ (C + C.T) @ H)[0]
+    found = prob.solve(tol=1e-9).verify()
+    assert found.reasons == {}
+    assert found.lower <= truth + 1e-12
+    assert found.upper >= truth - 1e-12
+    assert found.width < 1e-6
+    found.certificate.check()
 
 
 def test_infeasibility_is_printed_as_proven():

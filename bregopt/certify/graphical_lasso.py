@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.linalg import log_det, root_of
@@ -45,6 +46,17 @@ class LassoData:
         """The order."""
         return len(self.S)
 
+    @cached_property
+    def _infinite(self) -> Mask | None:
+        """Where the penalty is infinite, None if nowhere."""
+        infinite: Mask = np.isinf(self.penalty)
+        return infinite if infinite.any() else None
+
+    @cached_property
+    def _finite(self) -> Array:
+        """The penalty with zeros for infinite ones."""
+        return self.penalty if self._infinite is None else np.where(self._infinite, 0.0, self.penalty)
+
     def block(self, rows: IntArray) -> LassoData:
         """Return the problem of some rows and columns."""
         square = np.ix_(rows, rows)
@@ -52,9 +64,12 @@ class LassoData:
 
     def linear_part(self, X: Array) -> float:
         """Return ``<S, X> + sum P_ij |X_ij|``; infinite if an entry is not zero that must be."""
-        paid = np.abs(X)
-        np.multiply(paid, self.penalty, out=paid, where=paid > 0)
-        return float(np.vdot(self.S, X)) + float(paid.sum())
+        return float(np.vdot(self.S, X)) + self.paid(X)
+
+    def paid(self, X: Array) -> float:
+        """Return ``sum P_ij |X_ij|``; infinite if an entry is not zero that must be."""
+        paid = float(np.vdot(self._finite, np.abs(X)))
+        return paid if self._infinite is None or not X[self._infinite].any() else math.inf
 
     def loss(self, X: Array) -> float:
         """Return ``<S, X> - logdet X``."""
@@ -101,20 +116,28 @@ def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]
     parts : sequence of int arrays
         Rows of each block; together all rows, each once.
     """
-    primals, duals = [], []
+    alone = np.array([rows[0] for rows in parts if len(rows) == 1], dtype=np.intp)
+    primals, duals = _values_of_entries(data, X, U, alone)
     outside = np.abs(data.S) > data.penalty
+    outside[alone, alone] = False
     for rows in parts:
         if len(rows) == 1:
-            k = rows[0]
-            block = LassoData(data.S[k : k + 1, k : k + 1], data.penalty[k : k + 1, k : k + 1])
-            X_k, U_k = X[k : k + 1, k : k + 1], U[k : k + 1, k : k + 1]
-            outside[k, k] = False
-        else:
-            whole, square = len(rows) == data.n, np.ix_(rows, rows)
-            block, X_k, U_k = (data, X, U) if whole else (data.block(rows), X[square], U[square])
-            outside[square] = False
+            continue
+        whole, square = len(rows) == data.n, np.ix_(rows, rows)
+        block, X_k, U_k = (data, X, U) if whole else (data.block(rows), X[square], U[square])
+        outside[square] = False
         root = root_of(X_k)
         primals.append(math.inf if root is None else block.value(X_k, root))
         duals.append(block.bound(U_k))
     dual = -math.inf if outside.any() else math.fsum(duals)
     return lasso_certificate(data.n, math.fsum(primals), dual)
+
+
+def _values_of_entries(data: LassoData, X: Array, U: Array, at: IntArray) -> tuple[list[float], list[float]]:
+    """Return values and bounds of the problems of order one of some entries of the diagonal."""
+    x, s, p, u = (M[at, at] for M in (X, data.S, data.penalty, U))
+    primals, duals = np.full(len(at), math.inf), np.full(len(at), -math.inf)
+    np.log(x, out=primals, where=x > 0)
+    primals = np.where(x > 0, (s + p) * x - primals, math.inf)
+    np.log(s + u, out=duals, where=s + u > 0)
+    return primals.tolist(), (duals + 1).tolist()

@@ -14,7 +14,14 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.divergences.spectral import exp_divided_differences
 
-__all__ = ["STACKED", "StackedDerivative", "StackedDivergence", "StackedLogDet", "StackedSpectral"]
+__all__ = [
+    "STACKED",
+    "StackedDerivative",
+    "StackedDivergence",
+    "StackedLogDet",
+    "StackedSpectral",
+    "simplex_shifts",
+]
 
 _LARGEST_EXPONENT = 700.0  # beyond it the exponential of a double overflows
 
@@ -124,6 +131,19 @@ class StackedSpectral(StackedDivergence):
         """
 
 
+def simplex_shifts(theta: Array, total: Array) -> Array:
+    """Return the ``s`` for which the positive parts of ``theta - s`` have given sums, shape ``(B,)``.
+
+    These are projections onto simplices, from ascending numbers.
+    """
+    falling = theta[:, ::-1]
+    excess = np.cumsum(falling, axis=1) - total[:, None]
+    count = np.arange(1, theta.shape[1] + 1)
+    k = np.maximum((count * falling > excess).sum(axis=1), 1)
+    shift: Array = excess[np.arange(len(k)), k - 1] / k
+    return shift
+
+
 class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
@@ -158,12 +178,7 @@ class StackedFrobenius(StackedSpectral):
         """
         y = 2 * (diagonal - self.X0.diagonal(axis1=1, axis2=2))
         theta, _ = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
-        falling = theta[:, ::-1]
-        excess = np.cumsum(falling, axis=1) - diagonal.sum(axis=1, keepdims=True)
-        count = np.arange(1, y.shape[1] + 1)
-        k = np.maximum((count * falling > excess).sum(axis=1), 1)
-        shift = excess[np.arange(len(k)), k - 1] / k
-        return y - 2 * shift[:, None]
+        return y - 2 * simplex_shifts(theta, diagonal.sum(axis=1))[:, None]
 
     def term(self, theta: Array) -> Array:
         term: Array = self.square - (np.maximum(theta, 0.0) ** 2).sum(axis=1)

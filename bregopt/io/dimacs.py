@@ -33,7 +33,7 @@ def dimacs_errors(problem: Problem, solution: Solution) -> Array:
     ValueError
         If there is a divergence or a soft row, or the solution has no ``X`` or no multipliers.
     """
-    raw = solution._raw
+    raw = solution._in_program
     if raw is None or raw.X is None or raw.duals is None:
         raise ValueError(f"the solution ({solution.status}) has no X or no duals; expected both")
     return errors_of(problem.program(), *raw._point)

@@ -10,24 +10,21 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
-from bregopt.certify.stacks import certify_stack
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
 from bregopt.problems.nearest import nearest_correlation
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.stack_part import METHOD, has_method, stack_answer, stack_settings, width_of
-from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit
+from bregopt.routes.projection.cold_newton import correlation_stack, refined
 from bregopt.routes.registry import route
 from bregopt.threads import threads_for
 
 __all__ = ["CorrelationStack"]
 
-_ENOUGH = 1e-13  # the error of the diagonal at which Newton's method ends
-_STEPS, _COLD_STEPS = 4, 12  # from an answer, and from a cold start
-_SMALL = 60  # order up to which the Hessian is formed in less time than conjugate gradients take
+_STEPS = 4  # of Newton's method from an answer
 
 
 @dataclass(frozen=True)
@@ -118,21 +115,18 @@ class CorrelationStack:
             The number of the first matrix in the whole stack.
         """
         regular = self._regular(A)
-        if self._kind.quadratic and 0 < len(regular) == len(A) and A.shape[1] <= _SMALL:
-            stack = _problems(self._divergence, A)
-            at = StackedCorrelations(self._divergence, A, stack.divergence.start(stack.lo) * self._share)
-            assert self._settings is not None
-            at = _refined(at, min(_COLD_STEPS, self._settings.max_iter or _COLD_STEPS))
-            if certify_stack(stack, at.X, at.v / self._share).meets(self._settings.tol).all():
-                return at
+        if self._kind.quadratic and 0 < len(regular) == len(A):
+            proven = route(METHOD).nearest_correlations(A, self._settings)
+            if proven is not None:
+                return proven.at
         v = self._multipliers(A, regular, first)
-        return _refined(StackedCorrelations(self._divergence, A, v), _STEPS)
+        return refined(StackedCorrelations(self._divergence, A, v), _STEPS)[0]
 
     def _multipliers(self, A: Array, regular: IntArray, first: int) -> Array:
         """Return the multipliers of certified answers; those beside `regular`, or left, are solved alone."""
         v = np.full(A.shape[:2], np.nan)
         if len(regular):
-            stack = _problems(self._divergence, A[regular])
+            stack = correlation_stack(self._divergence, A[regular])
             answer = stack_answer(route(METHOD), stack, self._settings, None)
             if answer is not None:
                 v[regular[answer.solved]] = self._share * answer.y
@@ -178,26 +172,3 @@ class CorrelationStack:
     def _symmetric(self, A: Any) -> Array:
         given = np.asarray(A, dtype=float).reshape(self._of_stack)
         return (given + np.swapaxes(given, 1, 2)) / 2
-
-
-def _problems(divergence: str, A: Array) -> EntryStack:
-    """Return the problems of the stacked method."""
-    k, one = np.arange(A.shape[1]), np.ones(A.shape[:2])
-    return EntryStack(STACKED[divergence](A), k, k, one, one)
-
-
-def _refined(at: StackedCorrelations, steps: int) -> StackedCorrelations:
-    """Return the matrices after Newton's method, which ends where the error of the diagonal does not fall."""
-    missed = float(np.abs(at.missed).max(initial=0.0))
-    for _ in range(steps):
-        if missed <= _ENOUGH:
-            break
-        try:
-            new = at.refined()
-        except np.linalg.LinAlgError:  # a singular Hessian
-            break
-        left = float(np.abs(new.missed).max(initial=0.0))
-        if not left < missed:
-            break
-        at, missed = new, left
-    return at

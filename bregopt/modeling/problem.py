@@ -163,7 +163,8 @@ class Problem:
             raise TypeError(
                 f"warm_start is {warm_start!r}; expected True, False or the Solution of a like problem"
             )
-        start = warm_start._raw if isinstance(warm_start, Solution) else self._raw if warm_start else None
+        known = warm_start._in_program if isinstance(warm_start, Solution) else self._raw
+        start = known if warm_start else None
         return self._solve(solver, start, True, options)
 
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:
@@ -237,7 +238,7 @@ class Problem:
 
         program = fixed(self._compiled, self.program(), fixings)
         found, self._node = node_bound(program, self._node, options)
-        X, u = (None, {}) if found.answer is None else named(self._compiled, found.answer.X, found.answer.u)
+        X, u = (None, {}) if found.answer is None else named(self._compiled, *found.answer._point[:2])
         return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
     def explain(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> None:

@@ -18,6 +18,7 @@ from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
+from bregopt.problems.correlation.direct import solve_directly
 from bregopt.problems.correlation.equal_groups import solve_groups
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.rank import solve_rank
@@ -230,6 +231,9 @@ def nearest_correlation(
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
         if suggest:
             check_suggestible(request)
+        direct = solve_directly(request, options)
+        if direct is not None:
+            return direct
         solution = labeled(_solver(request)(request, options), request.labels)
         unmet = suggest and solution.status != Status.OPTIMAL
         suggested = suggestion(request, given, nearest_correlation) if unmet else None

@@ -51,7 +51,7 @@ def verify(
         raise ValueError("the problem has no answer; solve it first, or pass a solution")
     if not isinstance(given, Solution):
         raise TypeError(f"solution is {type(given).__name__}; expected the Solution of a problem")
-    raw = given if given._raw is None else given._raw
+    raw = given._in_program or given
     program = problem.program()
     found = (len(raw.u), None if raw.duals is None else len(raw.duals))
     orders = None if raw.X is None else [X.shape[0] for X in raw.X]

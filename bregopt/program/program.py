@@ -302,16 +302,17 @@ class Program(PickledWithoutCache):
         activity = self.A.apply(X)
         return activity + u @ self.Bt if self.k else activity
 
-    def restrict(self, block: int, V: Array, X0: Array) -> Program:
-        """Return the program in ``M`` for ``X_block = V M V'``; the new ``X0`` is in these coordinates.
+    def restrict(self, block: int, V: Array, X0: Array | None = None) -> Program:
+        """Return the program in ``M`` for ``X_block = V M V'``.
 
-        Where the block has a cap, the columns of `V` must be orthonormal: then ``M`` has the same cap.
+        The new ``X0`` is in these coordinates; without a divergence there is none. Where the block has a cap,
+        the columns of `V` must be orthonormal: then ``M`` has the same cap.
         """
         old = self.blocks[block]
-        assert old.nearness is not None
         assert old.cap is None or np.allclose(V.T @ V, np.eye(V.shape[1]))
         cost = None if old.cost is None else old.cost.restrict(V)
-        new = replace(old, n=V.shape[1], cost=cost, nearness=replace(old.nearness, X0=X0), face=None)
+        nearness = old.nearness if old.nearness is None or X0 is None else replace(old.nearness, X0=X0)
+        new = replace(old, n=V.shape[1], cost=cost, nearness=nearness, face=None)
         blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))
         return replace(self, blocks=blocks, A=self.A.restrict(block, V))
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 
-__all__ = ["UNIT", "Ball", "down", "gamma", "inflated", "sparse_product", "up"]
+__all__ = ["UNIT", "Ball", "down", "gamma", "inflated", "raised", "sparse_product", "up"]
 
 UNIT = EPS / 2  # the unit round-off u
+_LONG = 50  # terms of sums from which a product is split
 _FEW = 1 + 32 * UNIT  # covers the rounding of up to 16 operations on nonnegative numbers
 
 
@@ -38,6 +39,11 @@ def gamma(k: int) -> float:
 def inflated(rad: Any) -> Any:
     """Return nonnegative numbers raised by more than the rounding of 16 operations that led to them."""
     return rad * _FEW
+
+
+def raised(end: Array, rad: Array) -> Array:
+    """Return upper bounds on numbers within `rad` of `end`, exact where `rad` is zero."""
+    return np.where(rad > 0, np.nextafter(end + rad, np.inf), end)
 
 
 def down(x: float) -> float:
@@ -152,16 +158,18 @@ class Ball:
         """Return the matrix product."""
         b = Ball.of(other)
         k = self.mid.shape[-1]
-        mid, size, other_size = self.mid @ b.mid, np.abs(self.mid), np.abs(b.mid)
-        rad = gamma(k + 2) * (size @ other_size)
+        found = _product(self.mid, b.mid)
+        rad = found.rad
         if b.rad.any():
-            rad = rad + (1 + gamma(k + 2)) * (size @ b.rad)
+            rad = rad + (1 + gamma(k + 2)) * (np.abs(self.mid) @ b.rad)
         if self.rad.any():
-            rad = rad + (1 + gamma(k + 2)) * (self.rad @ (other_size + b.rad))
-        return Ball(mid, inflated(rad) + k * TINY)
+            rad = rad + (1 + gamma(k + 2)) * (self.rad @ (np.abs(b.mid) + b.rad))
+        return Ball(found.mid, inflated(rad) + k * TINY)
 
     def sum(self, axis: int | None = None) -> Ball:
         """Return the sum of all entries, or along an axis."""
+        if axis is None and self.mid.ndim > 1:
+            return self.sum(axis=-1).sum()  # fewer additions on the way of each entry
         k = self.mid.size if axis is None else self.mid.shape[axis]
         mid, size = np.asarray(self.mid.sum(axis)), np.abs(self.mid).sum(axis)
         rad = gamma(k + 1) * size + (1 + gamma(k + 1)) * self.rad.sum(axis)
@@ -200,6 +208,38 @@ def _grown(rad: Array, mid: Array) -> Array:
     return np.asarray(inflated(rad + UNIT * size) + TINY * (size > 0))
 
 
+def _product(A: Array, B: Array) -> Ball:
+    """Return the product of two exact arrays; for long sums, with an error near one rounding of each entry.
+
+    The leading bits of both are multiplied without rounding (Ozaki, Ogita, Oishi and Rump 2012): integers of
+    ``beta`` bits times powers of two, with ``k 2^(2 beta) <= 2^53``. The rest is smaller by ``2^beta``, and
+    so is its rounding.
+    """
+    k = A.shape[-1]
+    if k >= _LONG and A.ndim == B.ndim == 2:
+        beta = (53 - (k - 1).bit_length()) // 2
+        (A_top, A_rest, a), (B_top, B_rest, b) = _split(A, 1, beta), _split(B, 0, beta)
+        # k products of |A_top| <= a and |B_rest| <= 2^-beta b / 2, and k of |A_rest| <= 2^-beta a / 2 and |B|
+        a *= k * 2.0**-beta
+        if a.sum() * b.sum() < np.abs(A).sum(axis=0) @ np.abs(B).sum(axis=1):
+            mid = A_top @ B_top + (A_top @ B_rest + A_rest @ B)
+            return Ball(mid, inflated(UNIT * np.abs(mid) + gamma(k + 2) * a * b))
+    return Ball(A @ B, inflated(gamma(k + 2) * (np.abs(A) @ np.abs(B))))
+
+
+def _split(A: Array, axis: int, beta: int) -> tuple[Array, Array, Array]:
+    """Return the part of `A` with the leading `beta` bits of each vector on an axis, the rest, and bounds.
+
+    With powers of two ``q``, one for each vector, the leading part is ``A / q`` rounded to integers of at
+    most ``2^beta``, times ``q``; all entries are at most ``2^beta q``.
+    """
+    largest = np.abs(A).max(axis=axis, keepdims=True, initial=0.0)
+    exponent = np.frexp(largest)[1] - beta
+    q = np.ldexp(1.0, np.maximum(exponent, -1000))
+    top = np.rint(A / q) * q
+    return top, A - top, np.ldexp(q, beta)
+
+
 def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
     """Return ``(A ± A_rad) x`` for a CSR array; rows without stored entries are exactly zero.
 
@@ -208,11 +248,11 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
     A : csr_array of shape (m, n)
     A_rad : csr_array of shape (m, n) or None
         Radii of the entries; None for exact ones.
-    x : Ball of shape (n,)
+    x : Ball of shape (n,) or (n, q)
     """
     counts: IntArray = np.diff(A.indptr)
     if not x._nonzero.any():
-        return Ball(np.zeros(A.shape[0]), np.zeros(A.shape[0]))
+        return Ball.exact(np.zeros((A.shape[0], *x.mid.shape[1:])))
     k = int(counts.max(initial=0))
     size = abs(A)
     rad = gamma(k + 2) * (size @ np.abs(x.mid))
@@ -220,4 +260,5 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
         rad = rad + (1 + gamma(k + 2)) * (size @ x.rad)
     if A_rad is not None:
         rad = rad + (1 + gamma(k + 2)) * (A_rad @ (np.abs(x.mid) + x.rad))
-    return Ball(A @ x.mid, inflated(rad) + counts * TINY)
+    tiny = (counts * TINY).reshape(-1, *(1 for _ in x.mid.shape[1:]))
+    return Ball(A @ x.mid, inflated(rad) + tiny)

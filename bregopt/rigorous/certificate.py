@@ -23,7 +23,8 @@ from bregopt.rigorous.data import Anchor, Data, MatrixData
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.upper import Point, upper_bound
 
 __all__ = ["BoundCertificate", "stated"]
@@ -38,7 +39,8 @@ class BoundCertificate:
     Parameters
     ----------
     data : Data
-        The problem.
+        The problem. Multipliers and points are those of the problem on faces and ranges
+        (:func:`bregopt.rigorous.reduction.reduced`).
     traces : array of shape (blocks,)
         Bounds on traces that the caller stated; infinite where there are none.
     y : array of shape (m,) or None
@@ -69,11 +71,9 @@ class BoundCertificate:
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data."""
-        data, lower, upper = self.data, -math.inf, math.inf
-        if self.farkas is not None:
-            empty = feasibility(data)
-            if lower_bound(empty, self.farkas, implied_bounds(empty)).value > 0:
-                return math.inf, math.inf
+        data, lower, upper = reduced(self.data).data, -math.inf, math.inf
+        if self.farkas is not None and refutes(self.data, self.farkas):
+            return math.inf, math.inf
         if self.y is not None:
             implied = implied_bounds(data).with_traces(self.traces)
             lower = lower_bound(data, self.y, implied, self.X).value
@@ -194,8 +194,10 @@ def _packed(certificate: BoundCertificate) -> dict[str, Any]:
         if block.anchor is not None:
             fact |= {"divergence": block.anchor.divergence, "mu": block.anchor.mu.hex()}
             arrays |= _ball(f"X0{b}", block.anchor.X0)
-            if block.anchor.weights is not None:
-                arrays[f"weights{b}"] = block.anchor.weights
+            for name in ("weights", "factor"):
+                own = getattr(block.anchor, name)
+                if own is not None:
+                    arrays[f"{name}{b}"] = own
         facts["blocks"].append(fact)
     for name, own in (
         ("y", certificate.y),
@@ -257,7 +259,8 @@ def _block(arrays: dict[str, Any], fact: dict[str, Any], b: int, m: int) -> Matr
     anchor = None
     if "divergence" in fact:
         X0 = _read_ball(arrays, f"X0{b}")
-        anchor = Anchor(fact["divergence"], X0, float.fromhex(fact["mu"]), arrays.get(f"weights{b}"))
+        weights, factor = (arrays.get(f"{name}{b}") for name in ("weights", "factor"))
+        anchor = Anchor(fact["divergence"], X0, float.fromhex(fact["mu"]), weights, factor)
     i, j = arrays[f"i{b}"], arrays[f"j{b}"]
     return MatrixData(
         fact["name"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,15 +65,15 @@ class Rows:
     parts : list of (Part, csr_array)
         Each with its scaled columns.
     scale : array of shape (rows,)
-    root : array
-        The Cholesky factor of the computed normal matrix.
+    solve : callable or None
+        The solution of a system with the computed normal matrix; None where there is none.
     least : float
         A proven lower bound on the eigenvalues of the exact one; not above zero where nothing is proven.
     """
 
     parts: list[tuple[Part, Any]]
     scale: Array
-    root: Any
+    solve: Callable[[Array], Array] | None
     least: float
 
     @classmethod
@@ -101,12 +102,13 @@ class Rows:
         # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
         length, apart = Ball.exact(norms).frobenius(), Ball.exact(spread).frobenius()
         error = gamma(terms + 4) * length**2 + 2 * length * apart + apart**2 + len(rows) * terms * TINY
-        least, root = _factorized((G + G.T) / 2, inflated(error))
-        return cls(list(zip(parts, scaled, strict=True)), scale, root, least)
+        least, solve = _factorized((G + G.T) / 2, inflated(error))
+        return cls(list(zip(parts, scaled, strict=True)), scale, solve, least)
 
     def change(self, r: Array) -> list[Array]:
         """Return the least change that raises the rows by about `r`, for the columns of each part."""
-        solved = scipy.linalg.cho_solve(self.root, self.scale * r)
+        assert self.solve is not None
+        solved = self.solve(self.scale * r)
         return [part.share[part.columns] * (A.T @ solved) for part, A in self.parts]
 
     def radius(self, r: Ball) -> float:
@@ -133,7 +135,7 @@ def nearest_solution(rows: Rows, x: Sequence[Array], residual: Callable[[list[Ar
     found = Found([part.copy() for part in x], math.inf)
     r = residual(found.x)
     radius = rows.radius(r)
-    for _ in range(_ROUNDS if rows.root is not None else 0):
+    for _ in range(_ROUNDS if rows.solve is not None else 0):
         moved = [part.copy() for part in found.x]
         for part, (own, _), step in zip(moved, rows.parts, rows.change(r.mid), strict=True):
             part[own.columns] += step
@@ -148,28 +150,33 @@ def nearest_solution(rows: Rows, x: Sequence[Array], residual: Callable[[list[Ar
     return Found(found.x, radius) if math.isfinite(radius) else None
 
 
-def _factorized(G: Array, error: float) -> tuple[float, Any]:
-    """Return a proven bound on the least eigenvalue of every matrix within `error` of `G`, and its factor.
+def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array] | None]:
+    """Return a proven bound on the least eigenvalue of every matrix within `error` of `G`, and its solve.
 
-    Inverse iteration estimates the eigenvalue, and half of the estimate is proven by a second factorization.
+    If the rows are orthogonal, `G` is diagonal. Else inverse iteration estimates the eigenvalue, and half of
+    the estimate is proven by a second factorization.
     """
     if len(G) == 0:
         return math.inf, None
+    diagonal = G.diagonal().copy()
+    if np.count_nonzero(G) == np.count_nonzero(diagonal) and diagonal.all():
+        return float(diagonal.min()) - inflated(error), lambda r: r / diagonal
     try:
-        root = scipy.linalg.cho_factor(G, lower=True)
+        root = scipy.linalg.cho_factor(G, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:
         return -math.inf, None
+    solve = partial(scipy.linalg.cho_solve, root, check_finite=False)
     v = np.random.default_rng(0).normal(size=len(G))
     for _ in range(_POWER_STEPS):
         v /= float(np.abs(v).max())
-        v = scipy.linalg.cho_solve(root, v)
+        v = solve(v)
         if not np.isfinite(v).all():
             return -math.inf, None
     estimate = 1 / max(float(np.abs(v).max()), TINY)
     for share in (0.5, 0.1):
         found = proven_shift(G, share * estimate)
         if found is not None:
-            return found - inflated(error), root
+            return found - inflated(error), solve
     return -math.inf, None
 
 

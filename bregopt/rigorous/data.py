@@ -9,35 +9,37 @@ have radii for the rounding of these products, and interval data have their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
-from bregopt.program import LowRank, Penalty, Program
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
-from bregopt.program.rows import DenseRows, Distances, Entries, Rows, SparseRows
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["LARGEST_LISTED", "Anchor", "Data", "MatrixData", "Spread", "data_of"]
-
-LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
-_EXACT = (DenseRows, Distances, Entries, SparseRows)
-_PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
+__all__ = ["Anchor", "Data", "MatrixData", "csr_of", "entries_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """The divergence ``mu D(X, X0)`` of a block; `weights` for elementwise ones."""
+    """The divergence ``mu D(X, X0)`` of a block; `weights` for elementwise ones.
+
+    With a `factor` ``X0`` is ``F F'``, of low rank, and the field `X0` is empty
+    (:mod:`bregopt.rigorous.ranges`).
+    """
 
     divergence: str
     X0: Ball
     mu: float
     weights: Array | None = None
+    factor: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,8 @@ class MatrixData:
     cap : float or None
         Upper bound on the eigenvalues.
     anchor : Anchor or None
+    trace : float
+        An upper bound on the trace that rows implied before a reduction.
     """
 
     name: str
@@ -72,16 +76,7 @@ class MatrixData:
     C: Ball
     cap: float | None = None
     anchor: Anchor | None = None
-
-    @cached_property
-    def At(self) -> Any:
-        """The transpose of `A` in CSR form."""
-        return _transposed(self.A)
-
-    @cached_property
-    def At_rad(self) -> Any:
-        """The transpose of `A_rad`, None where it is None."""
-        return None if self.A_rad is None else _transposed(self.A_rad)
+    trace: float = math.inf
 
     @cached_property
     def share(self) -> Array:
@@ -94,10 +89,6 @@ class MatrixData:
             return np.asarray(X[self.i, self.j]) if len(self.i) else np.zeros(0)
         found: Array = np.asarray(X)[self.i, self.j]
         return found
-
-    def slack(self, y: Ball) -> Ball:
-        """Return the coefficients of ``C - A*(y)``, shape ``(p,)``."""
-        return self.C - sparse_product(self.At, self.At_rad, y)
 
     def matrix(self, coefficients: Ball) -> Ball:
         """Return the symmetric matrix of coefficients; halving them is exact."""
@@ -161,6 +152,44 @@ class Data:
         return len(self.u_lo)
 
     @cached_property
+    def A(self) -> Any:
+        """The coefficients of all blocks side by side, a CSR array."""
+        return _side_by_side([block.A for block in self.matrices], self.m)
+
+    @cached_property
+    def A_rad(self) -> Any:
+        """Their radii, None where all are zero."""
+        if all(block.A_rad is None for block in self.matrices):
+            return None
+        parts = [sp.csr_array(b.A.shape) if b.A_rad is None else b.A_rad for b in self.matrices]
+        return _side_by_side(parts, self.m)
+
+    @cached_property
+    def At(self) -> Any:
+        """The transpose of `A` in CSR form."""
+        return _transposed(self.A)
+
+    @cached_property
+    def At_rad(self) -> Any:
+        """The transpose of `A_rad`, None where it is None."""
+        return None if self.A_rad is None else _transposed(self.A_rad)
+
+    @cached_property
+    def share(self) -> Array:
+        """The shares of the coefficients of all blocks (:attr:`MatrixData.share`)."""
+        return np.concatenate([np.zeros(0), *(block.share for block in self.matrices)])
+
+    def by_block(self, entries: Any) -> list[Any]:
+        """Return the parts of an array or a ball with one number for each entry of all blocks."""
+        ends = np.cumsum([0, *(len(block.i) for block in self.matrices)])
+        return [entries[a:b] for a, b in pairwise(ends)]
+
+    def slacks(self, y: Ball) -> list[Ball]:
+        """Return the coefficients of ``C - A*(y)`` of each block."""
+        products = self.by_block(sparse_product(self.At, self.At_rad, y))
+        return [block.C - product for block, product in zip(self.matrices, products, strict=True)]
+
+    @cached_property
     def Bt(self) -> Any:
         """The transpose of `B` in CSR form."""
         return _transposed(self.B)
@@ -178,6 +207,12 @@ class Data:
         return mask
 
     @cached_property
+    def required(self) -> Mask:
+        """Mask of the rows whose bounds hold wherever the objective is finite: hard and logarithmic ones."""
+        mask: Mask = (self.kind == int(Penalty.HARD)) | (self.kind == int(Penalty.LOG))
+        return mask
+
+    @cached_property
     def free(self) -> Mask:
         """Mask of the variables that neither a box nor a cone bounds."""
         mask: Mask = np.isinf(self.u_lo) & np.isinf(self.u_hi) & ~self.in_cone
@@ -189,10 +224,11 @@ class Data:
 
     def activity(self, X: Sequence[Any], u: Array) -> Ball:
         """Return ``A(X) + B u``; matrices are float arrays or :class:`LowRank`."""
-        total = Ball.exact(np.zeros(self.m))
-        for block, X_b in zip(self.matrices, X, strict=True):
-            x = entries_of(block, X_b)
-            total = total + sparse_product(block.A, block.A_rad, x)
+        entries = [entries_of(block, X_b) for block, X_b in zip(self.matrices, X, strict=True)]
+        x = Ball(
+            *(np.concatenate([np.zeros(0), *(getattr(e, end) for e in entries)]) for end in ("mid", "rad"))
+        )
+        total = sparse_product(self.A, self.A_rad, x)
         return total + sparse_product(self.B, self.B_rad, Ball.exact(u)) if self.k else total
 
 
@@ -208,131 +244,20 @@ def entries_of(block: MatrixData, X: Any) -> Ball:
     return Ball(x, inflated((terms + 4) * 2 * UNIT * reach) + terms * TINY)
 
 
-class Spread(NamedTuple):
-    """Radii of the coefficients of a matrix, in `row` (that after the last is the cost) at ``i n + j``."""
-
-    row: IntArray
-    place: IntArray
-    rad: Array
-
-
-def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) -> Data:
-    """Return the data of a program, with radii of the coefficients of each block besides those of rounding.
-
-    Raises
-    ------
-    ValueError
-        If its rows have too many terms to be listed, some are logarithms, or a block is on a face.
-    """
-    logarithms = np.flatnonzero(program.bounds.kind == int(Penalty.LOG))
-    if len(logarithms):
-        row = program.row_name(int(logarithms[0]))
-        raise ValueError(f"{row} is a logarithm, whose bounds are not proven; expected rows without bo.log")
-    count = sum(term.rows.count() for term in program.A.terms)
-    if count > LARGEST_LISTED:
-        raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
-    bounds = program.bounds
-    none = np.zeros(program.m)
-    return Data(
-        matrices=tuple(
-            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
-        ),
-        B=_canonical(program.B),
-        B_rad=None,
-        c=Ball.exact(program.c),
-        u_lo=program.u_lo,
-        u_hi=program.u_hi,
-        cones=program.cones,
-        lo=bounds.lo,
-        hi=bounds.hi,
-        lo_rad=none,
-        hi_rad=none,
-        kind=bounds.kind,
-        weight=bounds.gamma,
-        offset=program.offset,
-        maximize=program.maximize,
-    )
-
-
-def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
-    block, n = program.blocks[b], program.blocks[b].n
-    if block.face is not None:
-        raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
-    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
-    if block.cost is not None:
-        parts.append((block.cost, np.array([program.m])))
-    rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
-    for family, at in parts:
-        t = family.coordinates()
-        rows.append(np.asarray(at)[t.row])
-        places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
-        values.append(t.value)
-        radii.append(_radii(family, t.value))
-    if spread is not None:
-        i, j = np.divmod(spread.place, n)
-        rows.append(spread.row)
-        places.append(np.minimum(i, j) * n + np.maximum(i, j))
-        values.append(np.zeros(len(i)))
-        radii.append(spread.rad)
-    row, place, value, rad = map(np.concatenate, (rows, places, values, radii))
-    present, column = np.unique(place, return_inverse=True)
-    row, column, value, rad = _added(row, column, value, rad, len(present))
-    ends = np.searchsorted(row, [program.m])[0]
-    A = _csr(row[:ends], column[:ends], value[:ends], (program.m, len(present)))
-    A_rad = _csr(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
-    i, j = np.divmod(present, n)
-    C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
-    return MatrixData(block.name, n, i, j, A, A_rad, C, block.cap, _anchor(block.nearness))
-
-
-def _added(
-    row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
-) -> tuple[IntArray, IntArray, Array, Array]:
-    """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
-    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
-    total, spread, size = (
-        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
-    )
-    if len(keys) < len(row):
-        order = np.argsort(where, kind="stable")
-        first = np.cumsum(count) - count
-        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
-        lost = total - a  # Knuth's exact error of a sum of two
-        lost = (a - (total - lost)) + (b - lost)
-        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
-        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
-    row, column = np.divmod(keys, columns) if columns else (row, column)
-    return row, column, total, spread
-
-
-def _radii(rows: Rows, value: Array) -> Array:
-    return np.zeros(len(value)) if isinstance(rows, _EXACT) else _PRODUCT * np.abs(value) + TINY
-
-
-def _anchor(nearness: Any) -> Anchor | None:
-    if nearness is None:
-        return None
-    known = set(nearness.parameters) <= {"weights"}
-    name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
-    if isinstance(nearness.X0, LowRank):
-        return Anchor(f"{name} of a low-rank matrix", Ball.exact(np.zeros((0, 0))), nearness.mu)
-    return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
-
-
-def _csr(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
+def csr_of(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
     """Return the array of entries sorted by rows and columns."""
     indptr = np.searchsorted(row, np.arange(shape[0] + 1))
     return sp.csr_array((value, column, indptr), shape)
 
 
-def _canonical(B: Any) -> Any:
-    B = sp.csr_array(B, copy=True)
-    B.sum_duplicates()
-    return B
+def _side_by_side(parts: Sequence[Any], m: int) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return sp.csr_array(sp.hstack(parts)) if parts else sp.csr_array((m, 0))
 
 
 def _transposed(A: Any) -> Any:
     """Return the transpose in CSR form, with explicit zeros."""
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     order = np.argsort(A.indices, kind="stable")
-    return _csr(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))
+    return csr_of(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))

@@ -14,7 +14,15 @@ from bregopt.linalg import factorized, root_of
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated
 from bregopt.rigorous.functions import log
 
-__all__ = ["eigenvalues", "exceeds", "least_eigenvalue", "log_det", "proven_shift", "triangular_inverse"]
+__all__ = [
+    "cholesky_error",
+    "eigenvalues",
+    "exceeds",
+    "least_eigenvalue",
+    "log_det",
+    "proven_shift",
+    "triangular_inverse",
+]
 
 _TRIALS = 6
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
@@ -23,25 +31,34 @@ _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
 def proven_shift(W: Array, t: float) -> float | None:
     """Return a proven lower bound on the eigenvalues of `W`, slightly below `t`; None where none is found.
 
-    If Cholesky's factorization of the float matrix ``fl(W - t I)`` ends, that matrix has no eigenvalue below
-    ``-gamma_(n+1) / (1 - gamma_(n+1))`` times its trace (Rump 2006, §2; Higham 2002, theorems 10.3 and 10.5,
-    for every order of operations). Divisions may be products with reciprocals, as in BLAS's triangular
-    solves: the index is larger by that rounding. Forming the matrix moved its diagonal by at most ``u``.
+    Forming the float matrix ``fl(W - t I)`` moves its diagonal by at most ``u``.
     """
-    n = len(W)
     shifted = W.copy()
     diagonal = W.diagonal() - t
-    shifted[np.diag_indices(n)] = diagonal
+    shifted[np.diag_indices(len(W))] = diagonal
+    error = cholesky_error(shifted)
+    if error is None:
+        return None
+    found = t - inflated(error + UNIT * float(diagonal.max()))
+    return found - UNIT * abs(found) - TINY
+
+
+def cholesky_error(M: Array) -> float | None:
+    """Return how far below zero an eigenvalue of `M` can be, None where Cholesky's factorization fails.
+
+    If it ends, the float matrix has no eigenvalue below ``-gamma_(n+1) / (1 - gamma_(n+1))`` times its trace
+    (Rump 2006, §2; Higham 2002, theorems 10.3 and 10.5, for every order of operations). Divisions may be
+    products with reciprocals, as in BLAS's triangular solves: the index is larger by that rounding.
+    """
+    n, diagonal = len(M), M.diagonal()
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         return None
-    root, ended = factorized(shifted)
+    size, largest = float(diagonal.sum()), float(diagonal.max())
+    root, ended = factorized(M)
     if not (ended and np.isfinite(root.diagonal()).all()):
         return None
-    size, largest = float(diagonal.sum()), float(diagonal.max())
     error = gamma(n + 4) * size * (1 + gamma(n + 1)) + n * (n + largest) * TINY  # TINY: underflow
-    moved = UNIT * largest
-    found = t - inflated(error + moved)
-    return found - UNIT * abs(found) - TINY
+    return float(inflated(error))
 
 
 def exceeds(W: Ball, least: float) -> bool:

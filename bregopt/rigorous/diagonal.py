@@ -17,15 +17,20 @@ from bregopt.arrays import Array
 from bregopt.certify.eigenvalue_bound import relative_diagonal
 from bregopt.certify.inertia import by_inertia, stays_sparse
 from bregopt.certify.lanczos import lowest
+from bregopt.memory import shortage
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.definite import cholesky_error
 from bregopt.rigorous.side import Side
 
-__all__ = ["LARGEST_DENSE", "factor_bound", "fixes_diagonal", "sparse_term"]
+__all__ = ["LARGEST_DENSE", "dense_bytes", "factor_bound", "fixes_diagonal", "sparse_term"]
 
-LARGEST_DENSE = 5000  # the largest order of a matrix that is formed
+LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
+_FIRST_STEP = 1e-13  # below the estimate of the lowest eigenvalue, relative to the norm
 _TRIALS, _GROWTH = 8, 30.0
+_DENSE_TRIALS, _DENSE_GROWTH = 4, 4.0
+_LANCZOS_STEPS = 240
 
 
 def fixes_diagonal(data: Data) -> bool:
@@ -71,11 +76,12 @@ def factor_bound(data: Data, F: Array) -> Side:
 
 
 def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: Array) -> float:
-    """Return a lower bound on ``<W, X>`` for a large ``W`` whose factor stays sparse, ``-inf`` for others.
+    """Return a lower bound on ``<W, X>`` for a large sparse ``W``, ``-inf`` where none is proven.
 
     If ``W - t D - s I`` is psd for ``s, t <= 0`` and a positive diagonal ``D``, ``<W, X>`` is at least ``t``
     times the bound on ``<D, X>``, plus ``s`` times that on the trace. ``D`` is near the diagonal of ``W``, so
-    that few vertices of many edges do not weaken the bound.
+    that few vertices of many edges do not weaken the bound. The proof is ``L D L'`` where the factor stays
+    sparse, else Cholesky's factorization of the dense matrix.
 
     Parameters
     ----------
@@ -88,24 +94,45 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
         Upper bounds on the diagonal of ``X``; infinite where there are none.
     """
     W = SparsePlusLowRank(_symmetric(block, coefficients.mid), np.zeros((block.n, 0)), np.zeros(0))
-    if not stays_sparse(W):
+    banded = stays_sparse(W)
+    if not banded and shortage(dense_bytes(block.n)) is not None:
         return -math.inf
     sharp = bool(np.isfinite(diagonal).all())
     D = relative_diagonal(W) if sharp else np.ones(block.n)
     reach = float(Ball.exact(D).dot(diagonal).hi) if sharp else trace
     spread = _symmetric(block, coefficients.rad).sum(axis=1)
-    unit = float((abs(W.S).sum(axis=1) / D).max())
-    estimate, step = min(float(lowest(W.scaled(1 / np.sqrt(D)), 1)[0][0]), 0.0), 1e-13 * unit
-    for _ in range(_TRIALS):
-        t = estimate - step
+    estimate, near = _lowest(W.scaled(1 / np.sqrt(D)))
+    step = _FIRST_STEP * float((abs(W.S).sum(axis=1) / D).max())
+    step, growth, trials = (
+        (step, _GROWTH, _TRIALS) if banded else (max(near, step), _DENSE_GROWTH, _DENSE_TRIALS)
+    )
+    for _ in range(trials):
+        t = min(estimate, 0.0) - step
         shifted = sp.csr_array(W.S - sp.diags_array(t * D))
-        found = by_inertia(replace(W, S=shifted), 0.0)
+        found = by_inertia(replace(W, S=shifted), 0.0) if banded else _by_cholesky(shifted)
         if found is not None:
             rounding = 4 * UNIT * (abs(shifted.diagonal()) + abs(t) * D)
             s = min(found, 0.0) - inflated(float((spread + rounding).max()) * (1 + gamma(block.n)))
             return float((Ball.exact(t) * reach + Ball.exact(s) * trace).lo)
-        step *= _GROWTH
+        step *= growth
     return -math.inf
+
+
+def dense_bytes(n: int) -> float:
+    """Return the memory that the factorization of a dense matrix takes: two of them."""
+    return 16.0 * n * n
+
+
+def _by_cholesky(S: sp.csr_array) -> float | None:
+    error = cholesky_error(S.toarray())
+    return None if error is None else -error
+
+
+def _lowest(W: SparsePlusLowRank) -> tuple[float, float]:
+    """Return the lowest Ritz value of Lanczos's method and the length of its residual."""
+    (value, *_), vectors = lowest(W, 1, _LANCZOS_STEPS)
+    v = vectors[:, 0]
+    return float(value), float(np.linalg.norm(W @ v - value * v))
 
 
 def _symmetric(block: MatrixData, coefficients: Array) -> sp.csr_array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from bregopt.rigorous.definite import (
 from bregopt.rigorous.functions import exp, log
 
 __all__ = ["dual_term", "value_term"]
+
+# What every trial of a proof needs of X0.
+_roots: WeakKeyDictionary[Anchor, tuple[Array, float, Ball] | None] = WeakKeyDictionary()
+_spectra: WeakKeyDictionary[Anchor, tuple[Array, Array, float]] = WeakKeyDictionary()
 
 
 def dual_term(block: MatrixData, W: Ball, trace: float, X: Array | None) -> tuple[float, str]:
@@ -102,23 +107,23 @@ def _logdet_value(anchor: Anchor, X: Array, radius: float) -> Ball:
         return _unknown()
     Y, f, log_det_X0 = found
     half = Ball.exact(Y) @ X
-    trace = (half * Y).sum() + Ball(
-        np.asarray(0.0), np.asarray((Ball.exact(Y.T) @ Y).frobenius() * radius * 1.001)
-    )
+    spread = Ball.exact(Y).frobenius() ** 2 * radius * 1.001  # ||Y'Y|| <= ||Y||^2 in Frobenius' norm
+    trace = (half * Y).sum() + Ball(np.asarray(0.0), np.asarray(spread))
     lowered = Ball.exact(X) - Ball.exact(radius) * np.eye(len(X))
     return trace / (Ball.exact(1.0) - f) - log_det(lowered) + log_det_X0 - float(len(X))
 
 
 def _root_of_anchor(anchor: Anchor) -> tuple[Array, float, Ball] | None:
     """Return ``Y``, a bound on ``||F||`` and ``logdet X0``, None where ``X0`` is not proven definite."""
-    Y = triangular_inverse(anchor.X0.mid)
-    if Y is None:
-        return None
-    F = whitened(Y, anchor.X0)
-    f = F.frobenius()
-    if not f < 0.5:
-        return None
-    return Y, f, near_identity(F) - 2 * log(Ball.exact(Y.diagonal())).sum()
+    if anchor not in _roots:
+        Y = triangular_inverse(anchor.X0.mid)
+        F = None if Y is None else whitened(Y, anchor.X0)
+        f = math.inf if F is None else F.frobenius()
+        if Y is None or F is None or not f < 0.5:
+            _roots[anchor] = None
+        else:
+            _roots[anchor] = Y, f, near_identity(F) - 2 * log(Ball.exact(Y.diagonal())).sum()
+    return _roots[anchor]
 
 
 # --- von Neumann ------------------------------------------------------------------------------------
@@ -126,7 +131,7 @@ def _root_of_anchor(anchor: Anchor) -> tuple[Array, float, Ball] | None:
 
 def _von_neumann_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) -> Ball:
     """Return ``mu (tr X0 - tr exp(log X0 - W / mu))``: log and the trace of exp are monotone."""
-    Q, d, distance = decomposition(anchor.X0)
+    Q, d, distance = _spectrum_of_anchor(anchor)
     if not distance < math.inf:
         return _unknown()
     raised = Ball.exact(np.maximum(d, 0.0)) + distance
@@ -139,24 +144,33 @@ def _von_neumann_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) ->
 
 
 def _von_neumann_value(anchor: Anchor, X: Array, radius: float) -> Ball:
-    """Return ``tr(X log X - X) - <X, log X0> + tr X0``, as ``f(X) <= f(Z) + <log X, X - Z>``."""
-    Q0, d0, distance0 = decomposition(anchor.X0)
+    """Return an upper bound on ``tr(X log X - X) - <X, log X0> + tr X0``.
+
+    The first term is convex: ``f(X) <= f(Z) + <log X, X - Z>``; the logarithm is monotone: ``log X0`` is at
+    least ``H log(D - e) H'``.
+    """
+    Q0, d0, distance0 = _spectrum_of_anchor(anchor)
     _, d, distance = decomposition(Ball.exact(X))
     distance = inflated(distance + radius)
     if not (d0.min() > 2 * distance0 and d.min() > 2 * distance):
         return _unknown()
-    log_d, log_d0 = log(Ball.exact(d)), log(Ball.exact(d0))
+    log_d, log_d0 = log(Ball.exact(d)), log(Ball.exact(d0) - distance0).lo
     entropy = (Ball.exact(d) * log_d - d).sum()
     widest = np.maximum(log(Ball.exact(d) - distance).magnitude, log(Ball.exact(d) + distance).magnitude)
     slope = Ball.exact(widest).frobenius()
     K = (Ball.exact(Q0) * log_d0) @ Q0.T
-    # |log X0 - Q log(D) Q'| <= -log(1 - e / d) <= 2 e / d for e <= d / 2, and the turn from Q to H.
-    off = inflated(2 * distance0 / float(d0.min()) + _turn(Q0) * float(log_d0.magnitude.max()))
     trace_X = (Ball.exact(X.diagonal()).sum() + math.sqrt(len(X)) * radius * 1.001).magnitude
-    inner = K.dot(X)
-    error = inflated(slope * distance + off * float(trace_X) + K.frobenius() * radius)
-    total = entropy - inner + anchor.X0[np.diag_indices(len(d))].sum()
+    turn = _turn(Q0) * float(np.abs(log_d0).max())
+    error = inflated(slope * distance + turn * float(trace_X) + K.frobenius() * radius)
+    total = entropy - K.dot(X) + anchor.X0[np.diag_indices(len(d))].sum()
     return Ball(total.mid, np.asarray(inflated(total.rad + error)))
+
+
+def _spectrum_of_anchor(anchor: Anchor) -> tuple[Array, Array, float]:
+    """Return the decomposition of ``X0``."""
+    if anchor not in _spectra:
+        _spectra[anchor] = decomposition(anchor.X0)
+    return _spectra[anchor]
 
 
 def _turn(Q: Array) -> float:

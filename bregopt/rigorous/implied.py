@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
-from bregopt.program import Penalty
-from bregopt.rigorous.ball import Ball
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.rigorous.ball import Ball, raised
 from bregopt.rigorous.data import Data
 
 __all__ = ["Implied", "implied_bounds"]
@@ -43,13 +42,12 @@ class Implied:
 
 
 def implied_bounds(data: Data) -> Implied:
-    """Return the bounds that single hard rows imply."""
+    """Return the bounds that single hard or logarithmic rows imply."""
     largest = [np.full(block.n, np.inf) for block in data.matrices]
-    traces = np.full(len(data.matrices), np.inf)
+    traces = np.array([block.trace for block in data.matrices])
     u_lo, u_hi = data.u_lo.copy(), data.u_hi.copy()
-    hard = data.kind == int(Penalty.HARD)
     for sign, end, rad in ((1.0, data.hi, data.hi_rad), (-1.0, data.lo, data.lo_rad)):
-        supply = _supply(data, sign, sign * end + rad, hard & np.isfinite(end))
+        supply = _supply(data, sign, raised(sign * end, rad), data.required & np.isfinite(end))
         for b, block in enumerate(data.matrices):
             row = np.repeat(np.arange(data.m), np.diff(block.A.indptr))
             weight = _lowered(sign * block.A.data, block.A_rad)
@@ -75,7 +73,7 @@ def implied_bounds(data: Data) -> Implied:
     return Implied(traces, u_lo, u_hi, tuple(largest))
 
 
-def _supply(data: Data, sign: float, end: Array, rows: Array) -> Array:
+def _supply(data: Data, sign: float, end: Array, rows: Mask) -> Array:
     """Return upper bounds on the nonnegative parts of rows; infinite where another part may be negative."""
     supply = np.where(rows, end, np.inf)
     for block in data.matrices:

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.memory import shortage
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, down, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue
-from bregopt.rigorous.diagonal import LARGEST_DENSE, sparse_term
+from bregopt.rigorous.diagonal import LARGEST_DENSE, dense_bytes, sparse_term
 from bregopt.rigorous.divergences import dual_term
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.penalties import conjugate
@@ -57,11 +58,11 @@ def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array |
     exact, reason = _exact_multipliers(data, clipped(data, y))
     if exact is None:
         return Side(-math.inf, reason)
-    terms = [float(part) for part in conjugate(data, exact).lo]
+    terms = conjugate(data, exact).tolist()
     terms.append(data.offset)
-    for b, block in enumerate(data.matrices):
+    for b, (block, slack) in enumerate(zip(data.matrices, data.slacks(exact), strict=True)):
         X = None if points is None else points[b]
-        least, reason = _matrix_term(block, block.slack(exact), implied, b, X)
+        least, reason = _matrix_term(block, slack, implied, b, X)
         if not least > -math.inf:
             return Side(-math.inf, reason)
         terms.append(least)
@@ -120,8 +121,9 @@ def _matrix_term(
             return least, ""
     if block.n > LARGEST_DENSE:
         return -math.inf, (
-            f"{block.name} has the order {block.n}, and the factor of its slack matrix does not stay sparse: "
-            f"above {LARGEST_DENSE} the bound sol.dual_value is proven but for a probability of 1e-12"
+            f"{block.name} has the order {block.n}, and no factorization of its slack matrix proves a bound: "
+            f"{shortage(dense_bytes(block.n)) or 'it is not sparse, or no row bounds the trace'}; the bound "
+            "sol.dual_value is proven but for a probability of 1e-12"
         )
     if block.anchor is not None:
         return dual_term(block, block.matrix(coefficients), trace, X)

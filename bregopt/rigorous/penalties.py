@@ -15,14 +15,28 @@ from bregopt.rigorous.functions import exp, log
 __all__ = ["conjugate", "penalty"]
 
 
-def conjugate(data: Data, y: Ball) -> Ball:
-    """Return enclosures of each row's ``min over a of penalty(a) + y a``, for `y` inside its range.
+def conjugate(data: Data, y: Ball) -> Array:
+    """Return lower bounds on each row's ``min over a of penalty(a) + y a``, for `y` inside its range.
 
-    A hard row or a hinge has ``y b`` with the bound ``b`` on the side of the sign of ``y``.
+    It is concave in ``y``, so that its least value is at an end of the enclosure.
     """
+    if not y.rad.any():
+        return _conjugate_at(data, y.mid).lo
+    ends = (np.where(y.rad > 0, end, y.mid) for end in (y.lo, y.hi))
+    low, high = (_conjugate_at(data, end).lo for end in ends)
+    return np.minimum(low, high)
+
+
+def _conjugate_at(data: Data, multipliers: Array) -> Ball:
+    """Return enclosures of each row's term of the dual function.
+
+    A hard row or a hinge has ``y b`` with the bound ``b`` on the side of the sign of ``y``. A logarithmic row
+    has ``y b + w (1 + log(y / w))``, an unknown number where `y` may be zero.
+    """
+    y = Ball.exact(multipliers)
     side = np.where(y.mid > 0, data.lo, data.hi)
     rad = np.where(y.mid > 0, data.lo_rad, data.hi_rad)
-    zero = (y.mid == 0) & (y.rad == 0)
+    zero = y.mid == 0
     b = Ball(np.where(zero, 0.0, side), np.where(zero, 0.0, rad))
     term = y * b
     for kind in (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE):
@@ -37,6 +51,10 @@ def conjugate(data: Data, y: Ball) -> Ball:
         else:
             found = y[k] * (b[k] - t / 4.0)
         term.mid[k], term.rad[k] = found.mid, found.rad
+    k = np.flatnonzero((data.kind == int(Penalty.LOG)) & (data.weight > 0))
+    if len(k):
+        found = term[k] + (log(y[k] / data.weight[k]) + 1.0) * data.weight[k]
+        term.mid[k], term.rad[k] = found.mid, found.rad
     return term
 
 
@@ -44,10 +62,11 @@ def penalty(data: Data, a: Ball) -> Array:
     """Return upper bounds on the penalties of the rows; zero for hard rows.
 
     A penalty is convex in the activity, so that the largest is at an end of the enclosure: at the lower end
-    beyond the lower bound, or at the upper end beyond the upper one.
+    beyond the lower bound, or at the upper end beyond the upper one. That of a logarithmic row falls with the
+    activity; it is infinite where the activity may not be above the bound.
     """
     paid = np.zeros(data.m)
-    soft = np.flatnonzero(data.kind != int(Penalty.HARD))
+    soft = np.flatnonzero(~data.required)
     for end, bound, rad, sign in ((a.lo, data.lo, data.lo_rad, -1.0), (a.hi, data.hi, data.hi_rad, 1.0)):
         k = soft[np.isfinite(bound[soft])]
         b, at = Ball(bound[k], rad[k]), Ball.exact(end[k])
@@ -55,6 +74,10 @@ def penalty(data: Data, a: Ball) -> Array:
         outside = beyond.hi > 0
         found = _paid(data, k[outside], at[outside], b[outside])
         paid[k[outside]] = np.maximum(paid[k[outside]], found)
+    k = np.flatnonzero(data.kind == int(Penalty.LOG))
+    if len(k):
+        gain = log(Ball.exact(a.lo[k]) - Ball(data.lo[k], data.lo_rad[k])) * data.weight[k]
+        paid[k] = -gain.lo
     return paid
 
 

@@ -14,21 +14,29 @@ from bregopt.arrays import Array
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.implied import implied_bounds
+from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.reduction import reduced
 
-__all__ = ["feasibility", "homogeneous"]
+__all__ = ["feasibility", "homogeneous", "refutes"]
+
+
+def refutes(data: Data, y: Array) -> bool:
+    """Whether multipliers prove that the required rows contradict each other, on faces and ranges."""
+    empty = feasibility(reduced(data).data)
+    return lower_bound(empty, y, implied_bounds(empty)).value > 0
 
 
 def feasibility(data: Data) -> Data:
-    """Return the problem of its hard rows and cones, with the objective zero."""
-    hard = data.kind == int(Penalty.HARD)
+    """Return the problem of its hard rows, domains of logarithms and cones, with the objective zero."""
     return replace(
         data,
         matrices=tuple(
             replace(block, C=Ball.exact(np.zeros(len(block.i))), anchor=None) for block in data.matrices
         ),
         c=Ball.exact(np.zeros(data.k)),
-        lo=np.where(hard, data.lo, -np.inf),
-        hi=np.where(hard, data.hi, np.inf),
+        lo=np.where(data.required, data.lo, -np.inf),
+        hi=np.where(data.required, data.hi, np.inf),
         kind=np.full(data.m, int(Penalty.HARD)),
         weight=np.full(data.m, np.inf),
         offset=0.0,

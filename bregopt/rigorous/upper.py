@@ -15,7 +15,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
-from bregopt.rigorous.ball import Ball, gamma, inflated, up
+from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.definite import exceeds
@@ -104,7 +104,11 @@ def upper_bound(data: Data, point: Point) -> Side:
 
 def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
     """Return an upper bound on the objective within the radius of a point, on the rows' activities."""
-    terms, norms = [data.offset, math.fsum(penalty(data, a))], []
+    paid = penalty(data, a)
+    if not np.isfinite(paid).all():
+        row = int(np.argmin(np.isfinite(paid)))
+        return Side(math.inf, f"row {row} is not proven inside the domain of its logarithm or penalty")
+    terms, norms = [data.offset, *paid.tolist()], []
     for block, X in zip(data.matrices, point.X, strict=True):
         terms.append(float(block.C.dot(block.entries(X)).hi))
         norms.append((block.C * np.sqrt(block.share)).frobenius())
@@ -123,8 +127,8 @@ def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
 
 
 def _parts(data: Data, point: Point) -> list[Part]:
-    parts = [Part(b.A, b.A_rad, b.share, np.arange(len(b.i))) for b in data.matrices]
-    return [*parts, Part(data.B, data.B_rad, np.ones(data.k), point.movable)] if data.k else parts
+    entries = Part(data.A, data.A_rad, data.share, np.arange(len(data.share)))
+    return [entries, Part(data.B, data.B_rad, np.ones(data.k), point.movable)] if data.k else [entries]
 
 
 def _rows(data: Data, point: Point) -> Rows:
@@ -137,36 +141,33 @@ def _rows(data: Data, point: Point) -> Rows:
     return rows
 
 
-def _target(data: Data, point: Point) -> Ball:
-    """Return the right-hand sides of the equations: the nearest bound, inside by its radius."""
+def _residual(data: Data, point: Point) -> Ball:
+    """Return what the equations lack to the nearest bound, inside by its radius."""
     k = point.equations
-    a = data.activity(point.X, point.u).mid[k]
+    a = data.activity(point.X, point.u)[k]
     equal = data.lo[k] == data.hi[k]
-    lower = equal | (np.abs(a - data.lo[k]) <= np.abs(a - data.hi[k]))
+    lower = equal | (np.abs(a.mid - data.lo[k]) <= np.abs(a.mid - data.hi[k]))
     end = np.where(lower, data.lo[k], data.hi[k])
     rad = np.where(lower, data.lo_rad[k], data.hi_rad[k])
-    return Ball(end, rad)
-
-
-def _residual(data: Data, point: Point) -> Ball:
-    return _target(data, point) - data.activity(point.X, point.u)[point.equations]
+    return Ball(end, rad) - a
 
 
 def _refined(data: Data, point: Point) -> tuple[Point, float] | None:
     """Return the point after the least change that solves its equations, and the proven distance left."""
     rows = _rows(data, point)
-    x = [block.entries(X) for block, X in zip(data.matrices, point.X, strict=True)]
+    entries = [block.entries(X) for block, X in zip(data.matrices, point.X, strict=True)]
+    x = np.concatenate([np.zeros(0), *entries])
 
     def moved(v: list[Array]) -> Point:
         X = []
-        for block, old, own in zip(data.matrices, point.X, v, strict=False):
+        for block, old, own in zip(data.matrices, point.X, data.by_block(v[0]), strict=True):
             new = old.copy()
             new[block.i, block.j] = own
             new[block.j, block.i] = own
             X.append(new)
         return Point(tuple(X), v[-1] if data.k else point.u, point.equations, point.movable)
 
-    found = nearest_solution(rows, [*x, point.u] if data.k else x, lambda v: _residual(data, moved(v)))
+    found = nearest_solution(rows, [x, point.u] if data.k else [x], lambda v: _residual(data, moved(v)))
     return None if found is None else (moved(found.x), found.radius)
 
 
@@ -182,7 +183,7 @@ def _room(data: Data, point: Point, radius: float) -> tuple[Ball, Array]:
     a = data.activity(point.X, point.u)
     reach = inflated(np.sqrt(norms) * (1 + gamma(terms)) * radius)
     a = Ball(a.mid, inflated(a.rad + reach))
-    lack = np.maximum(data.lo + data.lo_rad - a.lo, a.hi - (data.hi - data.hi_rad))
+    lack = np.maximum(raised(data.lo, data.lo_rad) - a.lo, a.hi + raised(-data.hi, data.hi_rad))
     ends = np.where(data.kind == int(Penalty.HARD), np.nextafter(lack, np.inf), -np.inf)
     return a, ends
 

@@ -35,7 +35,7 @@ from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["reductions_of", "run", "warn_unproven"]
+__all__ = ["log_answer", "reductions_of", "run", "warn_unproven"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 _NO_INTERIOR = (
@@ -100,12 +100,17 @@ def _run(
         "total": done - begin,
     }
     solution = _solution(solver, given, answer, certificate, status, timings, progress)
+    log_answer(solution)
+    return solution
+
+
+def log_answer(solution: Solution) -> None:
+    """Log the numbers of an answer."""
     logger.info(
         "%s: %s after %d iterations and %.3g s, value %.8g, gap %.1e, residuals %.1e and %.1e",
-        *(solver.name, solution.status, solution.iterations, timings["total"], solution.value),
+        *(solution.solver, solution.status, solution.iterations, solution.timings["total"], solution.value),
         *(solution.gap, solution.primal_residual, solution.dual_residual),
     )
-    return solution
 
 
 def _solved(

@@ -157,7 +157,8 @@ class Solution:
         _protect(vars(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {name: value for name, value in vars(self).items() if name != "_derivative"}
+        formed = ("_derivative", "_in_program")  # when they were asked for
+        kept = {name: value for name, value in vars(self).items() if name not in formed}
         return {**kept, "_compiled": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -168,6 +169,11 @@ class Solution:
     def _point(self) -> tuple[Any, Any, Any]:
         """``X``, ``u`` and the multipliers; a route's own answer has a tuple of matrices and two arrays."""
         return self.X, self.u, self.duals
+
+    @property
+    def _in_program(self) -> Solution | None:
+        """The answer in the program's terms; None if it is not known, or this is that answer."""
+        return self._raw
 
     @cached_property
     def rank(self) -> int | Any:
@@ -184,7 +190,7 @@ class Solution:
     @cached_property
     def dimacs(self) -> Array | None:
         """The six DIMACS errors, see :func:`dimacs_errors`; None where they are not defined."""
-        raw = self if self._raw is None else self._raw
+        raw = self._in_program or self
         program = raw._program
         if program is None or raw.X is None or raw.duals is None:
             return None
@@ -214,7 +220,7 @@ class Solution:
         ValueError
             If the answer is not infeasible, or no contradiction is proven.
         """
-        raw = self if self._raw is None else self._raw
+        raw = self._in_program or self
         if self._declarations is None or raw._program is None or raw.duals is None:
             raise ValueError(f"the answer is {self.status}; expected an infeasible problem")
         from bregopt.routes.conflict import find_conflict  # it solves problems, so it is above this module
@@ -345,10 +351,11 @@ class Solution:
         """
         from bregopt.routes.verified import verified  # it solves problems, so it is above this module
 
-        raw = self if self._raw is None else self._raw
+        raw = self._in_program or self
         if raw._program is None:
             raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
-        source = None if self._compiled is None else self._compiled.proof_data(raw._program)
+        compiled = self._compiled or raw._compiled
+        source = None if compiled is None else compiled.proof_data(raw._program)
         return verified(
             raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
         )

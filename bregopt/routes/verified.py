@@ -6,22 +6,26 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.data import Data
 from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import Implied, implied_bounds
+from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
-from bregopt.rigorous.refutation import feasibility, homogeneous
+from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.side import Side
 from bregopt.rigorous.verification import Verification
 from bregopt.routes import routing
@@ -41,6 +45,9 @@ _NO_RAY = (
     "the ray is not proven: it is on the boundary of the cone; bound the trace to see how far the value falls"
 )
 _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
+_DEPENDENT = (
+    "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
+)
 _STATED = "the caller states that the trace of {} is at most {:g}"
 
 
@@ -62,7 +69,7 @@ def verified(
     start = time.perf_counter()
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    search = _Search(program, data, raw, traces, resolve)
+    search = _Search(program, data, *reduced(data), raw, traces, resolve)
     certificate = search.refuted() if raw.X is None else search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
@@ -83,7 +90,7 @@ class NodeBound(NamedTuple):
 
     value: float
     reason: str
-    answer: Candidate | None
+    answer: Solution | None
 
 
 def node_bound(
@@ -99,9 +106,10 @@ def node_bound(
     options : dict
         Of the solve.
     """
-    data = data_of(program)
+    whole = data_of(program)
+    data, bases = reduced(whole)
     implied = implied_bounds(data)
-    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw).X) for raw in earlier]
+    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, bases).X) for raw in earlier]
     best = max(
         ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
     )
@@ -110,35 +118,54 @@ def node_bound(
             raw = routing.solve(program, start=earlier[0] if earlier else None, warn=False, **options)
     except (InfeasibleRowError, SolverError):
         return NodeBound(best.value, best.reason, None), earlier
-    search = _Search(program, data, raw, np.full(len(program.blocks), np.inf), True)
+    search = _Search(program, whole, data, bases, raw, np.full(len(program.blocks), np.inf), True)
     if raw.X is None:
         if raw.duals is not None and search.farkas() is not None:
             return NodeBound(math.inf, "", None), earlier
         return NodeBound(best.value, best.reason, None), earlier
-    answer = _candidate(raw)
+    answer = _candidate(raw, bases)
     found = lower_bound(data, raw._point[2], implied, answer.X)
     if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
         found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
     if not found.value < best.value:
         best = found
-    return NodeBound(best.value, best.reason, answer), (raw, *earlier[: _KEPT - 1])
+    return NodeBound(best.value, best.reason, raw), (raw, *earlier[: _KEPT - 1])
 
 
 @dataclass(eq=False)
 class _Search:
-    """The search for the points of a proof."""
+    """The search for the points of a proof, on faces and ranges.
+
+    `program` and `whole` are the problem before; `data` and `bases` are those of faces and ranges.
+    """
 
     program: Program
+    whole: Data
     data: Data
+    bases: Sequence[Array | None]
     raw: Solution
     traces: Array
     resolve: bool
     solves: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def inner(self) -> Program:
+        """The program on faces and ranges, of further solves."""
+        program = self.program
+        for b, (block, H) in enumerate(zip(self.data.matrices, self.bases, strict=True)):
+            if H is not None:
+                program = program.restrict(b, H, None if block.anchor is None else block.anchor.X0.mid)
+        bounds = replace(program.bounds, lo=self.data.lo, hi=self.data.hi)  # rows that imply faces have none
+        return replace(program, bounds=bounds)
+
     def bounded(self) -> BoundCertificate:
         """Return the certificate of bounds of an answer."""
-        answer = _candidate(self.raw)
+        dependent = [b.name for b in self.data.matrices if b.anchor and b.anchor.factor is not None]
+        if dependent:
+            self.reasons = dict.fromkeys(("lower", "upper"), _DEPENDENT.format(dependent[0]))
+            return BoundCertificate(self.whole, self.traces)
+        answer = _candidate(self.raw, self.bases)
         implied = implied_bounds(self.data).with_traces(self.traces)
         if self.raw.X is not None and isinstance(self.raw.X[0], LowRank) and fixes_diagonal(self.data):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
@@ -146,7 +173,7 @@ class _Search:
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
         self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}
         return BoundCertificate(
-            self.data,
+            self.whole,
             self.traces,
             y=lower.y,
             X=answer.X if any(block.anchor is not None for block in self.data.matrices) else None,
@@ -160,41 +187,39 @@ class _Search:
         upper = factor_bound(self.data, factor)
         self.reasons = {"lower": lower.side.reason, "upper": upper.reason}
         claims = lower.side.value, upper.value
-        return BoundCertificate(self.data, self.traces, y=lower.y, factor=factor, claims=claims)
+        return BoundCertificate(self.whole, self.traces, y=lower.y, factor=factor, claims=claims)
 
     def refuted(self) -> BoundCertificate:
         """Return the certificate of an answer that there is no optimum."""
         if self.raw.duals is not None:
             farkas = self.farkas()
             if farkas is not None:
-                return BoundCertificate(self.data, self.traces, farkas=farkas, claims=(math.inf, math.inf))
+                return BoundCertificate(self.whole, self.traces, farkas=farkas, claims=(math.inf, math.inf))
             self.reasons = {"lower": _NO_FARKAS, "upper": "the problem may be infeasible"}
-            return BoundCertificate(self.data, self.traces)
+            return BoundCertificate(self.whole, self.traces)
         return self._unbounded()
 
     def farkas(self) -> Array | None:
         """Return multipliers that are proven to be a Farkas vector, None where none are found."""
-        empty = feasibility(self.data)
-        implied = implied_bounds(empty)
-        y = np.where(self.program.bounds.hard, self.raw.duals, 0.0)
+        y = np.where(self.data.required, self.raw.duals, 0.0)
 
         def proves(z: Array) -> bool:
-            return lower_bound(empty, z, implied).value > 0
+            return refutes(self.whole, z)
 
         if proves(y):
             return y
         # With the cost -I, multipliers of the dual cone have A*(y) below -I.
         blocks = tuple(
-            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.program.blocks
+            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.inner.blocks
         )
         found = (
-            self._solved(replace(self.program, blocks=blocks, c=np.zeros(self.program.k)))
+            self._solved(replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k)))
             if self.resolve
             else None
         )
         if found is None or found.duals is None:
             return None
-        inside = np.where(self.program.bounds.hard, found.duals, 0.0)
+        inside = np.where(self.data.required, found.duals, 0.0)
         inside *= float(np.abs(y).max()) / max(float(np.abs(inside).max()), TINY)
         shares = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
         return next((z for z in (*(y + s * inside for s in shares), inside) if proves(z)), None)
@@ -202,26 +227,24 @@ class _Search:
     def _unbounded(self) -> BoundCertificate:
         """Return the certificate of an unbounded problem: a feasible point and a ray, both proven."""
         along = homogeneous(self.data)
-        nothing = BoundCertificate(self.data, self.traces)
+        nothing = BoundCertificate(self.whole, self.traces)
         self.reasons = {"lower": _NO_RAY, "upper": "no feasible point is proven"}
         if along is None or self.raw._ray is None:
             return nothing
         ray = best_upper(along, Candidate(_symmetric(self.raw._ray), np.array(self.raw.u), None), ())
-        blocks = tuple(replace(block, cost=None) for block in self.program.blocks)
-        empty = replace(self.program, blocks=blocks, c=np.zeros(self.program.k))
+        blocks = tuple(replace(block, cost=None) for block in self.inner.blocks)
+        empty = replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k))
         found = self._solved(empty)
         if found is None or found.X is None:
             return nothing
         answer = _candidate(found)
-        upper = best_upper(
-            self.data, answer, _Search(empty, self.data, found, self.traces, True).interior(answer, "primal")
-        )
+        upper = best_upper(self.data, answer, self.interior(answer, "primal", empty))
         if upper.side.value == math.inf:
             return nothing
         falls = ray.point is not None and ray.side.value < 0
         self.reasons = {} if falls else {"lower": _NO_RAY}
         return BoundCertificate(
-            self.data,
+            self.whole,
             self.traces,
             point=upper.point,
             ray=ray.point if falls else None,
@@ -232,11 +255,11 @@ class _Search:
         """Yield a looser answer, and answers of the problem with a smaller cone, inside the own one."""
         if not self.resolve or answer.X is None or answer.y is None:
             return
-        loose = self._solved(program or self.program, _LOOSE)
+        loose = self._solved(program or self.inner, _LOOSE)
         if loose is not None and loose.X is not None:
             yield _candidate(loose)
         for share in _SHIFTS:
-            shifted = _shifted(program or self.program, answer, share, side)
+            shifted = _shifted(program or self.inner, answer, share, side)
             found = self._solved(shifted.program)
             if found is not None and found.X is not None:
                 own = _candidate(found)
@@ -288,7 +311,8 @@ def _shifted(program: Program, answer: Candidate, share: float, side: str) -> _S
         cost = own if block.cost is None else add_rows(block.cost, own)
         blocks.append(replace(block, cost=cost) if linear else block)
     reduced = program.c - program.Bt @ answer.y
-    c = program.c - (share * float(np.abs(reduced).mean()) * inward if program.k else 0.0)
+    size = abs(program.Bt) @ np.abs(answer.y) + np.abs(program.c)  # reduced costs themselves may all vanish
+    c = program.c - (share * float(size.mean()) * inward if program.k else 0.0)
     c[program.cones.axes] -= share * np.abs(reduced[program.cones.axes])
     nothing = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
     return _Shifted(replace(program, blocks=tuple(blocks), c=c), nothing, np.zeros(program.k))
@@ -299,11 +323,24 @@ def _identity(n: int, weight: float) -> SparseRows:
     return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
 
 
-def _candidate(raw: Solution) -> Candidate:
-    """Return an answer with dense matrices, symmetric to the last bit."""
+def _candidate(raw: Solution, bases: Sequence[Array | None] | None = None) -> Candidate:
+    """Return an answer with dense matrices, symmetric to the last bit, in the coordinates of the bases."""
     X, u, y = raw._point
+    if X is not None and bases is not None:
+        X = tuple(part if P is None else _coordinates(part, P) for part, P in zip(X, bases, strict=True))
     small = X is not None and all(part.shape[0] <= LARGEST_DENSE for part in X)
     return Candidate(_symmetric(X) if small else None, np.array(u, dtype=float), y, raw.value, raw.error)
+
+
+def _coordinates(X: Any, H: Array) -> Array:
+    """Return the ``M`` for which ``H M H'`` is nearest to a matrix."""
+    Q, R = np.linalg.qr(H)
+    if isinstance(X, LowRank):
+        half: Array = scipy.linalg.solve_triangular(R, Q.T @ X.factor)
+        return half @ half.T
+    half = scipy.linalg.solve_triangular(R, Q.T @ np.asarray(X) @ Q)
+    M: Array = scipy.linalg.solve_triangular(R, half.T)
+    return M
 
 
 def _symmetric(X: Sequence[Any]) -> tuple[Array, ...]:

@@ -24,7 +24,9 @@ norm.
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -36,6 +38,7 @@ from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning
 from bregopt.linalg import root_of
+from bregopt.problems.correlation.descent import distance
 from bregopt.problems.correlation.nonconvex import ROUND_OFF, top_squares
 from bregopt.problems.nearest import nearest_correlation
 
@@ -44,6 +47,8 @@ __all__ = ["bisection_bound", "eigenvalue_bound", "factor_bound"]
 _WEAK = 0.8  # fraction of the distance below which the third bound is computed for any order
 _CHEAP = 50  # order up to which it always is
 _LEAST_WEIGHT = 1e-12  # least weight relative to the largest, for which it is
+
+_LIKELY = 0.9  # fraction of the distance from which on the second bound, if possible, is mostly the best
 
 _GROUPS = 16  # a power of two; 15 splits
 _SMALL = 150  # order up to which a matrix is divided into groups
@@ -67,16 +72,21 @@ def factor_bound(B: Array, R: Array, w: Array, t: float, value: float) -> float:
     """
     bound, c = 0.0, w * (1 - t)
     with clock.finishing(), contextlib.suppress(CutShort):
-        bound = bisection_bound(B, R.shape[1])
-        checkpoint(len(B))
-        bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
+        if _largest_eigenvalue_bound(B, c, R) > _LIKELY * value:
+            bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
+            checkpoint(len(B))
+            bound = bisection_bound(B, R.shape[1], R=R, least=bound)
+        else:
+            bound = bisection_bound(B, R.shape[1])
+            checkpoint(len(B))
+            bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
         if (bound < _WEAK * value or len(B) <= _CHEAP) and _indefinite(B, c):
             bound = max(bound, _convex_bound(B, w, t))
     return bound
 
 
-def bisection_bound(B: Array, k: int, seed: int = 0) -> float:
-    """Return the bound by blocks of rank `k`; zero where no block has more than `k` rows.
+def bisection_bound(B: Array, k: int, seed: int = 0, R: Array | None = None, least: float = 0.0) -> float:
+    """Return the bound by blocks of rank `k`, zero where no block has more than `k` rows; or `least`.
 
     Parameters
     ----------
@@ -86,8 +96,23 @@ def bisection_bound(B: Array, k: int, seed: int = 0) -> float:
     seed : int
         Seed of the random order in which rows are divided: an order of the user's, such as one by time,
         would leave little in the blocks.
+    R : array of shape (n, k), optional
+        A local optimum. Each block of ``R R'`` has rank `k`, so that its distance is at least that of the
+        best one; the sum of these distances tells early that the bound is not above `least`.
+    least : float
     """
-    return _bound(B, k, np.random.default_rng(seed).permutation(len(B)))
+    order = np.random.default_rng(seed).permutation(len(B))
+    bound, possible = 0.0, math.inf if R is None else distance(B, R)
+    for weight, I, J in _blocks(order, k):  # noqa: E741
+        checkpoint()
+        block = B[I[:, None], J]
+        tail = _tail(block, k)
+        bound += weight * tail
+        if R is not None:
+            possible -= weight * (float(np.square(block - R[I] @ R[J].T).sum()) - tail)
+            if possible <= least:
+                break
+    return max(bound, least)
 
 
 def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> float:
@@ -101,20 +126,28 @@ def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> floa
     c : array of shape (n,)
         The largest squared lengths of the rows.
     R : array of shape (n, k)
-        A local optimum. The Ritz values on its range are below the eigenvalues, and tell cheaply that the
-        bound is low.
+        A local optimum, which tells cheaply that the bound is low.
     least : float
     """
-    square = float(np.einsum("ij,ij->i", B, B).sum())  # by rows: less round-off
-    Q = np.linalg.qr(R)[0]
-    ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
-    if square - float(ritz @ ritz) <= least:
+    if _largest_eigenvalue_bound(B, c, R) <= least:
         return least
+    square = _square(B)
     shifted = B.copy()
     shifted[np.diag_indices(len(B))] = c / 2
     eigenvalues = np.asarray(np.linalg.eigvalsh(shifted), dtype=np.float64)
     size = len(B) * float(np.linalg.norm(shifted))
     return max(least, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
+
+
+def _largest_eigenvalue_bound(B: Array, c: Array, R: Array) -> float:
+    """Return a number that the bound cannot exceed: Ritz values on the range of `R` are below eigenvalues."""
+    Q = np.linalg.qr(R)[0]
+    ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
+    return _square(B) - float(ritz @ ritz)
+
+
+def _square(B: Array) -> float:
+    return float(np.einsum("ij,ij->i", B, B).sum())  # by rows: less round-off
 
 
 def _indefinite(B: Array, c: Array) -> bool:
@@ -137,22 +170,26 @@ def _convex_bound(B: Array, w: Array, t: float) -> float:
     return float(nearest.dual_value) * w.max() ** 2
 
 
-def _bound(B: Array, k: int, order: IntArray) -> float:
-    """Return the bound on the entries of the rows and columns in `order`."""
+def _blocks(order: IntArray, k: int, whole: bool = True) -> Iterator[tuple[float, IntArray, IntArray]]:
+    """Yield blocks of the rows and columns in `order`, and the weight of each in the bound.
+
+    Pairs inside a group are few but for the `whole` matrix.
+    """
     n = len(order)
     if n < 2 * k + 2:  # no split has more than k rows on both sides
-        return 0.0
-    checkpoint()
+        return
     if n > _SMALL:
         halves = order[::2], order[1::2]
-        return 2 * _tail(B, k, *halves) + sum(_bound(B, k, half) for half in halves)
+        yield 2.0, *halves
+        for half in halves:
+            yield from _blocks(half, k, whole=False)
+        return
     groups = np.arange(n) % _GROUPS
-    splits = (side[groups] for side in _splits())
-    total = sum(_tail(B, k, order[side], order[~side]) for side in splits)
-    across = 2 * total / (_GROUPS // 2)
-    if n < len(B):  # pairs inside a group are few here
-        return across
-    return across + sum(_bound(B, k, order[g::_GROUPS]) for g in range(_GROUPS))
+    for side in _splits():
+        of_group = side[groups]
+        yield 2 / (_GROUPS // 2), order[of_group], order[~of_group]
+    for g in range(_GROUPS if whole else 0):
+        yield from _blocks(order[g::_GROUPS], k, whole=False)
 
 
 @cache
@@ -162,14 +199,12 @@ def _splits() -> Mask:
     return sides
 
 
-def _tail(B: Array, k: int, I: IntArray, J: IntArray) -> float:  # noqa: E741
+def _tail(block: Array, k: int) -> float:
     """Return a lower bound on the sum of the squared singular values of a block but for the `k` largest."""
-    if len(I) > len(J):
-        I, J = J, I  # noqa: E741
-    left = len(I) - k
+    block = block if block.shape[0] <= block.shape[1] else block.T
+    left = len(block) - k
     if left <= 0:
         return 0.0
-    block = B[I[:, None], J]
     eigenvalues = np.linalg.eigvalsh(block @ block.T)
-    error = ROUND_OFF * (len(I) + len(J)) * float(np.vdot(block, block))
+    error = ROUND_OFF * sum(block.shape) * float(np.vdot(block, block))
     return max(float(eigenvalues[:left].sum()) - left * error, 0.0)

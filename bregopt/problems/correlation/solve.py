@@ -30,7 +30,7 @@ from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
-__all__ = ["INFEASIBLE", "solve_request", "with_completion", "with_diagonal"]
+__all__ = ["INFEASIBLE", "declared", "solve_request", "with_completion", "with_diagonal"]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
@@ -44,9 +44,8 @@ def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
     condition number it is ``Y = S X S``, and ``t`` a bound on its eigenvalues.
     """
     given, request = request, with_completion(request)
-    Y = PSD(request.n, name="X")
     s, t = request.s, request.shift
-    problem = Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
+    problem = declared(request)
     with clock.reserving(_seconds_to_scale(request)):
         solution = explained(problem.solve(**options), request)
     if solution.status in INFEASIBLE:
@@ -67,6 +66,12 @@ def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
     if request is not given:
         restated = "derivatives with unknown entries are known for frobenius; complete A first"
     return replace(_moved_back(solution, s, t), _restated=restated)
+
+
+def declared(request: Request) -> Problem:
+    """Return the problem in terms of ``Y``."""
+    Y = PSD(request.n, name="X")
+    return Problem(Minimize(_distance(Y, request)), correlation_rows(Y, request))
 
 
 def _has_diagonal(solution: Solution, required: Array) -> bool:

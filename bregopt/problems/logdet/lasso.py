@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer
 from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.io.pandas_labels import aligned, labeled
+from bregopt.linalg import root_of
 from bregopt.problems.logdet.lasso_arguments import (
     LassoProblem,
     LassoSettings,
@@ -34,8 +36,8 @@ __all__ = ["graphical_lasso", "graphical_lasso_path"]
 _NAME = "graphical_lasso"
 _CITATION = (
     "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
-    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
-    "Inverse Covariance Estimation, JMLR 15"
+    "Biostatistics 9; Rolfs, Rajaratnam, Guillot, Wong, Maleki (2012), Iterative Thresholding Algorithm for "
+    "Sparse Inverse Covariance Estimation, NeurIPS 25"
 )
 _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
@@ -134,7 +136,7 @@ def graphical_lasso_path(
 ) -> GraphicalLassoPath:
     """Estimate sparse inverse covariance matrices for several weights of the penalty.
 
-    Each starts at the answer for the next larger weight.
+    Each starts at a prediction from the answers for the next larger weights.
 
     Parameters
     ----------
@@ -169,15 +171,29 @@ def graphical_lasso_path(
     values = _alphas(alphas, problem)
     order = np.argsort(-values, kind="stable")
     answers: list[Any] = [None] * len(values)
-    start: Array | None = None
+    known: list[tuple[float, Array]] = []  # the last two answers
     inside = replace(settings, progress=False)
     with clock.limited(settings.time_limit):
         for k in items_bar(order, "graphical_lasso_path", settings.progress):
-            answers[k] = _solved(problem, float(values[k]), inside, start)
-            start = start if answers[k].X is None else np.asarray(answers[k].X)
+            alpha = float(values[k])
+            answers[k] = _solved(problem, alpha, inside, _predicted(known, alpha))
+            if answers[k].X is not None:
+                known = [*known[-1:], (alpha, np.asarray(answers[k].X))]
     worst = max(answers, key=lambda answer: answer.gap)
     warn_unproven(worst, settings.tol)
     return GraphicalLassoPath(values, answers)
+
+
+def _predicted(known: Sequence[tuple[float, Array]], alpha: float) -> Array | None:
+    """Return the start for the next weight: the last two answers, extrapolated with the signs of the last."""
+    if not known:
+        return None
+    (first, X), (last, Y) = known[0], known[-1]
+    if not first > last > alpha:
+        return Y
+    start = Y + (alpha - last) / (last - first) * (Y - X)
+    start[start * Y <= 0] = 0.0
+    return start if root_of(start) is not None else Y
 
 
 def _alphas(value: Any, problem: LassoProblem) -> Array:
@@ -257,7 +273,7 @@ def _solution(
         solver=_NAME,
         history=progress.history(),
         citation=_CITATION,
-        loss=data.loss(answer.X) if bounded else np.nan,
+        loss=certificate.primal - data.paid(answer.X) if bounded else np.nan,
         components=tuple([names[k] for k in part] for part in answer.parts),
         _stop=stop,
         _restated=_NO_DERIVATIVE,

@@ -52,7 +52,7 @@ def derivative_of(solution: Any) -> Derivative:
     restated = solution._restated
     if isinstance(restated, str):
         raise ValueError(restated)
-    raw = solution if solution._raw is None else solution._raw
+    raw = solution._in_program or solution
     program = raw._program
     if raw.X is None or raw.duals is None:
         raise ValueError(f"the answer is {solution.status}; expected an optimal one to differentiate")
@@ -69,7 +69,8 @@ def derivative_of(solution: Any) -> Derivative:
             )
         restated = None
     at, anchors = optimum_of(program, raw)
-    chain = None if solution._compiled is None else solution._compiled.chain()
+    compiled = solution._compiled or raw._compiled
+    chain = None if compiled is None else compiled.chain()
     u = solution.u
     if not isinstance(u, Mapping):  # an answer in the program's terms
         u = {name: u[place] for name, place in columns(program).items()}

@@ -17,7 +17,7 @@ from bregopt.routes.derivatives.linearized import adjoint, tangent
 from bregopt.routes.derivatives.optimum import Optimum
 from bregopt.routes.derivatives.restated import Congruence
 
-__all__ = ["Derivative", "Gradient", "Tangent", "all_of", "columns"]
+__all__ = ["Derivative", "Gradient", "Tangent", "all_of", "columns", "labeled_like", "unlabeled"]
 
 
 class Chain(Protocol):
@@ -199,16 +199,16 @@ class Derivative:
     def _each(self, value: Any, name: str) -> list[Any]:
         """Return one value for each of the user's matrices, without labels."""
         if not isinstance(self.X, tuple):
-            return [_unlabeled(value, self.X, name)]
+            return [unlabeled(value, self.X, name)]
         if value is None:
             return [None] * len(self.X)
         if not isinstance(value, tuple | list) or len(value) != len(self.X):
             raise TypeError(f"{name} is {type(value).__name__}; expected a tuple of {len(self.X)} matrices")
-        return [_unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
+        return [unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
 
     def _like_answer(self, found: Sequence[Array]) -> Any:
         """Return matrices with the labels of the answer, in a tuple if it is one."""
-        parts = tuple(_labeled(own, like) for own, like in zip(found, all_of(self.X), strict=True))
+        parts = tuple(labeled_like(own, like) for own, like in zip(found, all_of(self.X), strict=True))
         return parts if isinstance(self.X, tuple) else parts[0]
 
     def _elements(self, u: Mapping[str, Any] | None) -> Array:
@@ -259,7 +259,7 @@ def _like(elements: Array, value: Any) -> Any:
     return matrix
 
 
-def _unlabeled(value: Any, like: Any, name: str) -> Any:
+def unlabeled(value: Any, like: Any, name: str) -> Any:
     """Return a matrix without its labels, after comparing them with those of the answer."""
     index = getattr(value, "index", None)
     own = getattr(like, "index", None)
@@ -272,7 +272,8 @@ def _unlabeled(value: Any, like: Any, name: str) -> Any:
     return value.to_numpy()
 
 
-def _labeled(found: Array, like: Any) -> Any:
+def labeled_like(found: Array, like: Any) -> Any:
+    """Return a matrix with the labels of the answer, if it has some."""
     if not hasattr(like, "columns"):
         return found
     return type(like)(found, index=like.index, columns=like.columns)

@@ -11,6 +11,7 @@ and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -18,12 +19,13 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.linalg import symmetrize
+from bregopt.program.pickling import PickledWithoutCache
 from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN
 
 __all__ = ["StackedCorrelations"]
 
 
-class StackedCorrelations:
+class StackedCorrelations(PickledWithoutCache):
     """Matrices ``X`` with given multipliers.
 
     Parameters
@@ -46,26 +48,37 @@ class StackedCorrelations:
         """The matrices."""
         return symmetrize((self.V * self._values[:, None, :]) @ np.swapaxes(self.V, 1, 2))
 
-    @property
+    @cached_property
     def missed(self) -> Array:
         """The distance of the diagonals from one."""
-        return 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
+        missed: Array = 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
+        return missed
+
+    @property
+    def margins(self) -> Array:
+        """The least magnitude of an eigenvalue of ``X - Z``, relative to the largest; infinite if smooth."""
+        if self._divergence != "frobenius":
+            return np.full(len(self.theta), np.inf)
+        size = np.abs(self.theta)
+        return np.asarray(size.min(axis=1) / np.maximum(size.max(axis=1), TINY), dtype=float)
 
     def refined(self) -> StackedCorrelations:
         """Return the matrices after a step of Newton's method."""
         return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
 
+    def shifted(self, s: Array) -> StackedCorrelations:
+        """Return the matrices with `s` of shape (b,) added to all multipliers: eigenvectors stay."""
+        new = copy(self)  # without the values that were computed
+        new.v, new.theta = self.v + s[:, None], self.theta + s[:, None]
+        return new
+
     def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
         """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""
-        if self._divergence != "frobenius":
-            return
-        size = np.abs(self.theta)
-        margin = size.min(axis=1) / np.maximum(size.max(axis=1), TINY)
-        k = int(margin.argmin())
-        if margin[k] < SMALLEST_MARGIN:
+        k = int(self.margins.argmin())
+        if self.margins[k] < SMALLEST_MARGIN:
             raise ValueError(
                 f"the answer of {name(first + k)} has no derivative: an eigenvalue of X - Z is zero "
-                f"({margin[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
+                f"({self.margins[k]:.1e}, relative; expected above {SMALLEST_MARGIN:g})"
             )
 
     def jvp(self, dA: Array) -> Array:

@@ -1,8 +1,8 @@
-"""Sparse inverse covariance estimation (graphical lasso) by proximal Newton's method.
+"""Sparse inverse covariance estimation (graphical lasso) by proximal gradient and Newton steps.
 
-``screening`` separates the rows into connected parts, ``splitting`` and ``newton`` solve one of them, the
-latter with the quadratic model of ``model`` on vectors of ``face``. ``solve`` puts the parts together, and
-``recognition`` finds the problem in a program.
+``screening`` separates the rows into connected parts. ``descent`` solves one of them, with the Newton
+direction of ``newton`` on vectors of ``face``, and ``splitting`` where that makes no progress (``part``).
+``solve`` puts the parts together, and ``recognition`` finds the problem in a program.
 """
 
 from bregopt.routes.graphical_lasso.recognition import LassoProgram, as_lasso

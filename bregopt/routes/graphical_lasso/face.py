@@ -51,17 +51,15 @@ class Face:
         """Return the inner product of two matrices."""
         return float(np.vdot(self._twice * a, b))
 
-    def add(self, M: Array, d: Array) -> None:
-        """Add the matrix of a vector to `M`."""
-        M[self._rows, self._columns] += d
-        apart = self._rows != self._columns
-        M[self._columns[apart], self._rows[apart]] += d[apart]
+    def set(self, M: Array, d: Array) -> None:
+        """Set the entries of a matrix to those of a vector."""
+        M[self._rows, self._columns] = M[self._columns, self._rows] = d
 
     def times(self, d: Array, M: Array) -> Any:
         """Return ``D M``."""
         if not self._sparse:
             D = np.zeros_like(M)
-            self.add(D, d)
+            self.set(D, d)
             return D @ M
         self._half.data = self._half_transposed.data = d * self._twice / 2
         product = self._half @ M

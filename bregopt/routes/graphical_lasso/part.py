@@ -1,16 +1,17 @@
-"""The method for one connected part: splitting to a rough answer, Newton's method from there.
+"""The method for one connected part: descent, and splitting where the descent is slow.
 
-Where Newton's steps do not reduce the gap as they should, splitting takes over for another few digits.
+A step of descent ends where the estimate of its gap has fallen by a factor, and is certified then.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import StopReason
-from bregopt.routes.graphical_lasso.newton import newton_step
+from bregopt.routes.graphical_lasso.descent import Descent
 from bregopt.routes.graphical_lasso.point import LassoPoint
 from bregopt.routes.graphical_lasso.splitting import Splitting
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
@@ -43,28 +44,14 @@ def solve_part(
     (LassoPoint, StopReason)
         UNBOUNDED if ``X`` is a direction along which the objective falls without end.
     """
-    splitting, single, slow, idle = Splitting(data, tuning), data.n >= tuning.single_order, 0, 0
-    size = max(abs(at.value), abs(at.bound) if at.bound > -float("inf") else 0.0, data.n)
-    handover, running = max(target, tuning.rough_gap * size), False
+    method, idle = _Methods(data, target, tuning, at), 0
     try:
         for _ in range(limit):
             if at.error <= target:
                 return at, StopReason.CONVERGED
             checkpoint(data.n)
             before = at.error
-            if before > handover:
-                if not running:
-                    splitting.start(at, handover >= tuning.single_gap * size)
-                    running = True
-                at = splitting.advance(at)
-            else:
-                running = False
-                at = newton_step(data, at, tuning, single)
-                slow = slow + 1 if at.error > tuning.newton_ratio * before else 0
-                if slow:
-                    single = False
-                if slow > tuning.slow_steps:
-                    handover, slow = max(target, before / tuning.handover_factor), 0
+            at = method.step(at)
             if data.linear_part(at.X) <= 0:
                 return at, StopReason.UNBOUNDED
             idle = 0 if at.error < before else idle + 1
@@ -74,3 +61,57 @@ def solve_part(
     except CutShort as cut:
         return at, reason(cut)
     return at, StopReason.CONVERGED if at.error <= target else StopReason.MAX_ITER
+
+
+class _Methods:
+    """Descent in single precision as long as that is enough, descent in double precision, and splitting."""
+
+    def __init__(self, data: LassoData, target: float, tuning: LassoTuning, at: LassoPoint) -> None:
+        self._data, self._target, self._tuning = data, target, tuning
+        self._least_single = math.inf  # gap from which single precision is enough
+        if data.n >= tuning.single_order:
+            self._least_single = tuning.single_gap * max(abs(at.value), data.n)
+        self._descent: Descent | None = None
+        self._splitting, self._handover = Splitting(data, tuning), math.inf
+        self._splits, self._factor = False, tuning.handover_factor
+        self._trust = 1.0  # in the estimate of the gap
+
+    def step(self, at: LassoPoint) -> LassoPoint:
+        """Return the point after one step, certified."""
+        if at.error > self._handover:
+            if not self._splits:
+                self._splitting.start(at, self._handover >= self._least_single)
+                self._splits, self._descent = True, None
+            return self._splitting.advance(at)
+        self._splits = False
+        tuning, before = self._tuning, min(at.error, self._data.n)
+        goal = max(self._target, before / tuning.step_factor)
+        single = before > self._least_single
+        if single:
+            goal = max(goal, self._least_single)
+        if self._descent is None or self._descent.single > single:
+            self._descent = Descent(self._data, at, tuning, single)
+        descent = self._descent
+        reached, idle = self._descended(descent, self._trust * goal)
+        at = descent.proven(self._data, at)
+        if reached and at.error > goal:
+            self._trust /= 2
+        if descent.stuck and single:
+            self._least_single, self._descent = math.inf, None
+        elif idle and at.error > self._target:
+            self._handover = max(self._target, min(before, at.error) / self._factor)
+            self._factor *= tuning.handover_factor
+        return at
+
+    def _descended(self, descent: Descent, goal: float) -> tuple[bool, bool]:
+        """Return whether rounds reached the goal, and whether they ended as the estimate fell no more."""
+        best, idle = math.inf, 0
+        for _ in range(self._tuning.rounds):
+            if descent.round(goal) or descent.stuck:
+                return not descent.stuck, False
+            estimate = descent.estimate
+            idle = 0 if estimate <= self._tuning.idle_ratio * best else idle + 1
+            best = min(best, estimate) if idle else estimate
+            if idle >= self._tuning.idle_rounds:
+                return False, True
+        return False, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,29 +47,35 @@ class LassoPoint:
 
 
 def first_point(data: LassoData, X: Array | None) -> LassoPoint:
-    """Return the best start: the identity, the approximation for sparse graphs, or a given matrix.
+    """Return a start without a bound: a given matrix, the approximation for sparse graphs, or the identity.
 
     The diagonal of ``S`` and penalty is one. Where the graph of ``|S_ij| > P_ij`` has no cycle, the
     approximation is the solution (Fattahi, Sojoudi 2019, Graphical Lasso and Thresholding, JMLR 20, thm. 1).
     """
+    nothing = -data.clip(data.S)
+    for candidate in _candidates(data, X):
+        root = root_of(candidate)
+        value = math.inf if root is None else data.value(candidate, root)
+        if root is not None and value < data.n:  # the value of the identity
+            return LassoPoint(candidate, root, value, nothing, -math.inf)
+    identity = np.eye(data.n)
+    return LassoPoint(identity, identity, float(data.n), nothing, -math.inf)
+
+
+def _candidates(data: LassoData, X: Array | None) -> Iterator[Array]:
+    """Yield starts, the best ones first."""
+    if X is not None:
+        yield X
+    if not data.penalty.any():  # the inverse is the solution
+        full = root_of(data.S)
+        if full is not None:
+            yield inverse_of(full)
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
-    candidates = [np.eye(data.n)] if X is None else [np.eye(data.n), X]
     if np.abs(R).max(initial=0.0) < _LARGEST_CORRELATION:
         near = -R / (1 - R * R)
         np.fill_diagonal(near, 1 - (R * near).sum(axis=0))
-        candidates.append(near)
-    if not data.penalty.any():  # the inverse is the solution
-        full = root_of(data.S)
-        candidates += [] if full is None else [inverse_of(full)]
-    best: LassoPoint | None = None
-    for candidate in candidates:
-        root = root_of(candidate)
-        value = math.inf if root is None else data.value(candidate, root)
-        if root is not None and (best is None or value < best.value):
-            best = LassoPoint(candidate, root, value, -data.clip(data.S), -math.inf)
-    assert best is not None
-    return with_dual(data, best, inverse_of(best.root))
+        yield near
 
 
 def with_dual(data: LassoData, at: LassoPoint, W: Array) -> LassoPoint:

@@ -1,4 +1,4 @@
-"""Sparse inverse covariance estimation: connected parts, Newton's method on each, and one certificate."""
+"""Sparse inverse covariance estimation: connected parts, descent on each, and one certificate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LassoAnswer:
     certificate : Certificate
     stop : StopReason
     iterations : int
-        Newton steps, summed over the parts.
+        Steps with a certificate, summed over the parts.
     parts : list of int arrays
         Rows of each connected part, the largest first.
     """
@@ -78,7 +78,7 @@ def solve_lasso(
     tol : float
         Relative gap.
     limit : int or None
-        Largest number of Newton steps of a part.
+        Largest number of steps of a part.
     tuning : LassoTuning
     progress : Progress
     start : array of shape (n, n), optional

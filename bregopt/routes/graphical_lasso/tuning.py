@@ -11,74 +11,87 @@ __all__ = ["LassoTuning"]
 
 @dataclass(frozen=True, kw_only=True)
 class LassoTuning(Tuning):
-    """Constants of splitting and of the proximal Newton method; ``benchmarks/logdet_lasso.py`` measures them.
+    """Constants of descent and of splitting; ``benchmarks/logdet.py lasso`` measures them.
+
+    Comparisons of values below are of weighted counts of factorizations and products, at orders up to 150.
 
     Parameters
     ----------
     steps : int
-        Limit on Newton steps where the option `max_iter` gives none.
-    model_decrease : float
-        Ratio of the proximal residual of the quadratic model to its first one at which a step is taken.
-    model_products : int
-        Products ``W D W`` for one model, after which a step is taken. With half of them dense real matrices
-        take five times the steps.
+        Limit on steps, each with a certificate, where the option `max_iter` gives none.
+    gradient_steps : int
+        Proximal gradient steps before a step on a face: one round. With 3 dense real matrices take a tenth
+        more time, with 6 sparse graphs do.
+    rounds : int
+        Limit on rounds before a certificate.
+    step_factor : float
+        Factor by which the estimate of the gap falls before a certificate, which costs about two gradient
+        steps.
+    idle_ratio : float
+        Ratio of the estimate to that at the last progress that counts as progress.
+    idle_rounds : int
+        Rounds without progress after which splitting takes over. With 5 or 10 dense real matrices take a
+        tenth more time.
+    value_noise : float
+        Increase of the objective that counts as round-off, in units of the order times the machine precision.
+    shortest_face_step : float
+        Step length below which a face step is given up; a gradient step follows.
     face_decrease : float
-        Ratio of the residual at which conjugate gradients on a face end.
+        Ratio of the residual at which conjugate gradients on a face end. With 0.1 or 0.4 the time is the same
+        within a tenth.
     face_steps : int
         Limit on conjugate gradient steps on a face.
     changed_signs : float
         Fraction of a face's entries that may change their sign before conjugate gradients on it end. The
         result is projected on the face, so more of them spoil it.
     least_decrease : float
-        Least change of the objective in the line search, relative to that of the model (Armijo).
+        Least change of the objective in the line searches, relative to that of their models (Armijo).
     shortest_step : float
-        Step length below which the method has stalled.
+        Length of a gradient step below which the method is stuck.
     single_order : int
         Order from which products are in single precision.
-    rough_gap : float
-        Relative gap at which Newton's method takes over from splitting.
     single_gap : float
-        Relative gap to which splitting leads in single precision.
+        Relative gap down to which all of the descent, and splitting, are in single precision.
     splitting_steps : int
         Iterations of splitting between two certificates.
     relaxation : float
         Of splitting. With 1.8 it takes about 0.6 of the iterations that it takes with 1.
     balance : float
         Ratio of the relative residuals of splitting from which the weight of its quadratic term changes.
-    newton_ratio : float
-        Ratio of the gap to that before a Newton step that counts as slow.
-    slow_steps : int
-        Slow Newton steps in a row before splitting takes over.
     handover_factor : float
-        Factor by which splitting then reduces the gap, before Newton's method takes over again.
+        Factor by which splitting then reduces the gap, before the descent takes over again. Its power grows
+        by one each time.
     idle_steps : int
         Steps without any reduction of the gap after which the method has stalled.
     sparse_order : int
-        Order from which products with sparse matrices are sparse.
+        Order from which products with sparse matrices are sparse: below it the dense product is as fast.
     sparse_density : float
         Largest density of such a matrix.
     gathered_density : float
-        Largest density of a face whose entries of ``W D W`` are computed one by one.
+        Largest density of a face whose entries of ``W D W`` are computed one by one. At order 1,000 they take
+        a fifth to a half of the time of the dense products.
     """
 
     steps: int = 200
-    model_decrease: float = 0.1
-    model_products: int = 40
-    face_decrease: float = 0.1
-    face_steps: int = 12
-    changed_signs: float = 0.1
+    gradient_steps: int = 4
+    rounds: int = 30
+    step_factor: float = 1e5
+    idle_ratio: float = 0.5
+    idle_rounds: int = 7
+    value_noise: float = 8.0
+    shortest_face_step: float = 1e-3
+    face_decrease: float = 0.2
+    face_steps: int = 10
+    changed_signs: float = 0.2
     least_decrease: float = 1e-4
     shortest_step: float = 1e-8
-    single_order: int = 150
-    rough_gap: float = 3e-4
-    single_gap: float = 1e-4
+    single_order: int = 100
+    single_gap: float = 1e-5
     splitting_steps: int = 3
     relaxation: float = 1.8
     balance: float = 2.0
-    newton_ratio: float = 0.7
-    slow_steps: int = 2
     handover_factor: float = 30.0
     idle_steps: int = 30
-    sparse_order: int = 100
+    sparse_order: int = 250
     sparse_density: float = 0.25
     gathered_density: float = 0.04

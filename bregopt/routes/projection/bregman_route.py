@@ -24,6 +24,7 @@ from bregopt.routes.projection.algorithms import (
     kinds_of,
     method_of,
 )
+from bregopt.routes.projection.cold_newton import LARGEST_COLD, Proven, proven_from_cold
 from bregopt.routes.projection.pattern_newton import fixed_entries, pattern_newton
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.refusals import reduced, refusal
@@ -114,6 +115,13 @@ class Bregman:
             return logdet_newton_stack(stack, settings.tol, limit)
         return newton_on_acting_rows(stack, settings.tol, settings.tuning, limit, start)
 
+    def nearest_correlations(self, A: Array, settings: Any) -> Proven | None:
+        """Return the nearest correlation matrices in the Frobenius norm to those of a stack, to round-off.
+
+        None if the order is not small, or not all of the answers are proven.
+        """
+        return None if A.shape[1] > LARGEST_COLD else proven_from_cold(A, settings.tol, settings.max_iter)
+
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables."""
@@ -143,7 +151,7 @@ def _special(program: Program, settings: Any, start: Start | None, progress: Pro
     """Return the answer of a method for fixed entries or a graphical lasso, None where none fits or ends."""
     if settings.method == "cyclic":
         return None
-    fixed = None if start is not None else fixed_entries(program)
+    fixed = None if start is not None else fixed_entries(program, settings.tuning)
     answer = None if fixed is None else pattern_newton(fixed, settings, progress)
     if answer is not None:
         return replace(answer, citation=DEMPSTER)

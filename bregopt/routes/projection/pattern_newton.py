@@ -24,18 +24,11 @@ from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.sparse_inverse import Pattern, closed_form, newton_direction, tree_inverse
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["FixedEntries", "fixed_entries", "pattern_newton"]
 
-# Entries of the pattern for each row, up to which conjugate gradients on them are faster than the system of
-# the rows: 2.6 times at order 500 with about as many of both.
-_MORE_ENTRIES = 4
-_STEPS = 100
-_PATIENCE = 15  # steps without progress: K may diverge
-_LEAST_STEP = 1e-10
-_DIVERGED = 1e7  # largest entry of K, for a unit diagonal of its inverse, beyond which it may diverge
 _SINGULAR = "The given entries leave no positive definite matrix, or only nearly singular ones."
-_ARMIJO = 1e-4
 _NO_VARIABLES = np.zeros(0)
 
 
@@ -87,7 +80,7 @@ class FixedEntries:
         return y
 
 
-def fixed_entries(program: Program) -> FixedEntries | None:
+def fixed_entries(program: Program, tuning: ProjectionTuning) -> FixedEntries | None:
     """Return a program in the form that :func:`pattern_newton` takes, None for another one."""
     single = program.m > 0 and all(term.rows.single for term in program.A.terms)
     if len(program.blocks) > 1 or program.k or not single or not program.bounds.equal.all():
@@ -115,7 +108,7 @@ def fixed_entries(program: Program) -> FixedEntries | None:
     free = np.triu(np.ones((n, n), dtype=bool), 1)
     free[i, j] = False
     pattern = Pattern.of(n, *np.nonzero(free))
-    few = len(pattern.i) <= _MORE_ENTRIES * program.m
+    few = len(pattern.i) <= tuning.pattern_ratio * program.m
     return FixedEntries(program, pattern, i, j, weight, C, False) if few else None
 
 
@@ -136,12 +129,13 @@ def pattern_newton(problem: FixedEntries, settings: Any, progress: Progress) -> 
     first = scaled.at(K)
     if first is None:
         return None
-    limit = settings.max_iter or _STEPS
+    tuning = settings.tuning
+    limit = settings.max_iter or tuning.pattern_limit
     monitor = Monitor(problem.program, settings, progress)
-    found = monitor.follow(_PatternNewton(scaled, progress), first, limit)
+    found = monitor.follow(_PatternNewton(scaled, tuning, progress), first, limit)
     if found.proof is not None:
         return found.proof
-    if found.stop is StopReason.STALLED and found.at.K.diagonal().max() < _DIVERGED:
+    if found.stop is StopReason.STALLED and found.at.K.diagonal().max() < tuning.diverged_entry:
         return None
     detail = _SINGULAR if found.stop is StopReason.STALLED else ""
     return Answer(found.at.X, _NO_VARIABLES, found.at.y, found.stop, found.step, detail=detail)
@@ -214,10 +208,10 @@ class _PatternNewton(Method):
     """Newton's method for ``max log det K - <C, K>`` on a pattern, with a line search."""
 
     tests_multipliers = False
-    patience = _PATIENCE
 
-    def __init__(self, problem: _Scaled, progress: Progress) -> None:
+    def __init__(self, problem: _Scaled, tuning: ProjectionTuning, progress: Progress) -> None:
         self._problem, self._certified = problem, LogDetProblem(problem.own.program, progress)
+        self._tuning, self.patience = tuning, tuning.pattern_patience
 
     def certificate(self, at: Any) -> Certificate:
         if at.X_root is not None:
@@ -234,18 +228,18 @@ class _PatternNewton(Method):
         return _proof(self._problem.own, at.K / self._problem.units, step)
 
     def advance(self, at: _Point) -> _Point | None:
-        pattern = self._problem.own.pattern
-        step = newton_direction(pattern, at.W, at.gradient)
+        pattern, tuning = self._problem.own.pattern, self._tuning
+        step = newton_direction(pattern, at.W, at.gradient, tuning)
         shares = pattern.unit**2
         slope = float(at.gradient @ (shares * step))
         falls, value, t = float(self._problem.on_pattern @ (shares * step)), log_det(at.root), 1.0
         if not slope > 0:
             return None
         D = pattern.matrix(step)
-        while t > _LEAST_STEP:
+        while t > tuning.shortest_pattern_step:
             K = at.K + t * D
             root = root_of(K)
-            if root is not None and log_det(root) - value - t * falls >= _ARMIJO * t * slope:
+            if root is not None and log_det(root) - value - t * falls >= tuning.armijo_fraction * t * slope:
                 return _Point(self._problem, K, root)
             t /= 2
         return None

@@ -22,13 +22,9 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.presolve.cliques import chordal_tree
+from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["Pattern", "closed_form", "newton_direction", "tree_inverse"]
-
-_FORMED = 250  # entries of a pattern up to which Newton's matrix is formed and factorized
-_SPARSE = 0.03  # entries of a pattern, as a fraction of all, up to which single inner products are faster
-_CG_STEPS = 200
-_CG_TOL = 0.1  # largest relative residual of conjugate gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +130,7 @@ def tree_inverse(pattern: Pattern, C: Array) -> Array:
     return K
 
 
-def newton_direction(pattern: Pattern, W: Array, gradient: Array) -> Array:
+def newton_direction(pattern: Pattern, W: Array, gradient: Array, tuning: ProjectionTuning) -> Array:
     """Return the values ``D`` on the pattern for which ``W D W`` has the entries of the gradient there.
 
     Parameters
@@ -144,9 +140,11 @@ def newton_direction(pattern: Pattern, W: Array, gradient: Array) -> Array:
         The inverse of ``K``.
     gradient : array
         ``W - C`` on the pattern.
+    tuning : ProjectionTuning
     """
     g = gradient * pattern.unit
-    scaled = _factored(pattern, W, g) if len(g) <= _FORMED else _conjugate_gradients(pattern, W, g)
+    formed = len(g) <= tuning.formed_pattern
+    scaled = _factored(pattern, W, g) if formed else _conjugate_gradients(pattern, W, g, tuning)
     return scaled / pattern.unit
 
 
@@ -164,17 +162,17 @@ def _factored(pattern: Pattern, W: Array, g: Array) -> Array:
     return direction
 
 
-def _conjugate_gradients(pattern: Pattern, W: Array, g: Array) -> Array:
+def _conjugate_gradients(pattern: Pattern, W: Array, g: Array, tuning: ProjectionTuning) -> Array:
     """Return Newton's direction in an orthonormal basis, to a residual that falls with the gradient."""
     i, j, unit, d = pattern.i, pattern.j, pattern.unit, W.diagonal()
     preconditioner = 1 / np.where(i == j, d[i] * d[j], d[i] * d[j] + W[i, j] ** 2)
     size = float(np.linalg.norm(g))
-    enough = size * min(_CG_TOL, size)
-    rows = W[i] if len(g) <= _SPARSE * W.size else None
+    enough = size * min(tuning.pattern_cg_tol, size)
+    rows = W[i] if len(g) <= tuning.sparse_pattern * W.size else None
     x, r = np.zeros(len(g)), g
     z = preconditioner * r
     p, rho = z, float(r @ z)
-    for _ in range(_CG_STEPS):
+    for _ in range(tuning.cg_steps):
         checkpoint()
         PW = pattern.sparse(p / unit) @ W
         if rows is None:

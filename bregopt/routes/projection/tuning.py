@@ -50,9 +50,9 @@ class ProjectionTuning(WorkingSetTuning):
         Passes after which Newton's method takes over.
     armijo_fraction : float
         Least change of the objective in a line search, relative to the slope (Armijo), for the dual Newton
-        method and the augmented Lagrangian.
+        method, the augmented Lagrangian and Newton's method on a pattern.
     cg_steps : int
-        Limit on conjugate gradient steps for one Newton direction, for both.
+        Limit on conjugate gradient steps for one Newton direction, for both and on a pattern.
     newton_limit : int
         Limit on the steps of the dual Newton method where the option `max_iter` gives none.
     newton_noise : float
@@ -78,6 +78,26 @@ class ProjectionTuning(WorkingSetTuning):
         Tolerance of the answers at larger weights. They are starts only.
     start_steps : int
         Limit on the Newton steps at each larger weight.
+    pattern_ratio : int
+        Entries of the pattern of a sparse ``X`` for each row, up to which Newton's method on them is faster
+        than the system of the rows: 2.6 times at order 500 with about as many of both.
+    pattern_limit : int
+        Limit on the steps of that method where the option `max_iter` gives none.
+    pattern_patience : int
+        Its steps without a better certificate after which it has stalled. Where the given entries leave no
+        positive definite matrix, the sparse matrix diverges.
+    shortest_pattern_step : float
+        Its least step length.
+    diverged_entry : float
+        Largest entry of the sparse matrix, for a unit diagonal of its inverse, beyond which it may diverge.
+    formed_pattern : int
+        Entries of a pattern up to which its Newton matrix is formed and factorized, in place of conjugate
+        gradients (``benchmarks/logdet.py completion`` measures both).
+    sparse_pattern : float
+        Entries of a pattern, as a fraction of all, up to which conjugate gradients compute single inner
+        products in place of whole matrices.
+    pattern_cg_tol : float
+        Largest relative residual of these conjugate gradients. It falls with the gradient.
     interior_numbers : int
         Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
     interior_decrease : float
@@ -199,6 +219,15 @@ class ProjectionTuning(WorkingSetTuning):
     start_decrease: float = 2.0
     start_tol: float = 1e-3
     start_steps: int = 50
+    # Newton's method on a pattern of entries.
+    pattern_ratio: int = 4
+    pattern_limit: int = 100
+    pattern_patience: int = 15
+    shortest_pattern_step: float = 1e-10
+    diverged_entry: float = 1e7
+    formed_pattern: int = 250
+    sparse_pattern: float = 0.03
+    pattern_cg_tol: float = 0.1
     # The interior point on the dual.
     interior_numbers: int = 20_000_000
     interior_decrease: float = 0.1

@@ -1,0 +1,161 @@
+"""The data of a program, its rows and costs listed term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array, IntArray, scattered
+from bregopt.program import LowRank, Program
+from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, Rows, SparseRows
+from bregopt.rigorous.ball import UNIT, Ball, inflated
+from bregopt.rigorous.data import Anchor, Data, MatrixData, csr_of
+
+__all__ = ["LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
+
+LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
+_EXACT = (DenseRows, Distances, Entries, SparseRows)
+_PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
+
+
+class Spread(NamedTuple):
+    """Radii of the coefficients of a matrix, in `row` (that after the last is the cost) at ``i n + j``."""
+
+    row: IntArray
+    place: IntArray
+    rad: Array
+
+
+class Terms(NamedTuple):
+    """Coefficients of a matrix with radii, in `row` (that after the last is the cost) at ``i n + j``.
+
+    It is ``i <= j``, and those beside the diagonal count both ``X_ij`` and ``X_ji``.
+    """
+
+    row: IntArray
+    place: IntArray
+    value: Array
+    rad: Array
+
+
+def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) -> Data:
+    """Return the data of a program, with radii of the coefficients of each block besides those of rounding.
+
+    Raises
+    ------
+    ValueError
+        If its rows have too many terms to be listed, or a block is on a face.
+    """
+    count = sum(term.rows.count() for term in program.A.terms)
+    if count > LARGEST_LISTED:
+        raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
+    bounds = program.bounds
+    none = np.zeros(program.m)
+    return Data(
+        matrices=tuple(
+            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
+        ),
+        B=_canonical(program.B),
+        B_rad=None,
+        c=Ball.exact(program.c),
+        u_lo=program.u_lo,
+        u_hi=program.u_hi,
+        cones=program.cones,
+        lo=bounds.lo,
+        hi=bounds.hi,
+        lo_rad=none,
+        hi_rad=none,
+        kind=bounds.kind,
+        weight=bounds.gamma,
+        offset=program.offset,
+        maximize=program.maximize,
+    )
+
+
+def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
+    block, n = program.blocks[b], program.blocks[b].n
+    if block.face is not None:
+        raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
+    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
+    if block.cost is not None:
+        parts.append((block.cost, np.array([program.m])))
+    rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
+    for family, at in parts:
+        t = family.coordinates()
+        rows.append(np.asarray(at)[t.row])
+        places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
+        values.append(t.value)
+        radii.append(_radii(family, t))
+    if spread is not None:
+        i, j = np.divmod(spread.place, n)
+        rows.append(spread.row)
+        places.append(np.minimum(i, j) * n + np.maximum(i, j))
+        values.append(np.zeros(len(i)))
+        radii.append(spread.rad)
+    terms = Terms(*map(np.concatenate, (rows, places, values, radii)))
+    return assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness))
+
+
+def assembled(
+    name: str, n: int, m: int, terms: Terms, cap: float | None = None, anchor: Anchor | None = None
+) -> MatrixData:
+    """Return a block of order `n` in `m` rows; terms of one place are added, and the rounding is counted."""
+    present, column = np.unique(terms.place, return_inverse=True)
+    row, column, value, rad = _added(terms.row, column, terms.value, terms.rad, len(present))
+    ends = np.searchsorted(row, [m])[0]
+    A = csr_of(row[:ends], column[:ends], value[:ends], (m, len(present)))
+    A_rad = csr_of(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
+    i, j = np.divmod(present, n)
+    C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
+    return MatrixData(name, n, i, j, A, A_rad, C, cap, anchor)
+
+
+def _added(
+    row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
+) -> tuple[IntArray, IntArray, Array, Array]:
+    """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
+    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
+    total, spread, size = (
+        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
+    )
+    if len(keys) < len(row):
+        order = np.argsort(where, kind="stable")
+        first = np.cumsum(count) - count
+        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
+        lost = total - a  # Knuth's exact error of a sum of two
+        lost = (a - (total - lost)) + (b - lost)
+        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
+    row, column = np.divmod(keys, columns) if columns else (row, column)
+    return row, column, total, spread
+
+
+def _radii(rows: Rows, terms: Coordinates) -> Array:
+    """Return the radii of products of numbers; products of signs are exact."""
+    if isinstance(rows, _EXACT):
+        return np.zeros(len(terms.value))
+    rad = _PRODUCT * np.abs(terms.value) + TINY
+    if isinstance(rows, RankOne):
+        other = sp.csr_array(rows.Z)
+        other.data = np.where(np.abs(other.data) == 1, 0.0, other.data)
+        rad[(abs(other).sum(axis=1) == 0)[terms.row]] = 0.0
+    return rad
+
+
+def _anchor(nearness: Any) -> Anchor | None:
+    if nearness is None:
+        return None
+    known = set(nearness.parameters) <= {"weights"}
+    name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
+    if isinstance(nearness.X0, LowRank):
+        return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
+    return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
+
+
+def _canonical(B: Any) -> Any:
+    B = sp.csr_array(B, copy=True)
+    B.sum_duplicates()
+    return B
