@@ -305,10 +305,10 @@ def positive_number(value: Any, name: str) -> float:
     return number
 
 
-def positive_integer(value: Any, name: str) -> int:
-    """Return `value` as an integer from one on, or raise an error that names it."""
+def positive_integer(value: Any, name: str, otherwise: str = "") -> int:
+    """Return `value` as an integer from one on, or raise an error that names it and what else it may be."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} is {value!r}; expected an integer")
+        raise TypeError(f"{name} is {value!r}; expected an integer{otherwise}")
     if int(value) < 1:
         raise ValueError(f"{name} is {value}; expected an integer from 1")
     return int(value)

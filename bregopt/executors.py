@@ -9,13 +9,19 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from itertools import islice
 from typing import Any
 
-__all__ = ["Crew", "Serial", "failed"]
+__all__ = ["Crew", "Serial", "check_executor", "failed"]
 
 _BREAKS = 3  # pools that break in a row, without an answer, before no other is started
 _POLL = 0.5  # seconds between two looks at the processes of a pool
 _AHEAD, _EACH = 64, 4  # tasks of `Crew.map` that are submitted and not done: at least, and for each worker
 # Of the process pools of Python and of loky; each is an attribute of the same name with an underscore.
 _SETTINGS = ("mp_context", "context", "initializer", "initargs", "max_tasks_per_child", "timeout", "env")
+
+
+def check_executor(value: Any) -> None:
+    """Raise unless the argument ``executor`` is one, or None."""
+    if value is not None and not isinstance(value, Executor):
+        raise TypeError(f"executor is {value!r}; expected a concurrent.futures.Executor, or None")
 
 
 class Serial(Executor):

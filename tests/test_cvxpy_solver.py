@@ -386,3 +386,22 @@ def test_perspectives_find_the_solver_by_its_name():
     )
     problem.solve(solver=BREGOPT)
     assert problem.value == pytest.approx(2.5, abs=1e-5)  # 2 |x| + x^2 / t
+
+
+def test_a_misspelled_option_is_suggested():
+    X = cp.Variable((3, 3), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.trace(X)), [cp.diag(X) == 1])
+    with pytest.raises(TypeError, match=r"BREGOPT has no option 'rout'; did you mean 'route'\?"):
+        problem.solve(solver="BREGOPT", rout="path")
+
+
+def test_an_infeasible_problem_says_who_names_the_constraints():
+    X, t = cp.Variable((3, 3), PSD=True), cp.Variable()
+    direct = [cp.diag(X) == 1, X[0, 1] >= 0.9, X[1, 2] >= 0.9, X[0, 2] <= 0]
+    A = np.diag([1.0, -1.0, 0.0])
+    for constraints in (direct, [np.eye(3) + t * A >> 0, t >= 2]):
+        problem = cp.Problem(cp.Minimize(0), constraints)
+        problem.solve(solver="BREGOPT")
+        assert problem.status == "infeasible"
+        reason = problem.solver_stats.extra_stats["stop_reason"]
+        assert reason.endswith("bo.from_cvxpy(problem).solve().conflict() names them.")

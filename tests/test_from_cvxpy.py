@@ -27,7 +27,7 @@ def values_of(expression, at):
     for u in ours.variables:
         (twin,) = [v for v in problem.variables() if v.name() == u.name]
         u.value = np.ravel(twin.value, order="F").reshape(u.shape)
-    (row,) = [c for c in ours.constraints if c.label.startswith("CVXPY's constraint 0")]
+    row = ours.constraints[0]
     return row.body.value - row.lower.value, np.ravel(expression.value, order="F")
 
 
@@ -418,3 +418,31 @@ def test_variables_that_do_more_stay(rng):
     # A price on tightened bounds only: relaxed bounds are free, and would diverge.
     problem = cp.Problem(cp.Minimize(cp.sum_squares(X - 1) + cp.sum(cp.pos(-v))), [row])
     assert bo.from_cvxpy(problem).variables
+
+
+def test_constraints_are_shown_as_cvxpy_prints_them():
+    X, t = cp.Variable((3, 3), PSD=True, name="X"), cp.Variable(2, name="t")
+    A = np.arange(9.0).reshape(3, 3)
+    rows = [X[0, 2] >= 0.9, X[0, 1] <= 0.5, cp.diag(X) == 1, cp.norm(t) <= 5, cp.trace((A + A.T) @ X) <= 9]
+    problem = cp.Problem(cp.Minimize(cp.trace(X) + cp.norm(t)), rows)
+    ours = bo.from_cvxpy(problem)
+    labels = [c.label for c in ours.constraints]
+    assert labels[:4] == [str(row) for row in rows[:4]]
+    assert labels[4].endswith(" ...")
+    assert all(len(label) <= 60 and "\n" not in label for label in labels)
+    assert ours.objective.label == str(problem.objective.args[0])
+    sol = ours.solve()
+    problem.solve(solver="CLARABEL")
+    assert sol.value == pytest.approx(problem.value, abs=1e-5)
+    np.testing.assert_allclose(ours.constraints[0].dual_value, [rows[0].dual_value], atol=1e-4)
+    impossible = bo.from_cvxpy(cp.Problem(problem.objective, [*rows[1:3], X[0, 1] >= 0.6])).solve()
+    found = {(row.label, row.side) for row in impossible.conflict()}
+    assert found == {("X[0, 1] <= 0.5", "<= 0.5"), ("0.6 <= X[0, 1]", ">= 0.6")}
+
+
+@pytest.mark.skipif(not hasattr(cp.Variable() >= 0, "set_label"), reason="CVXPY has no labels yet")
+def test_labels_of_cvxpy_are_names():
+    X = cp.Variable((2, 2), PSD=True, name="X")
+    row = (X[0, 1] >= 0.5).set_label("floor")
+    (ours,) = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(X)), [row])).constraints
+    assert (ours.name, ours.label) == ("floor", "0.5 <= X[0, 1]")

@@ -1,5 +1,6 @@
 """The estimators of sparse inverse covariances against scikit-learn's."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -82,6 +83,7 @@ def test_cross_validation_selects_as_scikit_learns():
     np.testing.assert_array_equal(parallel.precision_, ours.precision_)
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("criterion", ["bic", "ebic"])
 def test_criteria_select_from_the_path(criterion):
     points = samples(200, 6)
@@ -94,6 +96,7 @@ def test_criteria_select_from_the_path(criterion):
     assert list(learner.alphas_) == sorted(learner.alphas_, reverse=True)
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 def test_plots_and_bad_parameters():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -111,3 +114,39 @@ def test_plots_and_bad_parameters():
     ):
         with pytest.raises(ValueError, match=message):
             GraphicalLassoCV(**parameters).fit(points)
+    for parameters, message in (
+        ({"alphas": 0.2}, "alphas is 0.2; expected an integer, the number of weights, or a list"),
+        ({"alphas": 0.2, "criterion": "bic"}, "alphas is 0.2; expected an integer, the number of weights"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            GraphicalLassoCV(**parameters).fit(points)
+    with pytest.raises(TypeError, match="executor is 2; expected a concurrent"):
+        GraphicalLassoCV(4).fit(points, executor=2)
+
+
+@pytest.mark.parametrize("criterion", ["cv", "bic"])
+def test_the_ends_of_the_grid_warn(criterion):
+    points = np.random.default_rng(0).normal(size=(30, 6))
+    points[:, 1::2] += points[:, ::2]
+    best = GraphicalLassoCV(np.geomspace(1, 1e-4, 9), criterion=criterion).fit(points).alpha_
+    with pytest.warns(bo.DataWarning, match=r"is the smallest of the grid.* pass alphas that reach"):
+        GraphicalLassoCV([1.0, 1.1 * best], criterion=criterion).fit(points)
+    with pytest.warns(bo.DataWarning, match=r"is the largest of the grid.* pass alphas that reach"):
+        GraphicalLassoCV([best / 10, best / 100], criterion=criterion).fit(points)
+    GraphicalLassoCV([best], criterion=criterion).fit(points)  # one weight is no choice
+    # Larger weights than that of a diagonal answer give the same answer.
+    independent = np.random.default_rng(0).normal(size=(60, 4))
+    assert GraphicalLassoCV([0.5, 0.1, 0.02], criterion=criterion).fit(independent).alpha_ == 0.5
+
+
+@pytest.mark.parametrize("criterion", ["cv", "bic"])
+def test_raw_units_warn_once_at_the_line_of_the_call(criterion):
+    raw = samples() * [1, 1, 1, 1, 1, 1e3]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GraphicalLassoCV([10.0, 1.0, 0.1], criterion=criterion).fit(raw)
+    own = [w for w in caught if "variances" in str(w.message)]
+    assert len(own) == 1
+    assert own[0].category is bo.DataWarning
+    assert own[0].filename == __file__
+    assert "Standardize the data, or pass correlations" in str(own[0].message)

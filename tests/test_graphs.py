@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -330,6 +331,38 @@ def test_repr_says_what_was_proven():
     found = bo.min_balanced_cut(named("two cliques"))
     assert repr(found).startswith("cut of weight 0 into 4 and 4 vertices, proven at least 0, so optimal")
     assert "proven at most 4" in repr(bo.max_cut([(0, 1), (1, 2), (2, 3), (3, 0)]))
+    _, seconds, heading, *_ = repr(found).splitlines()
+    assert seconds.startswith("  total time ")
+    assert heading.startswith("relaxation: optimal")
+    assert found.timings["call"] >= found.timings["total"]
+
+
+@pytest.mark.parametrize(
+    ("solve", "bound", "text"),
+    [
+        (bo.min_balanced_cut, 3.0, "proven at least 3, so at most 33.4% above the best"),
+        (bo.max_cut, 5.0, "proven at most 5, so at most 20% below the best"),
+        (bo.min_balanced_cut, 0.0, "proven at least 0"),
+        (bo.min_balanced_cut, -1.0, "proven at least -1"),
+    ],
+)
+def test_the_distance_from_the_best_is_rounded_up(solve, bound, text):
+    cut = solve([(0, 1), (1, 2), (2, 3), (3, 0)])
+    first, *_ = repr(replace(cut, cut=4.0, bound=bound, optimal=False)).splitlines()
+    assert first.endswith(text)
+
+
+def test_a_relaxation_that_proved_nothing_says_so():
+    graph = random_graph(300, 0)
+    with pytest.warns(bo.ConvergenceWarning, match="ended the relaxation before it proved a bound"):
+        found = bo.min_balanced_cut(graph, time_limit=1e-3)
+    assert found.bound < 1e-6
+    assert "or pass bound=False" in found.stop_reason
+
+
+def test_partition_names_sizes_in_place_of_imbalance():
+    with pytest.raises(TypeError, match="partition has no option 'imbalance': give sizes="):
+        bo.partition([(0, 1), (1, 2), (2, 3)], 2, imbalance=0.1)
 
 
 @pytest.mark.parametrize(

@@ -836,7 +836,7 @@ def test_dual_without_interior(seed):
 def test_sdplib_without_margin(data, name, value, largest):
     """Problems with almost no interior: the value of SDPLIB's table, and all six DIMACS errors."""
     problem = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz")
-    solution = problem.solve(solver="path", tol=1e-7)
+    solution = problem.solve(solver="path", tol=largest)
     assert solution.value == pytest.approx(value, rel=2e-4 if name == "hinf2" else 1e-5)
     assert np.abs(solution.dimacs).max() <= largest
 

@@ -855,3 +855,21 @@ def test_faces_of_faces_are_found():
     assert found.upper >= truth - 1e-12
     assert found.width < 1e-6
     found.certificate.check()
+
+
+def test_infeasibility_is_printed_as_proven():
+    X = bo.PSD(2)
+    rows = [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] >= 2]
+    for sense in (bo.Minimize, bo.Maximize):
+        heading, *facts = repr(bo.Problem(sense(bo.trace(X)), rows).solve().verify()).splitlines()
+        assert heading == "bregopt verification: the problem is infeasible"
+        assert not any("width" in fact for fact in facts)
+
+
+def test_problems_of_cvxpy_are_sent_to_from_cvxpy():
+    cp = pytest.importorskip("cvxpy")
+    x = cp.Variable()
+    with pytest.raises(TypeError, match=r"expected a bo.Problem: pass bo.from_cvxpy\(problem\), solved"):
+        bo.verify(cp.Problem(cp.Minimize(x), [x >= 1]))
+    with pytest.raises(TypeError, match=r"problem is int; expected a bo.Problem$"):
+        bo.verify(3)

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
 from bregopt.arrays import Array, IntArray, finite_array, positive_integer
-from bregopt.executors import Crew
+from bregopt.errors import DataWarning, warn_caller
+from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
 from bregopt.learn.graphical_lasso import SparsePrecision
 from bregopt.plotting import Axes, plot_scores
@@ -111,7 +112,13 @@ class GraphicalLassoCV(SparsePrecision):
         ------
         TypeError, ValueError
             If input or parameters are bad, or the likelihood is unbounded.
+
+        Warns
+        -----
+        DataWarning
+            If the best weight is the first or the last one, so that one beyond it may be better.
         """
+        check_executor(executor)
         if self.criterion not in _CRITERIA:
             raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
         points = self._samples(X)
@@ -128,6 +135,7 @@ class GraphicalLassoCV(SparsePrecision):
             }
             best = int(np.nanargmax(mean))
             self._fit_alpha(X, S, self.alphas_[best])
+            self._warn_of_end(best)
             return self
         path = self._path_of(X, S, self.alphas)
         self.alphas_ = path.alphas
@@ -135,6 +143,7 @@ class GraphicalLassoCV(SparsePrecision):
         self.cv_results_ = {"alphas": self.alphas_, "mean_test_score": mean}
         best = int(np.nanargmax(mean))
         self._fit_alpha(X, S, self.alphas_[best], path[best])
+        self._warn_of_end(best)
         return self
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -157,13 +166,34 @@ class GraphicalLassoCV(SparsePrecision):
         folds = list(check_cv(self.cv, y, classifier=False).split(points, y))
         crew = Crew(executor)
         try:
-            shared = points, self.alphas_, self.assume_centered, self._asked()
+            shared = points, self.alphas_, self.assume_centered, self._asked_of_path(points.shape[1])
             return np.array(list(crew.map(_scores, folds, *shared)))
         finally:
             crew.close()
 
+    def _asked_of_path(self, n: int) -> dict[str, Any]:
+        """Return the arguments of a path; with explicit weights only the last fit warns of raw units."""
+        asked = self._asked()
+        return asked if asked["weights"] is not None else {**asked, "weights": np.ones((n, n))}
+
+    def _warn_of_end(self, best: int) -> None:
+        """Warn if a weight beyond the first or the last one may be better than the best."""
+        if len(self.alphas_) == 1:
+            return
+        answer: Any = self.solution_
+        # Beyond a diagonal answer, larger weights give the same one; there is no weight below 0.
+        larger = best == 0 and (answer.n_edges > 0 or self.penalize_diagonal)
+        smaller = best == len(self.alphas_) - 1 and self.alpha_ > 0
+        if larger or smaller:
+            which, beyond = ("largest", 10 * self.alpha_) if larger else ("smallest", self.alpha_ / 10)
+            warn_caller(
+                f"the best alpha, {self.alpha_:.3g}, is the {which} of the grid, and one beyond it may be "
+                f"better: pass alphas that reach {beyond:.3g}",
+                DataWarning,
+            )
+
     def _path_of(self, X: Any, S: Array, alphas: Any) -> Any:
-        path = graphical_lasso_path(labeled_features(S, X), alphas, **self._asked())
+        path = graphical_lasso_path(labeled_features(S, X), alphas, **self._asked_of_path(len(S)))
         order = np.argsort(-path.alphas, kind="stable")
         return type(path)(path.alphas[order], [path[k] for k in order])
 
@@ -172,10 +202,8 @@ def _decreasing(alphas: Any, S: Array, weights: Any) -> Array:
     """Return the weights in decreasing order; a number asks for the range of the whole sample."""
     if np.ndim(alphas) > 0:
         return np.sort(finite_array(alphas, "alphas", ndim=1))[::-1]
-    count, W = (
-        positive_integer(alphas, "alphas"),
-        np.ones(S.shape) if weights is None else np.asarray(weights),
-    )
+    count = positive_integer(alphas, "alphas", ", the number of weights, or a list of weights")
+    W = np.ones(S.shape) if weights is None else np.asarray(weights)
     off = (W > 0) & ~np.eye(len(S), dtype=bool)
     largest = float((np.abs(S[off]) / W[off]).max(initial=0.0))
     largest = largest or float(S.diagonal().max())  # without covariances all weights give the same answer

@@ -22,6 +22,7 @@ from sklearn.utils import _safe_indexing, indexable
 from bregopt import solve_many
 from bregopt.arrays import Array
 from bregopt.errors import warn_caller
+from bregopt.executors import check_executor
 from bregopt.learn.base import Fitting, OfProblem
 
 __all__ = ["GridSearchCV"]
@@ -127,8 +128,7 @@ class GridSearchCV(model_selection.GridSearchCV):
         """
         if not isinstance(self.refit, bool):
             raise TypeError(f"refit is {self.refit!r}; expected True or False")
-        if self.executor is not None and not isinstance(self.executor, Executor):
-            raise TypeError(f"executor is {self.executor!r}; expected a concurrent.futures.Executor, or None")
+        check_executor(self.executor)
         X, y, groups = indexable(X, y, groups)
         self.scorer_, self.multimetric_ = check_scoring(self.estimator, self.scoring), False
         splits = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, groups))

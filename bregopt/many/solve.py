@@ -18,6 +18,7 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, did_you_mean, warn_caller
+from bregopt.executors import check_executor
 from bregopt.many.schedule import outcomes
 from bregopt.many.worker import Item, Outcome, Unit
 from bregopt.modeling.problem import Problem
@@ -124,8 +125,7 @@ def solve_many(
 
 
 def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor is {executor!r}; expected a concurrent.futures.Executor, or None")
+    check_executor(executor)
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int)):

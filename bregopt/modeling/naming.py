@@ -17,6 +17,7 @@ class Formula:
     """
 
     label: str
+    source_text: str | None = None  # in the language from which it was translated, CVXPY's
 
     @property
     def full_label(self) -> str:

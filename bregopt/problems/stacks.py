@@ -17,6 +17,7 @@ from bregopt import clock
 from bregopt.bars import items_bar
 from bregopt.clock import CutShort, Ending
 from bregopt.errors import ConvergenceWarning
+from bregopt.executors import check_executor
 from bregopt.problems.solutions import ERROR, Solutions
 from bregopt.problems.stack_part import METHOD, Part, StackedProblem, solve_part, width_of
 from bregopt.problems.stack_record import Record
@@ -92,8 +93,7 @@ def _panel(options: Mapping[str, Any]) -> _Panel:
     """Return the options of a stack, checked."""
     executor, warm = options.get("executor"), options.get("warm_start", False)
     progress = options.get("progress", False)
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(f"executor is {executor!r}; expected a concurrent.futures.Executor, or None")
+    check_executor(executor)
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")
     if warm is not False and warm != "chain":

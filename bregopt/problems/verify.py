@@ -43,7 +43,9 @@ def verify(
         If there is no answer, or it has other variables or rows.
     """
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem")
+        theirs = type(problem).__module__.partition(".")[0] == "cvxpy"
+        hint = ": pass bo.from_cvxpy(problem), solved" if theirs else ""
+        raise TypeError(f"problem is {type(problem).__name__}; expected a bo.Problem{hint}")
     given = problem.solution if solution is None else solution
     if given is None:
         raise ValueError("the problem has no answer; solve it first, or pass a solution")

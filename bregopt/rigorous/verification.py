@@ -102,7 +102,7 @@ class Verification:
 
     def _facts(self) -> list[tuple[str, str]]:
         facts = [("lower", f"{self.lower:.16g}"), ("upper", f"{self.upper:.16g}")]
-        if not math.isinf(self.width):
+        if math.isfinite(self.lower) and math.isfinite(self.upper):
             facts.append(("width", f"{self.width:.1e}, relative {self.relative_width:.1e}"))
         facts += [(f"no {name}", self.reasons[name]) for name in _NAMES if name in self.reasons]
         facts += [("given", text) for text in self.given]
@@ -111,9 +111,8 @@ class Verification:
         return [*facts, ("effort", f"{self.seconds:.3g} s, {self.solves} further solves")]
 
     def __repr__(self) -> str:
-        lines = [
-            f"bregopt verification: {self.proven if math.isinf(self.width) else 'both bounds are proven'}"
-        ]
+        finite = math.isfinite(self.lower) and math.isfinite(self.upper)
+        lines = [f"bregopt verification: {'both bounds are proven' if finite else self.proven}"]
         return "\n".join([*lines, *(f"  {name:<10} {fact}" for name, fact in self._facts())])
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,6 +120,8 @@ class Solution:
         The errors of the 7th DIMACS challenge, the standard comparison of semidefinite solvers. None if not
         defined: for divergences, soft rows, and without an answer.
     """
+
+    _heading: ClassVar[str] = "bregopt solution"
 
     status: str
     stop_reason: str
@@ -364,7 +366,7 @@ class Solution:
 
     def __repr__(self) -> str:
         facts = self._facts()
-        lines = [f"bregopt solution: {facts['status']}"]
+        lines = [f"{self._heading}: {facts['status']}"]
         if self.X is None:
             lines.append(f"  value      {facts['value']}")
         else:

@@ -11,11 +11,11 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
-from bregopt.errors import InfeasibleRowError, SolverError
+from bregopt.errors import InfeasibleRowError, SolverError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import check_options
+from bregopt.routes.options import check_options, option_names
 from bregopt.routes.solution import Solution, Status
 
 __all__ = [
@@ -58,6 +58,12 @@ _STATUS_OF_DUAL = {
 }
 
 
+_CONTRADICTION = (
+    "No point meets the constraints: a combination of them is a contradiction. "
+    "bo.from_cvxpy(problem).solve().conflict() names them."
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """An answer in the form that the parent class reads."""
@@ -78,6 +84,10 @@ def solve_conic(
 
     If the answer does not meet the tolerance, the other reading is solved too.
     """
+    known = {"route", *option_names(options["route"])}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, known)}")
     inaccurate, reasons = [], []
     for reading in read_conic(conic):
         found = _by_route(conic, reading, warm_start, options, cache)
@@ -229,10 +239,10 @@ def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> Outcome
     if reading.dual and not proven:
         return f"{route} found no proof: {error}"
     z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None
-    stats = {"route": route, "form": _form(reading), "stop_reason": StopReason.INFEASIBLE.value}
-    return Outcome(
-        _CLARABEL_STATUS[status_of(reading, Status.INFEASIBLE)], np.zeros(0), z, np.nan, 0.0, 0, stats
-    )
+    status = status_of(reading, Status.INFEASIBLE)
+    reason = _CONTRADICTION if status == Status.INFEASIBLE else StopReason.INFEASIBLE.value
+    stats = {"route": route, "form": _form(reading), "stop_reason": reason}
+    return Outcome(_CLARABEL_STATUS[status], np.zeros(0), z, np.nan, 0.0, 0, stats)
 
 
 def status_of(reading: Reading, found: str) -> Status:
@@ -261,7 +271,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
         "error": solution.error,
         "primal_residual": solution.primal_residual,
         "dual_residual": solution.dual_residual,
-        "stop_reason": solution.stop_reason,
+        "stop_reason": _CONTRADICTION if status == Status.INFEASIBLE else solution.stop_reason,
     }
     seconds = solution.timings["total"]
     return Outcome(_CLARABEL_STATUS[status], x, z, float(conic.c @ x), seconds, solution.iterations, stats)

@@ -46,6 +46,7 @@ from bregopt.modeling.variables import Parameter
 
 __all__ = ["lower"]
 
+_LONGEST = 60  # characters of a constraint's text
 _CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
 
@@ -70,6 +71,7 @@ def lower(problem: Any) -> Lowered:
     problem = problem if real_form is None else real_form.problem
     _check_kinds(problem)
     check_sizes(problem)
+    given_objective = problem.objective.args[0]
     goal = read_objective(problem.objective)
     problem, given = affine_problem(problem, goal.constraints)
     claims: dict[Any, Claim | None] = {}
@@ -80,7 +82,7 @@ def lower(problem: Any) -> Lowered:
     forms = _forms(problem, goal, [claim for claim in claims.values() if claim is not None])
     links = links_of(claims, forms)
     parameters, written = _parameters(problem), _written(problem)
-    rows, symmetric, trivial = _rows(problem, forms, parameters, written)
+    rows, symmetric, trivial = _rows(problem, given, forms, parameters, written)
     cones, linked = _cones(problem, claims, forms, links)
     second_orders = _second_orders(problem, forms, parameters, written)
     spectral, more = _arguments(goal.spectral, forms, links)
@@ -89,6 +91,8 @@ def lower(problem: Any) -> Lowered:
     fixed: list[Constraint | SecondOrderConstraint] = [*others, *second_orders.values()]
     rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
+    if not goal.spectral and not goal.penalties:  # divergences and penalties have labels of their own
+        sense.source_text = _text(given_objective)
     constraints: list[Any] = [*rows.values(), *others, *paid, *second_orders.values()]
     try:
         ours = Problem(sense, constraints)
@@ -174,35 +178,58 @@ def _written(problem: Any) -> set[Any]:
 
 
 def _rows(
-    problem: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
+    problem: Any,
+    given: dict[Any, Any],
+    forms: dict[Any, VariableForm],
+    parameters: dict[Any, Parameter],
+    written: set[Any],
 ) -> tuple[dict[Any, Constraint], set[Any], list[Any]]:
     """Return the constraints that are rows, the symmetric ones among them, and those without variables.
 
-    Parameters whose values are substituted in rows are added to `written`.
+    `given` has the user's constraint in place of which another one is read. Parameters whose values are
+    substituted in rows are added to `written`.
     """
     rows, symmetric, trivial = {}, set(), []
     counts = Counter(getattr(c, "label", None) for c in problem.constraints)  # CVXPY's names may repeat
     for number, c in enumerate(problem.constraints):
-        kind = type(c).__name__
-        if kind not in SENSES:
+        if type(c).__name__ not in SENSES:
             continue
+        expression, sense = _sides(c)
         with _named(number):
-            found = rows_of(c.expr, parametric=True)
+            found = rows_of(expression, parametric=True)
             if not found.variables:  # the values of parameters decide whether it holds
-                found = rows_of(c.expr)
+                found = rows_of(expression)
         written |= found.frozen
         body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
-            rows[c] = compared(body, SENSES[kind])
+            rows[c] = compared(body, sense)
+            rows[c].source_text = _text(given.get(c, c))
             if counts[label := getattr(c, "label", None)] == 1 and label:
                 rows[c].named(label)
             if is_symmetric_map(found, c.shape):
                 symmetric.add(c)
-        elif _holds(body.constant, SENSES[kind]):
+        elif _holds(body.constant, sense):
             trivial.append(c)
         else:
             raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
     return rows, symmetric, trivial
+
+
+def _sides(constraint: Any) -> tuple[Any, str]:
+    """Return a constraint as an expression compared with 0, with ``X >= 1`` the right way round.
+
+    CVXPY keeps it as ``1 <= X``; its dual is that of ``X - 1 >= 0``, too.
+    """
+    if type(constraint).__name__ == "Inequality" and constraint.args[0].is_constant():
+        return -constraint.expr, ">="
+    return constraint.expr, SENSES[type(constraint).__name__]
+
+
+def _text(formula: Any) -> str:
+    """Return a constraint or expression as CVXPY prints it, in one line that is cut short."""
+    label = getattr(formula, "label", None)
+    text = " ".join(str(formula).removeprefix(f"{label}: ").split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def _second_orders(
@@ -214,6 +241,7 @@ def _second_orders(
         if type(c).__name__ == "SOC":
             with _named(number):
                 found[c] = second_order(c, forms, parameters, written)
+            found[c].label = _text(c)
     return found
 
 

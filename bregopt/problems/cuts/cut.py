@@ -7,6 +7,7 @@ difference of the sizes of the sides by ``e'Xe``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Unpack
@@ -144,6 +145,7 @@ def min_balanced_cut(
     ----------
     Lang (2005), Fixing two weaknesses of the spectral method; Kulis, Sustik, Dhillon (2009), §6.4.
     """
+    start = time.perf_counter()
     rng = generator(min_balanced_cut, seed, options)
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights)
@@ -155,7 +157,7 @@ def min_balanced_cut(
             with clock.reserving(0.5 * _left()):
                 equal = _balanced(parsed, *halves, bound, rng, options)
             begin = [equal.partition]
-        return _balanced(parsed, least, most, bound, rng, options, begin)
+        return _balanced(parsed, least, most, bound, rng, options, begin).timed(start)
 
 
 def max_cut(
@@ -189,6 +191,7 @@ def max_cut(
     Goemans and Williamson (1995), Improved approximation algorithms for maximum cut and satisfiability
     problems using semidefinite programming, J. ACM 42.
     """
+    start = time.perf_counter()
     rng = generator(max_cut, seed, options)
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights, signed=True)
@@ -196,7 +199,7 @@ def max_cut(
         X = PSD(parsed.n, name="X")
         problem = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1])
         signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
-        return _found(parsed, signs, problem, X, bound, rng, options, largest=True)
+        return _found(parsed, signs, problem, X, bound, rng, options, largest=True).timed(start)
 
 
 def _balanced(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +30,11 @@ class PartedGraph(Solution, ABC):
         Its `adjacency`, a csr_array, and its `nodes`, the user's names of the vertices.
     cut, bound : float
     optimal : bool
+    timings : dict from str to float
+        Those of the relaxation; "call" is the time of the whole call in seconds.
     """
+
+    _heading: ClassVar[str] = "relaxation"
 
     graph: Graph = field(kw_only=True)
     cut: float = np.nan
@@ -75,11 +81,29 @@ class PartedGraph(Solution, ABC):
         return plot_convergence(self.history, self.solver, ax)
 
     def __repr__(self) -> str:
-        return f"{self._sentence}\n{super().__repr__()}"
+        lines = [self._sentence]
+        if "call" in self.timings:
+            lines.append(f"  total time {self.timings['call']:.3g} s")
+        return "\n".join([*lines, super().__repr__()])
+
+    def timed(self, begin: float) -> Self:
+        """Return the answer with the time of the whole call, which began at this time of the clock."""
+        return replace(self, timings={**self.timings, "call": time.perf_counter() - begin})
 
     @property
     def _verdict(self) -> str:
-        return f"proven at {self._proven} {self.bound:.6g}" + (", so optimal" if self.optimal else "")
+        return f"proven at {self._proven} {self.bound:.6g}{self._conclusion}"
+
+    @property
+    def _conclusion(self) -> str:
+        """What the bound says of the cut; a share is rounded up, so that it holds."""
+        if self.optimal:
+            return ", so optimal"
+        least, most = sorted((self.cut, self.bound))
+        if least <= 0:
+            return ""
+        missing, side = (most - least) / self.bound, "above" if self._proven == "least" else "below"
+        return f", so at most {math.ceil(1000 * missing) / 10:g}% {side} the best"
 
     @property
     @abstractmethod

@@ -7,6 +7,7 @@ fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal, Unpack
@@ -118,6 +119,11 @@ def partition(
     ----------
     Frieze, Jerrum (1997), Improved approximation algorithms for MAX k-CUT and MAX BISECTION, Algorithmica 18.
     """
+    if "imbalance" in options:
+        raise TypeError(
+            "partition has no option 'imbalance': give sizes=, the number of vertices of each part"
+        )
+    start = time.perf_counter()
     rng = generator(partition, seed, options)
     limit = time_limit(options)
     with clock.limited(limit):
@@ -164,7 +170,7 @@ def partition(
         cut=cut,
         bound=min(proof.bound, cut),
         optimal=proof.proves(cut),
-    )
+    ).timed(start)
 
 
 def _cut(graph: Graph, part: IntArray) -> float:

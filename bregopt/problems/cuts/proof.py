@@ -10,6 +10,7 @@ import numpy as np
 
 from bregopt.io.graphs import Graph
 from bregopt.modeling.problem import Problem
+from bregopt.program import StopReason
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
@@ -23,6 +24,7 @@ _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does no
 
 _PROVEN = "The bound proves that no partition is better."
 _STALLED = "More rounds of generated rows would hardly bring the bound nearer to the cut."
+_NOTHING = "time_limit ended the relaxation before it proved a bound: raise it, or pass bound=False."
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
 
 
@@ -98,7 +100,7 @@ def relaxed(
         Whether further rounds of generated rows gain too little; then rounds of any graph end early.
     """
     asked = options.get("callback")
-    why = ""
+    why, before = "", proof.bound
 
     def callback(step: Step) -> bool:
         nonlocal why
@@ -124,6 +126,9 @@ def relaxed(
     proof.add(answer.dual_value)
     if why and answer.status == Status.USER_LIMIT:
         return replace(answer, status=_judged(answer, options.get("tol", TOL)).value, stop_reason=why)
+    useless = abs(proof.bound - before) <= _ROUND_OFF * abs(cut()) and not proof.proves(cut())
+    if answer._stop is StopReason.TIME_LIMIT and useless:
+        answer = replace(answer, stop_reason=_NOTHING)
     warn_unproven(answer, options.get("tol", 1e-6))
     return answer
 

@@ -96,6 +96,8 @@ def graphical_lasso(
     -----
     ConvergenceWarning
         If the certificate does not meet `tol`.
+    DataWarning
+        If the variances in `S` differ by a factor above 1e4, and no `weights` are given.
 
     Notes
     -----
@@ -197,7 +199,8 @@ def _predicted(known: Sequence[tuple[float, Array]], alpha: float) -> Array | No
 def _alphas(value: Any, problem: LassoProblem) -> Array:
     """Return the weights of a path."""
     if np.ndim(value) == 0:
-        count, largest = positive_integer(value, "alphas"), problem.largest_alpha
+        count = positive_integer(value, "alphas", ", the number of weights, or a list of weights")
+        largest = problem.largest_alpha
         if largest == 0:
             raise ValueError(
                 "S has no penalized entry off its diagonal, so alphas has no range; give an array"

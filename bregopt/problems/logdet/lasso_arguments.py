@@ -10,13 +10,20 @@ import numpy as np
 
 from bregopt.arrays import Array, finite_array, symmetric_matrix
 from bregopt.certify.graphical_lasso import LassoData
-from bregopt.errors import did_you_mean
+from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.routes import base
 from bregopt.routes.graphical_lasso import LassoTuning
 
 __all__ = ["LassoProblem", "LassoSettings", "lasso_problem", "lasso_settings", "penalty_weight"]
+
+_SPREAD = 1e4  # ratio of variances above which the units are doubtful
+_RAW_UNITS = (
+    f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "
+    "method may reach max_iter. Standardize the data, or pass correlations: S / np.outer(s, s) with "
+    "s = np.sqrt(np.diag(S))"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +69,8 @@ def lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) ->
     n = len(matrix)
     if not isinstance(penalize_diagonal, bool | np.bool_):
         raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")
+    if weights is None:
+        _warn_of_units(matrix.diagonal())
     w = np.ones((n, n)) if weights is None else _weights(aligned(weights, labels, "weights"), n)
     if not penalize_diagonal:
         np.fill_diagonal(w, 0.0)
@@ -75,6 +84,13 @@ def lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) ->
         allowed[i, j] = allowed[j, i] = True
         w[~allowed] = np.inf
     return LassoProblem(matrix, w, labels)
+
+
+def _warn_of_units(variances: Array) -> None:
+    """Warn where the variances are so different that the data seem to be in raw units."""
+    positive = variances[variances > 0]
+    if len(positive) and positive.max() > _SPREAD * positive.min():
+        warn_caller(_RAW_UNITS, DataWarning)
 
 
 def _weights(value: Any, n: int) -> Array:
