@@ -825,18 +825,18 @@ def test_dual_without_interior(seed):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "largest"),
+    ("name", "value", "tol", "largest"),
     [
-        ("qap5", -436.0, 1e-7),
-        ("control3", 13.633267, 1e-7),
-        ("hinf2", 10.967, 1e-6),
-        ("truss7", -900.001, 1e-7),
+        ("qap5", -436.0, 1e-7, 1e-7),
+        ("control3", 13.633267, 1e-7, 1e-7),
+        ("hinf2", 10.967, 3e-7, 1e-6),
+        ("truss7", -900.001, 1e-7, 1e-7),
     ],
 )
-def test_sdplib_without_margin(data, name, value, largest):
+def test_sdplib_without_margin(data, name, value, tol, largest):
     """Problems with almost no interior: the value of SDPLIB's table, and all six DIMACS errors."""
     problem = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz")
-    solution = problem.solve(solver="path", tol=largest)
+    solution = problem.solve(solver="path", tol=tol)
     assert solution.value == pytest.approx(value, rel=2e-4 if name == "hinf2" else 1e-5)
     assert np.abs(solution.dimacs).max() <= largest
 

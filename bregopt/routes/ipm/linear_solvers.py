@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import checkpoint
 from bregopt.linalg import factorized, symmetrize
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -36,10 +36,11 @@ class DefiniteFactor:
     def __init__(self, S: Array, tuning: InteriorPointTuning, repair: bool = True) -> None:
         self._S, self._tuning, extra = S, tuning, 0.0
         sizes = _sizes(S, tuning)
+        # Round-off may leave a singular matrix a pivot of its own size, and solutions the inverse of that.
+        least = np.sqrt(EPS) if repair else tuning.least_pivot
         while len(S):
             self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
-            # A singular matrix may pass by luck of its round-off: solutions would have that as their size.
-            if definite and (extra or (self._root.diagonal() > tuning.least_pivot * np.sqrt(sizes)).all()):
+            if definite and (extra or (self._root.diagonal() > least * np.sqrt(sizes)).all()):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")
