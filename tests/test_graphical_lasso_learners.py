@@ -22,6 +22,7 @@ def samples(n=60, d=6, seed=0):
     return rng.normal(size=(n, d)) @ (np.eye(d) + 0.6 * np.diag(np.ones(d - 1), 1)) + 3.0
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
 @parametrize_with_checks([GraphicalLasso(alpha=0.3), GraphicalLassoCV(alphas=3, cv=2)])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
