@@ -167,7 +167,7 @@ def _of_matrix(
         _put(ends, own.i[moved], own.j[moved], x[moved])
     if not changes:
         return None
-    changes.sort(key=lambda change: -abs(change[4] - change[3]))
+    changes.sort(key=lambda change: -round(abs(change[4] - change[3]) / changed))  # not by round-off
     labels = range(n) if request.labels is None else request.labels
     named = [(labels[a], labels[b], name, old, new) for a, b, name, old, new in changes]
     arguments = {**given, "divergence": request.divergence, "suggest": False}

@@ -74,9 +74,10 @@ def after_row_passes(newton: Solve) -> Solve:
             more = newton(program, replace(settings, max_iter=left), begin, progress.after(step))
         except CutShort as cut:
             return replace(answer, stop=reason(cut))
+        better = more
         if more.stop is not StopReason.CONVERGED and _error(program, answer) < _error(program, more):
-            more = replace(answer, stop=more.stop)
-        return replace(more, iterations=step + more.iterations)
+            better = replace(answer, stop=more.stop)
+        return replace(better, iterations=step + more.iterations)
 
     return run
 
