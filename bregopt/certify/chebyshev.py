@@ -167,6 +167,8 @@ def _longest(X: Array) -> float:
 
 def _angle(lengths: Array, noise: float) -> float:
     """Return an angle that excludes all larger ones, from the logarithms of the blocks' lengths."""
+    if not np.isfinite(lengths).all():  # polynomials that overflow, as of an interval too short
+        return np.inf
     k = len(lengths) - 1
     product = np.log((1 - NOISE_SHARE) * _LEAST_PRODUCT)
     angle = max((lengths[k] - product + np.log(2)) / k, 1 / k)  # arccosh(r) <= log(2 r)

@@ -50,7 +50,7 @@ class Complement:
         ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if
         ``least - t >= |P W Q|^2 / d``, where ``least`` is the least eigenvalue of ``Q'WQ``.
         """
-        if self.Q.shape[1] == 0:
+        if self.Q.shape[1] == 0 or not np.isfinite(below):
             return below
         apart = self._least - below
         return below - (np.hypot(apart, 2 * self._across) - apart) / 2
