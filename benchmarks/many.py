@@ -40,10 +40,12 @@ import numpy as np
 RESULTS = Path(__file__).parent / "results"
 TASKS = 100
 EXECUTORS = ("serial", "threads", "process pool", "loky", "MPI", "Dask")
+# Open MPI 4 and 5 start more processes than there are cores, also as root.
 MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
 
 

@@ -44,10 +44,6 @@ from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
-from bregopt.problems.correlation.answer import CorrelationSolution
-from bregopt.problems.from_cvxpy import from_cvxpy
-from bregopt.problems.nearest import nearest_correlation, nearest_psd
-from bregopt.problems.solutions import Solutions
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
@@ -64,6 +60,7 @@ if _TYPE_CHECKING:
     from bregopt.io.sdpa_writer import write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
+    from bregopt.problems.correlation.answer import CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
     from bregopt.problems.correlation.pairwise import pairwise_correlation
@@ -73,6 +70,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
+    from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.kernel import learn_kernel
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
@@ -85,6 +83,8 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
+    from bregopt.problems.nearest import nearest_correlation, nearest_psd
+    from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import verify
     from bregopt.rigorous.certificate import BoundCertificate
     from bregopt.rigorous.verification import ProvenBound, Verification
@@ -224,6 +224,7 @@ _MODULES = {
     "write_sdpa": "bregopt.io.sdpa_writer",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
+    "CorrelationSolution": "bregopt.problems.correlation.answer",
     "nearest_covariance": "bregopt.problems.correlation.covariance",
     "FactorModel": "bregopt.problems.correlation.factors",
     "factor_correlation": "bregopt.problems.correlation.factors",
@@ -237,6 +238,7 @@ _MODULES = {
     "lovasz_theta": "bregopt.problems.cuts.lovasz",
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
+    "from_cvxpy": "bregopt.problems.from_cvxpy",
     "learn_kernel": "bregopt.problems.kernel",
     "ChannelCapacity": "bregopt.problems.logdet.capacity",
     "mimo_capacity": "bregopt.problems.logdet.capacity",
@@ -255,6 +257,9 @@ _MODULES = {
     "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
     "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
+    "nearest_correlation": "bregopt.problems.nearest",
+    "nearest_psd": "bregopt.problems.nearest",
+    "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",
     "ProvenBound": "bregopt.rigorous.verification",
