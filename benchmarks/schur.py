@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from bregopt.program import LinearMap, Term
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.routes.ipm import Gram
+from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 TUNING = InteriorPointTuning()

@@ -17,18 +17,14 @@ from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.routes.ipm import (
-    InteriorPointTuning,
-    RightHandSide,
-    RowAction,
-    ScalingPoint,
-    conjugate_gradients,
-)
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.groups import rows_of_blocks
-from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered
+from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
+from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.projection.bounded_diagonal import simplex_shift
 
 TUNING = InteriorPointTuning()

@@ -21,7 +21,7 @@ from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
-from bregopt.routes.ipm import PrimalDual
+from bregopt.routes.ipm.primal_dual import PrimalDual
 
 
 def symmetric(n, rng):

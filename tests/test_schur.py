@@ -19,7 +19,7 @@ from bregopt.program.rows import (
     RankTwo,
     SparseRows,
 )
-from bregopt.routes.ipm import Gram
+from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 TUNING = InteriorPointTuning()

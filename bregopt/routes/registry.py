@@ -20,7 +20,7 @@ _REFERENCE = "cvxpy"
 # A new built-in route needs one line here and its package.
 _BUILT_IN = {
     "bregman": "bregopt.routes.projection:Bregman",
-    "path": "bregopt.routes.ipm:Path",
+    "path": "bregopt.routes.ipm.path_route:Path",
     "psdboost": "bregopt.routes.matrix_generation:PSDBoost",
     "lowrank": "bregopt.routes.burer_monteiro:LowRankRoute",
     "definiteboost": "bregopt.routes.definiteboost:DefiniteBoost",

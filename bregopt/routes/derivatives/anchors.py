@@ -15,7 +15,8 @@ from bregopt.program import LowRank, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.derivatives.changes import Adjoint
 from bregopt.routes.derivatives.optimum import Optimum
-from bregopt.routes.ipm import InteriorPointTuning, RowAction
+from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Anchor", "Moved", "anchors_of"]
 

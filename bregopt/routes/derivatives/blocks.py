@@ -25,7 +25,7 @@ from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
-from bregopt.routes.ipm import RowAction
+from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.block_dual import RowCurvature
 from bregopt.routes.projection.tuning import ProjectionTuning
 

@@ -18,10 +18,12 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, Program, Start, StopReason
-from bregopt.routes.ipm import Iterate, PrimalDual, first_iterate
 from bregopt.routes.ipm.active_newton import ActiveNewton
+from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
+from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
+from bregopt.routes.ipm.start import first_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress

@@ -24,9 +24,10 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
-from bregopt.routes.ipm import RightHandSide, ScalingPoint, Step, system_for
 from bregopt.routes.ipm.groups import rows_of_blocks
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
+from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Step
+from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import newton_flops

@@ -17,7 +17,7 @@ from bregopt.certify import trace_bounds
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.linear_master import LinearMaster
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading

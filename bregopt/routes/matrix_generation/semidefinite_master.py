@@ -36,7 +36,7 @@ from bregopt.program import (
 )
 from bregopt.program.rows import DenseRows
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm import follow_path
+from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.oracle import Reward
 from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.scale import Scale

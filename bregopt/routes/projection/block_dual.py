@@ -20,7 +20,7 @@ from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Rows
-from bregopt.routes.ipm import RowAction
+from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["BlockDual", "RowCurvature", "block_duals", "exponential_rows"]

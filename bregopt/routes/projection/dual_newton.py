@@ -23,7 +23,7 @@ from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import Spectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
-from bregopt.routes.ipm import conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.block_dual import block_duals, exponential_rows
