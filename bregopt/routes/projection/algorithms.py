@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from bregopt.divergences import Divergence
 from bregopt.program import Answer, Block, Program, Start
 from bregopt.routes import base
-from bregopt.routes.ipm.logdet_newton import logdet_newton
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.cold_newton import QI_SUN
 from bregopt.routes.projection.cyclic import cyclic_projection
@@ -50,7 +49,9 @@ _QI_SUN_WEIGHTED = (
 
 
 def _logdet_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Run the interior-point method, with its own constants."""
+    """Run the interior-point method, with its own constants. Other divergences need not load it."""
+    from bregopt.routes.ipm.logdet_newton import logdet_newton
+
     own = base.Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
     return logdet_newton(program, own, start, progress)
 
