@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
@@ -44,12 +44,12 @@ class _Round:
         gain = -side * (graph.W @ side)
         self._side, self._gain = side.tolist(), gain.tolist()
         self._free = [True] * graph.n
-        # The vertices of either side, the largest gain last, and a heap of those whose gain changed since.
-        # Entries with an old gain are skipped.
+        # The vertices of either side in two lists: by their first gain, the largest last, and a heap of those
+        # whose gain has changed. A vertex keeps its place when its gain falls, until it comes to the top.
         order = np.argsort(gain, kind="stable")
         self._queues = {s: order[side[order] == s].tolist() for s in (1, -1)}
         self._heaps: dict[int, list[tuple[float, int]]] = {1: [], -1: []}
-        self._changed = [False] * graph.n
+        self._initial, self._place = gain.tolist(), gain.tolist()
 
     def moves(self) -> list[int]:
         """Return the moves up to the best partition; none if no partition is better than the first."""
@@ -95,25 +95,47 @@ class _Round:
 
     def _top(self, s: int) -> int | None:
         """Return the free vertex of one side with the largest gain."""
-        gain, free = self._gain, self._free
-        heap, queue = self._heaps[s], self._queues[s]
-        while heap and not (free[heap[0][1]] and -heap[0][0] == gain[heap[0][1]]):
-            heappop(heap)
-        while queue and (self._changed[queue[-1]] or not free[queue[-1]]):
+        queued, heaped = self._first_in_queue(s), self._first_in_heap(s)
+        if queued is None or heaped is None:
+            return heaped if queued is None else queued
+        return queued if self._gain[queued] > self._gain[heaped] else heaped
+
+    def _first_in_queue(self, s: int) -> int | None:
+        queue, gain, free, initial = self._queues[s], self._gain, self._free, self._initial
+        while queue:
+            v = queue[-1]
+            if free[v]:
+                if gain[v] == initial[v]:
+                    return v
+                if gain[v] < initial[v]:
+                    self._place[v] = gain[v]
+                    heappush(self._heaps[s], (-gain[v], v))
             queue.pop()
-        if heap and not (queue and gain[queue[-1]] > -heap[0][0]):
-            return heap[0][1]
-        return queue[-1] if queue else None
+        return None
+
+    def _first_in_heap(self, s: int) -> int | None:
+        heap, gain, free, place = self._heaps[s], self._gain, self._free, self._place
+        while heap:
+            most, v = heap[0]
+            if not free[v] or -most != place[v]:
+                heappop(heap)
+            elif gain[v] < place[v]:
+                place[v] = gain[v]
+                heapreplace(heap, (-gain[v], v))
+            else:
+                return v
+        return None
 
     def _move(self, v: int) -> None:
         """Move a vertex to the other side and fix it there."""
-        side, gain, free, changed, heaps = self._side, self._gain, self._free, self._changed, self._heaps
+        side, gain, free, place, heaps = self._side, self._gain, self._free, self._place, self._heaps
         moved = side[v]
         free[v] = False
         for u, w in self._graph.near(v):
             if free[u]:
-                gain[u] += w * moved * side[u]
-                changed[u] = True
-                heappush(heaps[side[u]], (-gain[u], u))
+                gain[u] += w if side[u] == moved else -w
+                if gain[u] > place[u]:
+                    place[u] = gain[u]
+                    heappush(heaps[side[u]], (-gain[u], u))
         side[v] = -moved
         self._first -= moved * self._graph.sizes[v]
