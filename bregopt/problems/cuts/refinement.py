@@ -15,6 +15,9 @@ __all__ = ["refined"]
 # A round stops after so many moves without a better partition, or this share of the vertices. Ten times as
 # many find no better cuts of the graphs in benchmarks/large_cuts.py.
 _PATIENCE_SMALL, _PATIENCE, _PATIENCE_SHARE = 20, 100, 0.02
+# It stops earlier if a random walk with the mean and variance of the gains since then, at least so many, is not
+# expected to come back (Osipov, Sanders 2010).
+_FEWEST_GAINS = 10
 _MOVES = 256  # between looks at the clock
 
 
@@ -57,19 +60,22 @@ class _Round:
         patience = max(min(_PATIENCE, _PATIENCE_SMALL + n // 4), int(_PATIENCE_SHARE * n))
         moves: list[int] = []
         kept, total, best = 0, 0.0, self._graph.round_off
+        lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
         least = self._excess(self._first)
-        while len(moves) - kept <= patience:
+        while len(moves) - kept <= patience and not _drifts_away(len(moves) - kept, lost, squares):
             if len(moves) % _MOVES == 0 and remaining() <= 0:
                 break
             v = self._next()
             if v is None:
                 break
-            total += self._gain[v]
+            gain = self._gain[v]
+            total, lost, squares = total + gain, lost - gain, squares + gain * gain
             self._move(v)
             moves.append(v)
             excess = self._excess(self._first)
             if excess < least or (excess == least and total > best):
                 least, best, kept = excess, total + self._graph.round_off, len(moves)
+                lost = squares = 0.0
         return moves[:kept]
 
     def _next(self) -> int | None:
@@ -139,3 +145,8 @@ class _Round:
                     heappush(heaps[side[u]], (-gain[u], u))
         side[v] = -moved
         self._first -= moved * self._graph.sizes[v]
+
+
+def _drifts_away(count: int, lost: float, squares: float) -> bool:
+    """Whether `count` gains have a negative mean ``m`` and variance ``v`` with ``count m^2 > v``."""
+    return lost > 0 and count >= _FEWEST_GAINS and (count + 1) * lost * lost > count * squares
