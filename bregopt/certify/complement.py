@@ -14,7 +14,10 @@ __all__ = ["Complement"]
 
 
 class Complement:
-    """The matrix ``P W P``, ``P = I - QQ'``, without the heavy vectors, which would widen the spectrum.
+    """The Schur complement of ``W - s I`` on the heavy vectors, which would widen the spectrum.
+
+    With an orthonormal basis ``Q`` of the heavy vectors, ``P = I - QQ'`` and ``A = Q'WQ``, it is
+    ``P (W - WQ inv(A - s I) Q'W) P``. The shift ``s`` is zero where ``A`` is positive definite.
 
     Parameters
     ----------
@@ -23,11 +26,10 @@ class Complement:
     Attributes
     ----------
     light : SparsePlusLowRank
-        The matrix without its heavy vectors.
+        The Schur complement before it is projected: `W` without its heavy vectors, less the coupling.
     norm : float
         A bound on the norm of `light`, and of the matrix of its absolute entries.
     Q : array of shape (n, q)
-        An orthonormal basis of the heavy vectors.
     """
 
     def __init__(self, W: SparsePlusLowRank) -> None:
@@ -37,23 +39,41 @@ class Complement:
         self.light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
         self.norm = float(rows.max()) + float(np.abs(self.light.w) @ square[~heavy])
         self.Q = np.linalg.qr(W.U[:, heavy])[0]
+        self._shift, self._error = np.inf, 0.0
         if heavy.any():
-            WQ = W @ self.Q
-            inside = self.Q.T @ WQ
             error = ROUND_OFF * W.n * (self.norm + float(W.w[heavy] @ square[heavy]))
-            self._least = float(np.linalg.eigvalsh((inside + inside.T) / 2)[0]) - error
-            self._across = float(np.linalg.norm(WQ - self.Q @ inside)) + error
+            self._eliminate(W, max(float(rows.max()), error), error)
+
+    def _eliminate(self, W: SparsePlusLowRank, least: float, error: float) -> None:
+        """Subtract the coupling, for a shift at which the eigenvalues of ``A - s I`` are at least `least`.
+
+        `error` bounds the round-off of products with the heavy vectors.
+        """
+        WQ = W @ self.Q
+        A = self.Q.T @ WQ
+        across = WQ - self.Q @ A
+        values, V = np.linalg.eigh((A + A.T) / 2)
+        values -= error
+        self._shift = min(0.0, float(values[0]) - least)
+        values -= self._shift
+        coupling = across @ (V / np.sqrt(values))
+        size = float(np.einsum("nq,nq->", coupling, coupling))
+        # |C + E|^2 <= |C|^2 + 2 |C| |E| + |E|^2 for the error E of the coupling.
+        off = error / np.sqrt(values[0])
+        self._error = float((2 * np.sqrt(size) + off) * off)
+        self.norm += size
+        light = self.light
+        self.light = replace(
+            light, U=np.hstack([light.U, coupling]), w=np.concatenate([light.w, -np.ones(coupling.shape[1])])
+        )
 
     def whole(self, below: float) -> float:
-        """Return a lower bound on the eigenvalues of ``W`` from one for ``P W P``.
+        """Return a lower bound on the eigenvalues of ``W`` from one for the Schur complement.
 
-        ``W - t I`` is psd for ``t = below - d`` if its Schur complement is: if
-        ``least - t >= |P W Q|^2 / d``, where ``least`` is the least eigenvalue of ``Q'WQ``.
+        For ``t <= s``, ``W - t I`` is psd if the Schur complement less ``t I`` is: its coupling decreases
+        with ``t``.
         """
-        if self.Q.shape[1] == 0 or not np.isfinite(below):
-            return below
-        apart = self._least - below
-        return below - (np.hypot(apart, 2 * self._across) - apart) / 2
+        return min(below - self._error, self._shift)
 
     def project(self, V: Array) -> Array:
         """Remove the components along the heavy vectors, in place."""
@@ -62,7 +82,7 @@ class Complement:
         return V
 
     def dense(self) -> Array:
-        """Return ``P W P`` as an array, with round-off of a multiple of `norm`."""
+        """Return the projected Schur complement as an array, with round-off of a multiple of `norm`."""
         L, Q = self.light.dense(), self.Q
         if Q.shape[1]:
             LQ = L @ Q

@@ -15,8 +15,8 @@ __all__ = ["refined"]
 # A round stops after so many moves without a better partition, or this share of the vertices. Ten times as
 # many find no better cuts of the graphs in benchmarks/large_cuts.py.
 _PATIENCE_SMALL, _PATIENCE, _PATIENCE_SHARE = 20, 100, 0.02
-# It stops earlier if a random walk with the mean and variance of the gains since then, at least so many, is not
-# expected to come back (Osipov, Sanders 2010).
+# It stops earlier where the mean and the variance of the gains since then, at least so many, make a better
+# partition unlikely (Osipov, Sanders 2010).
 _FEWEST_GAINS = 10
 _MOVES = 256  # between looks at the clock
 
