@@ -20,7 +20,7 @@ from bregopt.program.lowrank import Matrix
 __all__ = ["PartSearch"]
 
 _STARTS = 6  # rounds that divide all of the graph, by recursive bisection
-_EDGES = 500_000  # edge ends in all rounds, for each pair of parts that a vertex is in
+_EDGES = 1_000_000  # edge ends in all rounds, for each pair of parts that a vertex is in
 _MOST_ROUNDS = 66
 _SWEEPS = 10  # over all pairs of parts
 _MERGED = (2, 3)  # parts that rounds divide anew, in turn
