@@ -1,9 +1,8 @@
 """Fit a factor model to correlations
 ==================================
 
-Two common factors and a variance of its own for each stock: the correlation
-matrix of that form nearest to a given one, with a bound on how near any could
-come.
+This example finds the nearest correlation matrix with two common factors and an
+own variance for each stock. A bound says how near any such matrix could come.
 """
 
 import matplotlib.cbook

@@ -26,7 +26,7 @@ for (a, b), value in wanted.items():
 request = {"fixed": list(wanted), "lower": 0.0, "upper": 0.3}
 
 # %%
-# The answer says which three entries are at fault, with a proof.
+# The answer names the three entries that contradict each other, with a proof.
 sol = bo.nearest_correlation(A, **request)
 print(sol.status)
 print(sol.stop_reason)

@@ -1,9 +1,9 @@
 """Repair one matrix a month
 =========================
 
-Rank correlations of twelve monthly returns of ten stocks and indices: one
-matrix a month, and many of them indefinite. All are repaired in one call, each
-from the answer of the month before.
+The data are rank correlations of ten stocks and indices: one matrix for each
+month, from twelve monthly returns. Many are indefinite. One call repairs all of
+them, and starts each from the answer of the month before.
 """
 
 import matplotlib.cbook

@@ -1,9 +1,10 @@
 """Repair a correlation matrix of stocks
 =====================================
 
-Ten price series have gaps, so each correlation comes from other months, and
-together they are no correlation matrix: one eigenvalue is negative. The nearest
-correlation matrix keeps the three entries that the most months support.
+Ten price series have gaps, so each correlation comes from other months.
+Together the correlations have a negative eigenvalue. This example finds the
+nearest correlation matrix, and keeps the three entries with the most months of
+data.
 """
 
 import matplotlib.cbook

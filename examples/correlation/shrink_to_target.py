@@ -1,9 +1,9 @@
 """Shrink a correlation matrix to a target
 =======================================
 
-A matrix with a negative eigenvalue is mixed with a target that is surely a
-correlation matrix. The least share of the target that repairs it comes with a
-proof that no smaller share does.
+This example mixes a matrix that has a negative eigenvalue with a target that is
+a correlation matrix. It finds the least share of the target that repairs the
+matrix, and proves that no smaller share does.
 """
 
 import matplotlib.cbook

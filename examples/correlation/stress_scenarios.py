@@ -1,9 +1,9 @@
 """Stress 2,000 correlation matrices at once
 =========================================
 
-A stress scenario sets some correlations to new values, and the rest no longer
-fits. The nearest correlation matrices that keep the stressed entries are found
-in one call.
+A stress scenario sets some correlations to new values. The matrix is then often
+indefinite. One call finds the nearest correlation matrices that keep the
+stressed entries.
 """
 
 import matplotlib.cbook

@@ -1,9 +1,9 @@
-"""Tell threes from fives without a label
-======================================
+"""Separate threes from fives without labels
+=========================================
 
-Each of 365 handwritten digits has edges to the five digits nearest to it. The
-best cut of this graph in two sides of nearly equal size separates threes from
-fives, though no label was given.
+Each of 365 handwritten digits has edges to the five digits nearest to it. This
+example finds the best cut of this graph into two sides of nearly equal size.
+The cut separates threes from fives, although it uses no labels.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ found = bo.min_balanced_cut(graph, imbalance=0.05)
 print(found)
 
 # %%
-# The labels come in only now.
+# The labels are used only here, to count errors.
 three = np.where(label == 3, 1, -1)
 side = found.partition * np.sign(found.partition @ three)
 wrong = np.flatnonzero(side != three)

@@ -2,7 +2,7 @@
 ===========================
 
 A graph of ten vertices has 512 cuts. Branch and bound with proven bounds finds
-a largest one, and no rounding error can make it miss a larger one.
+a largest one. Rounding errors cannot make it miss a larger one.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
 """Split a karate club
 ===================
 
-Zachary's karate club broke up over a quarrel. This split in two halves cuts as
-few ties as possible, with a proof, and comes close to the split that happened.
+Zachary's karate club split after a conflict. This example splits it into two
+halves, cuts as few ties as possible, and proves it. The result is close to the
+split that happened.
 """
 
 import networkx

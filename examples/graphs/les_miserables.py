@@ -1,9 +1,9 @@
 """Find groups in a novel
 ======================
 
-The characters of Les Misérables meet in scenes. Seven groups of equal size are
-cut out of the graph of meetings with as few meetings between them as the search
-finds, and a bound says how many there must be.
+The characters of Les Misérables meet in scenes. This example divides the graph
+of meetings into seven groups of equal size, with few meetings between groups. A
+bound says how many there must be.
 """
 
 import networkx

@@ -1,9 +1,9 @@
 """Divide a mesh among eight processors
 ====================================
 
-A plate with two holes is meshed by triangles, finer near the holes. A search
-finds eight parts of equal size with few edges between them, and a semidefinite
-relaxation proves how few there must be.
+The mesh is a plate with two holes, with smaller triangles near the holes. A
+search finds eight parts of equal size with few edges between them. A
+semidefinite relaxation proves how few edges there can be.
 """
 
 import numpy as np
@@ -56,8 +56,8 @@ half = sp.csr_array((np.ones(len(i)), (i, j)), (n, n))
 mesh = sp.csr_array((half + half.T) > 0, dtype=float)
 
 # %%
-# Meshes are far from their relaxation, so the bound is far below the cut: it
-# says how much is left to gain at most.
+# The relaxation of a mesh is not tight, so the bound is far below the cut. It
+# says how much a better cut could save at most.
 found = bo.partition(mesh, 8)
 print(found)
 least = np.ceil(found.bound - 1e-6)

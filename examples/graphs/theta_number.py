@@ -1,8 +1,8 @@
-"""Bound the largest set of strangers
-==================================
+"""Bound the largest independent set
+=================================
 
-How many members of a club can meet without one tie among them? The theta number
-of Lovász (1979) bounds the size of such a set, and is often exact.
+How many members of a club have no tie among them? The theta number of Lovász
+(1979) bounds the size of such a set, and is often exact.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """Learn a low-rank kernel of digits
 =================================
 
-A kernel of 537 handwritten digits is learned from 200 pairs that are alike or
-not (Kulis, Sustik and Dhillon 2009, section 7.1). It has rank 16 before and
-after: no matrix of order 537 is formed.
+This example learns a kernel of 537 handwritten digits from 200 similar or
+dissimilar pairs (Kulis, Sustik and Dhillon 2009, section 7.1). The kernel has
+rank 16 before and after: no matrix of order 537 is formed.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ U, s, _ = np.linalg.svd(points, full_matrices=False)
 factor = U[:, :16] * s[:16]
 
 # %%
-# Similar pairs may not be far apart in the learned kernel, dissimilar ones not
-# near. The bounds are soft.
+# In the learned kernel, similar pairs should be near and dissimilar pairs far
+# apart. The bounds are soft.
 rng = np.random.default_rng(0)
 i, j = rng.integers(0, len(label), size=(2, 200))
 pairs = np.column_stack([i, j])[i != j]
@@ -34,7 +34,7 @@ sol = bo.learn_kernel(bo.LowRank(factor), pairs[same], pairs[~same], gamma=1.0)
 print(sol)
 
 # %%
-# Neighbors in the learned kernel tell the digits better.
+# Neighbors in the learned kernel classify more digits correctly.
 features = {"before": factor, "after": sol.X.factor}
 for name, of in features.items():
     accuracy = cross_val_score(KNeighborsClassifier(5), of, label, cv=2)

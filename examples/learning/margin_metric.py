@@ -1,9 +1,9 @@
 """Learn a metric from triplets
 ============================
 
-Each wine has to be nearer to a wine of its own cultivar than to one of another.
-The soft-margin program of Shen, Welsh and Wang (2008) finds the metric that
-satisfies these triplets best.
+Each wine should be nearer to a wine of its own cultivar than to one of another
+cultivar. The soft-margin program of Shen, Welsh and Wang (2008) finds the
+metric that satisfies these triplets best.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ learner = SoftMarginMetricLearner().fit(points[train], label[train])
 print(f"certified gap {learner.gap_:.0e}")
 
 # %%
-# The nearest neighbor in the learned metric errs less often on wines that the
+# In the learned metric, the nearest neighbor errs less often on wines that the
 # learner has not seen.
 learned = learner.transform(points)
 for name, of in (("before", points), ("after", learned)):
@@ -34,7 +34,7 @@ for name, of in (("before", points), ("after", learned)):
 
 # %%
 # Each wine's distance from the nearest of its own cultivar and from the nearest
-# of another: points above the line are told right by their neighbor.
+# of another. The nearest neighbor classifies points above the line correctly.
 _, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 for ax, (name, of) in zip(
     axes, (("before", points), ("after", learned)), strict=True

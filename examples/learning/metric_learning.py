@@ -2,7 +2,7 @@
 ==========================
 
 The features of scikit-learn's wines have units that differ by a factor of a
-thousand, so the Euclidean distance sees one feature alone. A learned metric
+thousand, so one feature dominates the Euclidean distance. A learned metric
 brings wines of one cultivar together.
 """
 

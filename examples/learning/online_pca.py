@@ -1,8 +1,8 @@
 """Compress a stream of digits
 ===========================
 
-Handwritten digits arrive one by one, first zeros, then ones. A subspace of four
-dimensions follows them: each digit is compressed before it is learned.
+Handwritten digits arrive one by one, first zeros, then ones. A learner
+compresses each digit to a subspace of four dimensions before it learns from it.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ stream = np.concatenate([digits.data[digits.target == k] for k in (0, 1)])
 stream /= np.linalg.norm(stream, axis=1).max()
 
 # %%
-# One learner keeps to one subspace; the other, with ``share``, is ready for
-# streams that change.
+# One learner competes with one fixed subspace. The other, with ``share``,
+# adapts to streams that change.
 learners = {
     "one subspace": OnlinePCA(n_components=4, horizon=len(stream)),
     "with share": OnlinePCA(n_components=4, horizon=len(stream), share=0.01),

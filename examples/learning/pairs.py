@@ -1,9 +1,9 @@
-"""Tell whether two wines are of one kind
-======================================
+"""Decide whether two wines are of one kind
+========================================
 
-Two learners see pairs of wines that are of one cultivar or of two, and judge
-new pairs: DefiniteBoost solves one problem over all pairs, Matrix Winnow reads
-them one by one.
+Two learners see pairs of wines, of one cultivar or of two, and judge new pairs.
+DefiniteBoost solves one problem over all pairs. Matrix Winnow reads them one by
+one.
 """
 
 import matplotlib.pyplot as plt
@@ -32,7 +32,7 @@ print(f"DefiniteBoost: certified gap {boost.gap_:.0e}")
 print(f"Winnow: {winnow.learner_.mistakes_} mistakes in one pass")
 
 # %%
-# How well they order new pairs, beside the Euclidean distance.
+# How well they rank new pairs, compared with the Euclidean distance.
 distance = np.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1)
 scores = {
     "Euclidean distance": -distance[test],

@@ -1,4 +1,4 @@
-"""What the experiments share: the data sets, clustering, tables and the command line."""
+"""Parts that the experiments share: the data sets, clustering, tables and the command line."""
 
 import argparse
 import gzip

@@ -2,9 +2,9 @@
 
     python examples/papers/corrections.py [--quick] [--output DIR]
 
-The point of the simplex nearest to (0.1, 0.1, 0.8) in relative entropy, under two inequalities. Each is met
-by one projection, and then nothing is violated; but the multiplier of the first is too large. Corrections
-take it back. The picture shows the point after each cycle through both.
+The script finds the point of the simplex nearest to (0.1, 0.1, 0.8) in relative entropy, under two
+inequalities. One projection on each satisfies both, but the multiplier of the first is then too large.
+Corrections reduce it. The picture shows the point after each cycle through both.
 """
 
 import warnings

@@ -3,14 +3,13 @@
     OPENBLAS_NUM_THREADS=1 python examples/papers/digits.py --data FOLDER
 
 Data: pendigits.tra, pendigits.tes (UCI, Pen-Based Recognition of Handwritten Digits, CC BY 4.0). The paper's
-subset of 317 digits is not public; this takes a random tenth of all samples of these digits. So levels are
-not comparable (other subsets give a linear kernel 94 to 98 % accuracy): what counts is the difference on one
-subset.
+subset of 317 digits is not public. The script uses a random tenth of all samples of these digits. Accuracies
+depend on the subset (a linear kernel has 94 to 98 %), so compare differences on one subset only.
 
-Pairs are drawn at random, from the training half for the accuracy of 5 neighbors (two-fold, 50/50) and from
-all points for clustering, and come nearer or go farther by a quarter of their squared distance. The bounds
-are hard, as in the paper; where Newton's method proves that they contradict each other, or does not end, they
-are soft with gamma = 1, and the table says how often that was.
+Pairs are drawn at random: from the training half for the accuracy of 5 neighbors (two-fold, 50/50), and from
+all points for clustering. Their squared distances decrease or increase by at least a quarter. The bounds are
+hard, as in the paper. If Newton's method proves that they contradict each other, or does not end, they are
+soft with gamma = 1. The table says how often that was.
 """
 
 import warnings

@@ -2,11 +2,11 @@
 
     OPENBLAS_NUM_THREADS=1 python examples/papers/gyrb.py [--quick] [--output DIR]
 
-The paper's kernel among gyrB proteins is not public; the one of 52 points in three clusters stands for it.
-Pairs are drawn at random from all points. Two of one class come as near as in the target, or nearer; two of
-different classes as far, or farther. The kernel starts from I/d, and its trace stays one, as DefiniteBoost
-needs. The accuracy is that of 5 neighbors, two-fold, which do not see what lies in the other half but through
-the pairs. A kernel is mapped to points by incomplete Cholesky factorization.
+The paper's kernel of gyrB proteins is not public. The script uses a kernel of 52 points in three clusters.
+Pairs are drawn at random from all points. The distances of the target are upper bounds for pairs of one
+class, and lower bounds for pairs of different classes. The kernel starts from I/d, and its trace stays one,
+as DefiniteBoost requires. The accuracy is that of 5 neighbors, two-fold; only the pairs tell about the test
+half. An incomplete Cholesky factorization maps a kernel to points.
 
 Cycles are those to a certified gap of 1e-3, of the first draw.
 """

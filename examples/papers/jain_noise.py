@@ -4,9 +4,10 @@
 
     y_t = u'x_t (1 + v z_t),   z_t uniform on [-1/2, 1/2],
 
-with u and x_t on the unit sphere in 100 dimensions: u with the signs dropped, which positive weights can
-reach, and u as drawn, as printed. Each method has the learning rate that is best for it on another stream of
-the same kind. The Burg gradient has the rates of this package, and the paper's, which only decrease.
+with u and x_t on the unit sphere in 100 dimensions. One u is as drawn, as in the paper; the other has
+absolute values, which positive weights can reach. Each method has the learning rate that is best for it on
+another stream of the same kind. The Burg gradient runs with the rates of this package, and with those of the
+paper, which only decrease.
 """
 
 import argparse

@@ -4,10 +4,10 @@
 
 Data: {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz of MNIST (LeCun, Cortes, Burges).
 
-Images are deskewed by a shear to whole pixels and taken to their first 100 principal components; pairs are
-drawn from all of the 60,000 training images, bounds are percentiles of squared distances, and the price
-gamma is chosen by the errors on the last 10,000 training images with pairs drawn from the others. The error
-is that of the nearest neighbor among all training images.
+A shear by whole pixels deskews the images, which are then reduced to their first 100 principal components.
+Pairs are drawn from all 60,000 training images. Bounds are percentiles of squared distances. The price gamma
+is the one with the fewest errors on the last 10,000 training images, with pairs drawn from the others. The
+error is that of the nearest neighbor among all training images.
 """
 
 import resource

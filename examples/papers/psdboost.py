@@ -3,13 +3,13 @@
     OPENBLAS_NUM_THREADS=1 python examples/papers/psdboost.py --data FOLDER
 
 Data: pendigits.tra, pendigits.tes (UCI, Pen-Based Recognition of Handwritten Digits, CC BY 4.0). The paper's
-600 artificial points are not public: 600 normal points in four classes in 24 dimensions stand for them.
+600 artificial points are not public. The script uses 600 normal points in four classes in 24 dimensions.
 
 The first problem has 550 triplets, the second one triplet for each of 80 samples of the digits 1, 5, 7, 9.
-Matrix generation runs as published (one eigenvector a round), as it runs here by default with a linear master
-(five eigenvectors, smoothed multipliers), and beside both stands the central path, our default route. The
-paper prints 1.3 % for 1-NN on Pendigits, without C or the draw; the exact optimum of its problem does worse
-than Euclidean distance on most draws, so what is compared is the optimum, and errors on one draw.
+Matrix generation runs as published (one eigenvector a round), and with the defaults of the linear master here
+(five eigenvectors, smoothed multipliers). The central path, our default route, solves the same problems. The
+paper reports 1.3 % for 1-NN on Pendigits, without C or the draw. The exact optimum of its problem has more
+errors than the Euclidean distance on most draws, so the script compares optima, and errors on one draw.
 """
 
 import time

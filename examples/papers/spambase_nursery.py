@@ -2,14 +2,14 @@
 
     OPENBLAS_NUM_THREADS=1 python examples/papers/spambase_nursery.py --data FOLDER
 
-Data: spambase.data, nursery.data (UCI, CC BY 4.0). The kernels have rank 57 and 8; a full one of Nursery
-would take 1.3 GB, the factor takes 0.8 MB. Features are standardized: as they are, the capital-run columns
-of Spambase are nearly all of its kernel. Nursery's nominal attributes count their values in UCI's order; the
-paper does not say how it codes them. Two of its 12,960 points have a class of their own (recommend).
+Data: spambase.data, nursery.data (UCI, CC BY 4.0). The kernels have rank 57 and 8. A full kernel of Nursery
+would take 1.3 GB, the factor takes 0.8 MB. Features are standardized; otherwise the capital-run columns of
+Spambase dominate its kernel. Nursery's nominal attributes are numbered in UCI's order, as the paper does not
+say how it codes them. Two of its 12,960 points have a class of their own (recommend).
 
-Pairs are drawn from all points and come nearer or go farther by a quarter of their squared distance; bounds
-bend, gamma = 1, as in the paper. Clusters are those of kernel k-means, the best objective of ten starts: the
-better objective need not have the better NMI. The paper shows curves only.
+Pairs are drawn from all points. Their squared distances decrease or increase by a quarter. The bounds are
+soft with gamma = 1, as in the paper. Clusters are those of kernel k-means, the best objective of ten starts.
+A better objective need not have a better NMI. The paper shows curves only.
 """
 
 import time

@@ -2,11 +2,11 @@
 
     python examples/papers/tsuda_kernels.py [--quick] [--folder DIR]
 
-The 52 x 52 kernel among proteins of three species of bacteria is not public; here it is one of 52 points in
-three clusters. Online, MEG sees the squared distance of one random pair at a time; its loss is drawn with the
-bound of Lemma 3.2. By projection, DefiniteBoost takes the kernel nearest to I/d for which all pairs stay near
-that are near in the target. In both the labels of half of the points are predicted from the nearest of the
-other half.
+The 52 x 52 kernel of proteins of three species of bacteria is not public. The script uses a kernel of 52
+points in three clusters. Online, MEG sees the squared distance of one random pair at a time; the plot shows
+its loss and the bound of Lemma 3.2. By projection, DefiniteBoost finds the kernel nearest to I/d in which all
+pairs are near that are near in the target. Both kernels predict the labels of half of the points from the
+nearest points of the other half.
 """
 
 import argparse

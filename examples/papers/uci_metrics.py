@@ -3,12 +3,12 @@
     OPENBLAS_NUM_THREADS=1 python examples/papers/uci_metrics.py --data FOLDER
 
 Data: wine.data, ionosphere.data, balance-scale.data, iris.data, soybean-small.data (UCI, CC BY 4.0). The
-paper does not name its five sets; these are those of Davis et al. (2007). It shows them as bars, without
-numbers.
+paper does not name its five sets; these are those of Davis et al. (2007). It shows bars without numbers.
 
-Two-fold cross-validation; 40 c^2 pairs, bounds by the 5th and 95th percentile of squared distances, gamma of
-0.01, 0.1, 1, 10 by two-fold cross-validation on the training half. LMNN is metric-learn's, where that is
-installed, with the name of one argument of scikit-learn set right.
+Errors are by two-fold cross-validation. There are 40 c^2 pairs for c classes, and the bounds are the 5th and
+95th percentile of squared distances. Two-fold cross-validation on the training half chooses gamma from 0.01,
+0.1, 1, 10. LMNN is that of metric-learn, if it is installed; the script corrects the name of one argument of
+scikit-learn.
 """
 
 import warnings

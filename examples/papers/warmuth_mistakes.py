@@ -2,9 +2,9 @@
 
     python examples/papers/warmuth_mistakes.py [--quick] [--folder DIR]
 
-Unit vectors are labeled by a hidden subspace of rank r: 1 where at least half of their square lies in it, -1
-where none does. A random stream takes them as they come; a hard one takes, of 30, one that the learner gets
-wrong, as long as there is one.
+A hidden subspace of rank r labels unit vectors: 1 if at least half of their squared length is in it, -1 if
+none is. The random stream has vectors as drawn. The hard stream has, of each 30 vectors drawn, one that the
+learner gets wrong, if there is one.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python examples/papers/warmuth_pca.py [--quick] [--folder DIR]
 
-The streams are near one plane, near three planes in turns, and hostile: always the coordinate vector that the
-leader, batch PCA of the past, has seen most often among those that it compresses to zero.
+One stream is near one plane, and one is near three planes in turns. The third is adversarial: each vector is
+the coordinate vector that batch PCA of the past has seen most often among those that it compresses to zero.
 """
 
 import argparse

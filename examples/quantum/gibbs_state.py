@@ -1,8 +1,8 @@
-"""Find the state that knows least
-===============================
+"""Find the state of largest entropy
+=================================
 
 A few expectations of a chain of spins are measured. Of all states that have
-them, the one of largest entropy claims nothing else (Jaynes 1957).
+them, the state of largest entropy assumes nothing else (Jaynes 1957).
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,8 @@ bonds = [at({k, (k + 1) % n}, Z) for k in range(n)]
 field = sum(at({k}, S) for k in range(n))
 
 # %%
-# The expectations: two bonds are stronger than the others, and a field acts.
+# The expectations: two bonds are stronger than the others, and there is a
+# field.
 wanted = [0.6, 0.6, 0.2, 0.2, 0.2]
 X = bo.PSD(order, name="X")
 rows = [bo.inner(B, X) == b for B, b in zip(bonds, wanted, strict=True)]
@@ -47,7 +48,7 @@ _, residual, *_ = np.linalg.lstsq(seen, H.ravel())
 print(f"the logarithm outside their span: {np.sqrt(residual[0]):.0e}")
 
 # %%
-# Its eigenvalues, beside those of the state that knows nothing.
+# Its eigenvalues, and those of the maximally mixed state.
 _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 ax.bar(np.arange(1, order + 1), values[::-1])
 ax.axhline(1 / order, color="0.5", lw=1)

@@ -1,9 +1,9 @@
 """Measure entanglement
 ====================
 
-The nearest state with a positive partial transpose tells how entangled a noisy
-state is, and its multiplier is a witness: an observable that no separable state
-gives a negative expectation.
+The distance of a noisy state from the nearest state with a positive partial
+transpose measures its entanglement. The multiplier is a witness: an observable
+whose expectation is nonnegative in every separable state.
 """
 
 import matplotlib.pyplot as plt

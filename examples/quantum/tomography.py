@@ -1,9 +1,9 @@
 """Reconstruct a state from noisy counts
 =====================================
 
-Each Pauli observable of three spins is measured a thousand times. The estimates
-do not fit together: the matrix that has them is no state. The nearest state
-does.
+Each Pauli observable of three spins is measured a thousand times. The matrix
+with the estimated expectations has negative eigenvalues, so it is no state.
+This example finds the nearest state.
 """
 
 from itertools import product

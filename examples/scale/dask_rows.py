@@ -1,9 +1,9 @@
 """Learn a metric on a Dask cluster
 ================================
 
-Pairs of points are near in a class and far between classes. A cluster of two
-workers passes over chunks of the pairs, and finds the same digits as one
-process.
+The data are pairs of points, near in a class and far between classes. A cluster
+of two workers passes over chunks of the pairs. Its answer has the same digits
+as that of one process.
 """
 
 import tempfile

@@ -1,8 +1,8 @@
 """Learn a metric from a file larger than memory
 =============================================
 
-200,000 vectors stand in a file that is mapped into memory. Two processes read
-it part by part, and each pass over the file bounds the optimum.
+A file of 200,000 vectors is mapped into memory. Two processes read it part by
+part, and each pass over the file bounds the optimum.
 """
 
 import tempfile

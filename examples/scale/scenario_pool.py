@@ -1,8 +1,9 @@
 """Stress a correlation matrix in two processes
 ============================================
 
-One problem at 60 values of a parameter: how far must a correlation matrix move
-if the average correlation rises? ``solve_many`` takes any executor.
+How far must a correlation matrix move if the average correlation rises? This
+example solves one problem at 60 values of a parameter. ``solve_many`` takes any
+executor.
 """
 
 from concurrent.futures import ProcessPoolExecutor

@@ -1,8 +1,9 @@
 """Find the rows that contradict each other
 ========================================
 
-Twelve bounds on the distances of four points contradict each other. Six of them
-are enough to show it, and without any one of the six the others can be met.
+Twelve bounds on the distances of four points contradict each other. This
+example finds six of them that already do. Without any one of these six, the
+others can be satisfied.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +33,8 @@ sol = problem.solve()
 print(sol.status)
 
 # %%
-# The multipliers of the proof say which rows matter; further solves leave out
-# what is not needed.
+# The multipliers of the proof show which rows matter. Further solves remove the
+# rows that are not needed.
 conflict = sol.conflict()
 print(conflict)
 

@@ -2,9 +2,8 @@
 ======================================
 
 A pendulum switches between two springs in any order. One Lyapunov function
-``x'Px`` for both modes proves that it comes to rest whatever the order. The
-search for ``P`` is a semidefinite program, declared in CVXPY and solved by
-bregopt.
+``x'Px`` for both modes proves that it comes to rest in any case. The search for
+``P`` is a semidefinite program, declared in CVXPY and solved by bregopt.
 """
 
 import cvxpy as cp

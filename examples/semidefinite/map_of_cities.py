@@ -1,8 +1,8 @@
-"""Draw a map from half of the distances
+"""Draw a map from some of the distances
 =====================================
 
-Some flight distances between ten cities are known. The flattest map that keeps
-them is a semidefinite program in the matrix of inner products.
+Two thirds of the flight distances between ten cities are known. The flattest
+map that keeps them is a semidefinite program in the matrix of inner products.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 ========================================
 
 The six-hump camel function has six local minima. A sum of squares proves that
-no point is below the best of them.
+no point has a smaller value than the best of them.
 """
 
 from itertools import product

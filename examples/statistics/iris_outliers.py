@@ -2,8 +2,8 @@
 ===============================
 
 The smallest ellipsoid around the flowers of a kind touches the extreme ones.
-Some of these are left out one by one; what the ellipsoid loses in volume tells
-how far they were.
+This example leaves some of these out, one by one. The loss of volume measures
+how far away they were.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 import bregopt as bo
 
 # %%
-# Five times, the contact point with the largest weight is left out.
+# The contact point with the largest weight is left out, five times.
 iris = load_iris(as_frame=True)
 for kind, name in enumerate(iris.target_names):
     flowers = iris.data[iris.target == kind]

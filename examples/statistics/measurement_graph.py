@@ -1,9 +1,9 @@
-"""A graph of measurements
-=======================
+"""Draw a graph of measurements
+============================
 
 Thirty measurements of cell nuclei are nearly all correlated. A sparse inverse
-correlation matrix keeps the pairs that tell something about each other beyond
-all others. Every answer on the path is certified by its own dual point.
+correlation matrix keeps the pairs that are related beyond all other
+measurements. Each answer on the path of penalties has its own certificate.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,8 @@
 ================================
 
 A response surface in three factors has ten coefficients. The D-optimal design
-says at which settings to measure, and how much worse any other design is.
+gives the settings to measure at. It also shows how much less information other
+designs give.
 """
 
 from itertools import combinations_with_replacement, product
