@@ -40,9 +40,9 @@ _SOLVED, _BAD_INPUT, _NO_ANSWER, _NOT_SOLVED, _INTERRUPTED, _BROKEN_PIPE = 0, 2,
 _EXIT_STATUS = """\
 exit status:
   0  solved: the certificate meets the tolerance (check: the routes agree)
-  2  bad input, or a problem too large for the memory of this machine: the message says which
+  2  bad input, or too little memory: the message says which
   3  infeasible or unbounded, proven
-  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or one alone
+  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or only one
      takes the problem)
 """
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
@@ -129,7 +129,7 @@ def _warnings_on_one_line() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bregopt",
-        description="Solve convex problems over positive semidefinite matrices, with a certificate.",
+        description="Solve convex problems with positive semidefinite matrices, and prove the accuracy of answers.",
         epilog=_EXIT_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -137,16 +137,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     source, settings = _source_parser(), _settings_parser()
 
-    solve = commands.add_parser("solve", parents=[source, settings], help="solve a problem, write its answer")
-    solve.add_argument("--solver", metavar="NAME", help="a route, or auto")
+    solve = _command(commands, "solve", "Solve a problem and write the answer.", source, settings)
+    solve.add_argument("--solver", metavar="NAME", help="route to use (auto)")
     solve.add_argument(
         "--output",
         type=_output_path,
         action="append",
         default=[],
         metavar="PATH",
-        help=".npz (X or factor, u, duals), .json (status, value, gap, ...) or .csv (X); - is a .json and "
-        "-.csv a .csv on the standard output, in place of the card; may be repeated",
+        help="file for the answer: .npz (X or its factor, u, duals), .json (status, value, gap, ...) or .csv "
+        "(X); - writes the .json, and -.csv the .csv, to standard output, and no report; may be repeated",
     )
     solve.add_argument(
         "--with",
@@ -154,32 +154,48 @@ def _parser() -> argparse.ArgumentParser:
         type=_parts,
         default=(),
         metavar="PARTS",
-        help=f"what a .json has besides: {','.join(PARTS)}, or some of them",
+        help=f"arrays that the .json also has: {','.join(PARTS)}, or some of them",
     )
     solve.set_defaults(run=_solve)
 
     add_solve_many(commands, settings, _settings)
     add_repair(commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED))
 
-    check = commands.add_parser("check", parents=[source, settings], help="solve by several routes, compare")
-    check.add_argument("--solver", action="append", metavar="NAME", help="a route; repeat, for at least two")
+    check = _command(commands, "check", "Solve by several routes and compare.", source, settings)
+    check.add_argument(
+        "--solver",
+        action="append",
+        metavar="NAME",
+        help="route to compare; give at least two, or none for all that take the problem",
+    )
     check.set_defaults(run=_check)
 
-    explain = commands.add_parser("explain", parents=[source], help="which routes take a problem, and why")
-    explain.add_argument("--solver", metavar="NAME", help="a route, or auto")
+    explain = _command(commands, "explain", "Say which routes take a problem, and why.", source)
+    explain.add_argument("--solver", metavar="NAME", help="route to use (auto)")
     explain.set_defaults(run=_explain)
 
-    verify = commands.add_parser(
-        "verify", help="check a file of proven bounds again, with nothing of a solver"
+    verify = _command(commands, "verify", "Prove the bounds in a file again, without a solver.")
+    verify.add_argument(
+        "file", type=Path, metavar="FILE", help="file written by sol.verify().certificate.save"
     )
-    verify.add_argument("file", type=Path, metavar="FILE", help="of sol.verify().certificate.save")
     verify.set_defaults(run=_verify)
 
-    demo = commands.add_parser("demo", help="four real problems: solved, certified, cross-checked, drawn")
-    demo.add_argument("--output", type=Path, default=Path("bregopt-demo"), metavar="DIR", help="of the plots")
-    demo.add_argument("--quiet", action="store_true", help="no tables of the progress")
+    demo = _command(commands, "demo", "Solve, check and draw four real problems.")
+    demo.add_argument(
+        "--output",
+        type=Path,
+        default=Path("bregopt-demo"),
+        metavar="DIR",
+        help="folder for the plots (bregopt-demo)",
+    )
+    demo.add_argument("--quiet", action="store_true", help="print no progress")
     demo.set_defaults(run=_demo)
     return parser
+
+
+def _command(commands: Any, name: str, task: str, *parents: argparse.ArgumentParser) -> Any:
+    """Add a command with its task, for the list of commands and the command's own help."""
+    return commands.add_parser(name, parents=parents, help=task, description=task)
 
 
 def _source_parser() -> argparse.ArgumentParser:
@@ -189,7 +205,7 @@ def _source_parser() -> argparse.ArgumentParser:
         "file",
         type=Path,
         metavar="FILE",
-        help=f"{ACCEPTED}; - is a spec or, with --problem, a .csv on the standard input",
+        help=f"{ACCEPTED}; - reads a spec or, with --problem, a .csv from standard input",
     )
     parser.add_argument(
         "--set",
@@ -198,22 +214,22 @@ def _source_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="the value of a parameter of a spec: a number or a list; may be repeated",
+        help="value of a parameter of the spec: a number or a list; may be repeated",
     )
-    matrix = parser.add_argument_group("where FILE is a matrix")
-    matrix.add_argument("--problem", choices=PROBLEMS, help="what to find")
-    matrix.add_argument("--divergence", choices=tuple(DIVERGENCES), help="what near means (frobenius)")
-    matrix.add_argument("--key", help="which array of an .npz file")
+    matrix = parser.add_argument_group("if FILE is a matrix")
+    matrix.add_argument("--problem", choices=PROBLEMS, help="problem to solve (required)")
+    matrix.add_argument("--divergence", choices=tuple(DIVERGENCES), help="measure of nearness (frobenius)")
+    matrix.add_argument("--key", help="array of an .npz file")
     return parser
 
 
 def _settings_parser() -> argparse.ArgumentParser:
     """Return the options of every route; the spec's value applies if an option is not given."""
     parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    settings = parser.add_argument_group("in place of what the spec says")
-    settings.add_argument("--tol", type=float, help="largest relative gap and residual of an optimal answer")
-    settings.add_argument("--max-iter", type=int, metavar="N", help="cycles, rounds or steps")
-    settings.add_argument("--time-limit", type=float, metavar="S", help="seconds")
+    settings = parser.add_argument_group("settings, which replace those of a spec")
+    settings.add_argument("--tol", type=float, help="largest relative gap and residuals of an optimal answer")
+    settings.add_argument("--max-iter", type=int, metavar="N", help="limit on steps, rounds or cycles")
+    settings.add_argument("--time-limit", type=float, metavar="S", help="limit in seconds")
     settings.add_argument("--verbose", action="store_true", help="print the progress")
     return parser
 

@@ -330,8 +330,12 @@ def test_demo_is_handed_its_folder(tmp_path, monkeypatch):
 def test_version_and_help(capsys):
     assert run("--version") == 0
     assert capsys.readouterr().out == f"bregopt {bo.__version__}\n"
-    assert run("solve", "--help") == 0
-    assert "--output" in capsys.readouterr().out
+    assert run("--help") == 0
+    tasks = dict(re.findall(r"^    ([a-z-]+)\s+(.*\.)$", capsys.readouterr().out, re.MULTILINE))
+    assert list(tasks) == ["solve", "solve-many", "repair", "check", "explain", "verify", "demo"]
+    for command, task in tasks.items():
+        assert run(command, "--help") == 0
+        assert task in capsys.readouterr().out
 
 
 # --- Bad input --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["add_solve_many"]
 
+_TASK = "Solve many problems in several processes."
 _WRITTEN = (".json", ".npz")  # of each answer
 # The exit status is the first of these that any outcome has; they are those of `bregopt.cli`.
 _INTERRUPTED, _BAD_INPUT, _NOT_SOLVED, _NO_ANSWER, _SOLVED = _ORDER = (130, 2, 4, 3, 0)
@@ -39,16 +40,14 @@ def add_solve_many(
     given : callable
         Returns those that were given.
     """
-    parser = commands.add_parser(
-        "solve-many", parents=[settings], help="solve many specs in several processes"
-    )
+    parser = commands.add_parser("solve-many", parents=[settings], help=_TASK, description=_TASK)
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="specs (.toml), SDPA or CBF files"
     )
     parser.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="number of processes (1)")
-    parser.add_argument("--solver", metavar="NAME", help="a route, or auto")
-    parser.add_argument("--output", type=_folder, metavar="DIR", help="a folder for NAME.json and NAME.npz")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--solver", metavar="NAME", help="route to use (auto)")
+    parser.add_argument("--output", type=_folder, metavar="DIR", help="folder for NAME.json and NAME.npz")
+    parser.add_argument("--quiet", action="store_true", help="print no progress bar")
     parser.set_defaults(run=lambda options: _run(options, given(options)))
 
 

@@ -19,6 +19,7 @@ from bregopt.problems.nearest import nearest_correlation
 
 __all__ = ["add_repair"]
 
+_TASK = "Find the nearest correlation matrix, and report the changes."
 _REPORTS = (".html", ".xlsx", ".txt")
 
 
@@ -40,23 +41,26 @@ def add_repair(
     exit_status : callable
         Returns that of a status.
     """
-    parser = commands.add_parser(
-        "repair", parents=[settings], help="the nearest correlation matrix, and a report of what changed"
-    )
+    parser = commands.add_parser("repair", parents=[settings], help=_TASK, description=_TASK)
     parser.add_argument("file", type=Path, metavar="FILE", help=f"a matrix ({', '.join(SUFFIXES)})")
-    parser.add_argument("--key", help="which array of an .npz file")
-    parser.add_argument("--divergence", choices=tuple(DIVERGENCES), default="frobenius", help="(frobenius)")
+    parser.add_argument("--key", help="array of an .npz file")
+    parser.add_argument(
+        "--divergence",
+        choices=tuple(DIVERGENCES),
+        default="frobenius",
+        help="measure of nearness (frobenius)",
+    )
     parser.add_argument(
         "--min-eigenvalue", type=float, default=0.0, metavar="T", help="lower bound on the eigenvalues (0)"
     )
     parser.add_argument("--lower", type=float, metavar="L", help="lower bound on the entries (-1)")
     parser.add_argument("--upper", type=float, metavar="U", help="upper bound on the entries (1)")
-    parser.add_argument("--output", type=_path(".csv"), metavar="PATH", help=".csv: the matrix")
+    parser.add_argument("--output", type=_path(".csv"), metavar="PATH", help=".csv file for the matrix")
     parser.add_argument(
         "--report",
         type=_path(*_REPORTS),
         metavar="PATH",
-        help=".html, .xlsx or .txt: what changed, and the proof; otherwise printed",
+        help=".html, .xlsx or .txt file for the report of changes and proofs, which is printed without it",
     )
     parser.set_defaults(run=lambda options: _run(options, given(options), exit_status))
 
