@@ -129,7 +129,7 @@ def _warnings_on_one_line() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bregopt",
-        description="Solve convex problems with positive semidefinite matrices, and prove the accuracy of answers.",
+        description="Solve convex problems over positive semidefinite matrices, with a certificate.",
         epilog=_EXIT_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -222,9 +222,9 @@ V, t = bo.Variable((3, 3), name="V"), bo.Variable(name="t")
         (lambda X: V[:2] >> 0, ValueError, r"the matrix has shape \(2, 3\)"),
         (lambda X: X >> np.ones((2, 2)), ValueError, r"shapes of X \(3, 3\) and .* \(2, 2\)"),
         (lambda X: X >> np.triu(np.ones((3, 3))), ValueError, r"X >> B: .* its entries \[0, 1\]"),
-        (lambda X: bool(X >> 0), TypeError, "no truth value"),
+        (lambda X: bool(X >> 0), TypeError, "X >> 0 is a constraint and has no truth value; put it into"),
         (lambda X: bo.soft(X >> np.eye(3)), TypeError, "soft takes a constraint"),
-        (lambda X: bo.sum(np.ones((2, 2)))[None, None] >> 0, ValueError, "needs a variable"),
+        (lambda X: bo.sum(np.ones((2, 2)))[None, None] >> 0, ValueError, "has no variable; expected one"),
     ],
 )
 def test_what_is_refused(make, error, message):

@@ -37,7 +37,9 @@ def between(expression: ExpressionLike, lower: ExpressionLike, upper: Expression
     """
     e = as_expression(expression)
     if e.is_constant:
-        raise ValueError("expression of between has no variable")
+        raise ValueError(
+            f"expression of between is {e.label}, without a variable; expected one with a variable"
+        )
     ends = []
     for name, end in (("lower", lower), ("upper", upper)):
         bound = as_expression(end)
@@ -85,7 +87,7 @@ def soft(constraint: Constraint, gamma: ExpressionLike = 1.0, penalty: str | Non
     if not constraint.may_be_soft:
         raise TypeError(f"soft takes no complex rows; got {constraint.label}. Soften rows of .real and .imag")
     if constraint.penalty is not None:
-        raise ValueError(f"{constraint.label} is soft already")
+        raise ValueError(f"{constraint.label} is soft already; expected a hard constraint")
     if penalty is not None and penalty not in PENALTIES:
         raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
     weight: Array | Expression

@@ -117,7 +117,7 @@ class ComplexExpression(Operand):
     def __truediv__(self, divisor: Any) -> Any:
         c = _numbers(divisor, "divisor")
         if (c == 0).any():
-            raise ValueError("division of an expression by zero")
+            raise ValueError(f"division of {self.label} by zero; expected a divisor without zeros")
         return self * (1 / c)
 
     def __matmul__(self, matrix: Any) -> Any:

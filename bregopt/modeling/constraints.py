@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
@@ -87,12 +87,6 @@ class Constraint(Named):
         signed = (y if kept else -y) + 0.0  # no negative zeros
         return signed.reshape(self.shape) if self.shape else float(signed[0])
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError(
-            "a constraint has no truth value; for two bounds write bo.between(expr, lower, upper) "
-            "instead of lower <= expr <= upper"
-        )
-
     def __repr__(self) -> str:
         return f"Constraint({self.title}, rows={self.size})"
 
@@ -100,7 +94,9 @@ class Constraint(Named):
 def compare(left: Affine, right: Affine, sense: str) -> Constraint:
     """Return the constraint ``left sense right``; a side without variables becomes the bound."""
     if left.is_constant and right.is_constant:
-        raise ValueError("a constraint needs a variable on at least one side")
+        raise ValueError(
+            f"{left.label} {sense} {right.label} has no variable; expected one on at least one side"
+        )
     mirrored = left.is_constant
     if mirrored:
         left, right = right, left

@@ -119,7 +119,9 @@ class Operand:
             )
         divisor = _numbers(other, "divisor")
         if (divisor == 0).any():
-            raise ValueError("division of an expression by zero")
+            raise ValueError(
+                f"division of {self.expression().label} by zero; expected a divisor without zeros"
+            )
         return _multiple(self, 1 / divisor)
 
     def __rtruediv__(self, other: Any) -> NoReturn:
@@ -174,7 +176,14 @@ class Operand:
         raise TypeError("strict inequalities are not closed sets: write >= instead of >")
 
     def __ne__(self, other: object) -> bool:
-        raise TypeError("!= is not a convex constraint")
+        raise TypeError("!= is not a convex constraint; expected ==, <= or >=")
+
+    def __pow__(self, power: Any) -> NoReturn:
+        label = self.expression().label
+        raise TypeError(f"{label} ** {power!r} is not affine; for squares write bo.square({label})")
+
+    def __abs__(self) -> NoReturn:
+        raise TypeError(f"abs takes no expression of bregopt; write bo.abs({self.expression().label})")
 
     __hash__ = object.__hash__
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from bregopt.arrays import positive_number
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.naming import Named
@@ -37,9 +35,6 @@ class EigenvalueBound(Named):
         """The bound at the current values of parameters."""
         cap = self.cap.value if isinstance(self.cap, Expression) else self.cap
         return positive_number(cap, f"the bound of lambda_max({self.X.name})")
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
         return f"EigenvalueBound({self.title})"

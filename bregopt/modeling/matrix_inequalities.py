@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -105,9 +105,6 @@ class MatrixInequality(Named):
             "symmetric=True"
         )
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a constraint has no truth value")
-
     def __repr__(self) -> str:
         return f"MatrixInequality({self.title}, order={self.n})"
 
@@ -145,7 +142,7 @@ def matrix_inequality(left: Affine, right: Affine, label: str) -> MatrixInequali
     if len(body.shape) != 2 or body.shape[0] != body.shape[1]:
         raise ValueError(f"{label}: the matrix has shape {body.shape}; expected a square matrix")
     if body.is_constant:
-        raise ValueError(f"{label}: a constraint needs a variable on at least one side")
+        raise ValueError(f"{label} has no variable; expected one on at least one side")
     inequality = MatrixInequality(body, label)
     inequality.check_symmetric({p: np.zeros(p.shape) for p in body.operands("parameters")})
     return inequality

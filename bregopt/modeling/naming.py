@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 __all__ = ["Formula", "Named", "axes_of"]
 
@@ -64,6 +64,12 @@ class Named(Formula):
             raise ValueError(f"the name of {self.label} is empty; expected at least one character")
         self.name = name
         return self
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"{self.label} is a constraint and has no truth value; put it into the constraints of a "
+            "bo.Problem. For two bounds write bo.between(expr, lower, upper), not lower <= expr <= upper"
+        )
 
     @property
     def title(self) -> str:

@@ -89,7 +89,9 @@ def as_objective(value: Any) -> CurvedExpression:
         raise TypeError("an objective inside an objective; expected an expression")
     e = as_curved(value)
     if e.size != 1:
-        raise ValueError(f"the objective {e.label} has shape {e.shape}; expected a scalar")
+        raise ValueError(
+            f"the objective {e.label} has shape {e.shape}; expected a scalar, such as its bo.sum"
+        )
     return e if e.shape == () else e.summed()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from bregopt.arrays import Array, IntArray
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.naming import Named
@@ -42,9 +40,6 @@ class SecondOrderConstraint(Named):
         """Set the multipliers of the vectors and of the bound."""
         self.multipliers = z
         self.dual_value = None if z is None else float(self._of_bound @ z)
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
         return f"SecondOrderConstraint({self.title}, dimension={int(self.dimensions.sum())})"

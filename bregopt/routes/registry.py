@@ -91,8 +91,7 @@ def resolve(solver: Any) -> tuple[str, type[Solver]]:
         raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
     known = route_names()
     if solver not in known:
-        # CVXPY writes the names of its solvers in capitals.
-        of_cvxpy = f" CVXPY's run by solver='cvxpy', backend={solver!r}." if solver.isupper() else ""
+        of_cvxpy = " For a solver of CVXPY, pass solver='cvxpy' and its name as backend."
         raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}{of_cvxpy}")
     return solver, load(solver)
 

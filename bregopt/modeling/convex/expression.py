@@ -197,7 +197,7 @@ class CurvedExpression(Operand, Formula):
             raise TypeError(f"{self!r} over {divisor!r} is not convex: a ratio of expressions is not")
         number = finite_array(divisor, f"divisor of {self.label}")
         if (number == 0).any():
-            raise ValueError(f"division of {self.label} by zero")
+            raise ValueError(f"division of {self.label} by zero; expected a divisor without zeros")
         return self.times(1 / number)
 
     def __matmul__(self, matrix: Any) -> CurvedExpression:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,9 +52,6 @@ class ConvexConstraint(Named):
             return
         total = np.maximum(sum((slope.T @ y for slope, y in parts), np.zeros(self.size)), 0.0)
         self.dual_value = total.reshape(self.shape) if self.shape else float(total[0])
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a constraint has no truth value")
 
     def __repr__(self) -> str:
         return f"ConvexConstraint({self.title}, rows={self.size})"
