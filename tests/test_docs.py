@@ -4,6 +4,8 @@ docs/pages.py runs the pages, defines how numbers are compared, and rewrites out
 """
 
 import ast
+import importlib
+import importlib.util
 import re
 import runpy
 import sys
@@ -152,6 +154,19 @@ def test_figures_are_small_and_drawn_by_their_script(tmp_path):
 def test_every_public_name_is_in_the_reference():
     listed = re.findall(r"^   bregopt\.(\w+)$", text_of("reference/index.md"), re.MULTILINE)
     assert sorted(listed) == sorted(bo.__all__)
+
+
+def test_every_name_in_the_reference_exists():
+    listed = re.findall(r"^   (bregopt\.[\w.]+)$", text_of("reference/index.md"), re.MULTILINE)
+    if not importlib.util.find_spec("sklearn"):
+        listed = [name for name in listed if not name.startswith(("bregopt.learn.", "bregopt.online."))]
+    missing = []
+    for name in listed:
+        module, _, attribute = name.rpartition(".")
+        if not hasattr(importlib.import_module(module), attribute):
+            missing.append(name)
+    assert listed
+    assert not missing
 
 
 def test_every_route_has_a_page_that_names_its_options():
