@@ -1,15 +1,8 @@
-"""Proximal gradient steps and Newton steps on faces of the orthant, in turns, for one connected part.
+"""Newton's method with the penalty, for one connected part: a model, and a search along its direction.
 
-A proximal gradient step with the length of Barzilai and Borwein finds the signs of the entries; it costs a
-Cholesky factorization and an inverse. A face step minimizes the quadratic model with these signs by conjugate
-gradients, and so overcomes the condition of the problem. Both search along their direction for the objective
-itself.
-
-The gradient steps are those of Rolfs, Rajaratnam, Guillot, Wong, Maleki (2012), Iterative Thresholding
-Algorithm for Sparse Inverse Covariance Estimation, NeurIPS 25, with the search of Wright, Nowak, Figueiredo
-(2009), Sparse Reconstruction by Separable Approximation, IEEE Trans. Signal Process. 57. Conjugate gradients
-on orthant faces are due to Olsen, Oztoprak, Nocedal, Rennie (2012), Newton-Like Methods for Sparse Inverse
-Covariance Estimation, NeurIPS 25.
+The method is that of Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse
+Inverse Covariance Estimation, JMLR 15, with another method for the model (:mod:`.model`). A step costs a
+factorization for each trial length, an inverse, and the products of the model.
 """
 
 from __future__ import annotations
@@ -25,7 +18,7 @@ from bregopt.certify.graphical_lasso import LassoData
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.routes.graphical_lasso.face import Face
-from bregopt.routes.graphical_lasso.newton import newton_direction
+from bregopt.routes.graphical_lasso.model import NewtonModel
 from bregopt.routes.graphical_lasso.point import LassoPoint, with_dual
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
@@ -51,7 +44,7 @@ class Descent:
         self._S, self._penalty = data.S.astype(kind), data.penalty.astype(kind)
         self._prices = np.where(np.isinf(self._penalty), kind(0), self._penalty)
         self._noise = tuning.value_noise * data.n * float(np.finfo(kind).eps)
-        self._length, self._steps, self._values = 1.0, 0, list[float]()
+        self._length: float | None = None  # of the gradient steps of the next model
         self.estimate = math.inf
         self.stuck = False  # whether no step reduces the objective
         self.X: Any = at.X.astype(kind)
@@ -62,14 +55,10 @@ class Descent:
             self._move(self.X, value, root)
 
     def round(self, enough: float) -> bool:
-        """Take some gradient steps and one face step; True where the estimate of the gap is low enough."""
-        for _ in range(self._tuning.gradient_steps):
-            if not self.stuck and self.estimate > enough:
-                checkpoint(len(self.X))
-                self._gradient_step()
+        """Take a step; True where the estimate of the gap is low enough."""
         if not self.stuck and self.estimate > enough:
             checkpoint(len(self.X))
-            self._face_step()
+            self._step()
         return not self.stuck and self.estimate <= enough
 
     def proven(self, data: LassoData, at: LassoPoint) -> LassoPoint:
@@ -77,7 +66,7 @@ class Descent:
 
         An inverse in single precision is as good a dual point: each point of the box proves a bound.
         """
-        if not self._values:  # it did not start
+        if math.isinf(self.estimate):  # it did not start
             return at
         X, W = self.X.astype(np.float64, copy=False), self._W.astype(np.float64, copy=False)
         root = root_of(X) if self.single else self._root
@@ -101,53 +90,33 @@ class Descent:
         scale = self.X.diagonal()
         return linear + 0.5 * float(scale @ (U @ scale))
 
-    def _gradient_step(self) -> None:
-        """Take a proximal gradient step; its value need only be below the largest of the last few."""
-        tuning, reference = self._tuning, max(self._values)
-        t = self._length
-        while True:
-            new = self.X - t * self._gradient
-            reach = t * self._penalty
-            new -= np.clip(new, -reach, reach)
-            E = new - self.X
-            size = float(np.vdot(E, E))
-            value, root = self._evaluated(new)
-            if root is not None and value <= reference - tuning.least_decrease * size / t + self._noise:
-                break
-            t /= 2
-            if t < tuning.shortest_step:
-                self.stuck = True
-                return
-        before, self._steps = self._gradient, self._steps + 1
-        self._move(new, value, root)
-        change = self._gradient - before
-        curvature = float(np.vdot(E, change))
-        if curvature > 0:  # the two lengths of Barzilai and Borwein, in turns
-            odd = self._steps % 2
-            self._length = size / curvature if odd else curvature / float(np.vdot(change, change))
-
-    def _face_step(self) -> None:
-        """Take a Newton step with the signs of the entries fixed; those that change it become zero."""
+    def _step(self) -> None:
+        """Minimize the model and go along its direction as far as the objective falls enough."""
         tuning = self._tuning
         face = Face((self.X != 0) | (np.abs(self._gradient) > self._penalty), tuning)
-        slope, x = face.part(self._gradient), face.part(self.X)
-        signs = np.where(x == 0, -np.sign(slope), np.sign(x))
-        g = slope + face.part(self._prices) * signs
-        d = newton_direction(face, self.X, self._W, g, x, signs, tuning)
+        gradient, prices, x = (face.part(M) for M in (self._gradient, self._prices, self.X))
+        y = self._modeled(face, x, gradient, prices)
+        d = y - x
+        slope = face.inner(gradient, d) + face.inner(prices, np.abs(y) - np.abs(x))
         t = 1.0
-        while t >= tuning.shortest_face_step:
-            y = x + t * d
-            y[y * signs < 0] = 0
+        while t >= tuning.shortest_step and slope < 0:
             new = self.X.copy()
-            face.set(new, y)
+            face.set(new, y if t == 1 else x + t * d)
             value, root = self._evaluated(new)
-            decrease = -tuning.least_decrease * face.inner(g, y - x)
-            if root is not None and value <= self._values[-1] - decrease + self._noise:
-                self._values = []
+            if root is not None and value <= self._value + tuning.least_decrease * t * slope + self._noise:
                 self._move(new, value, root)
-                self._length = min(self._length, 1.0)
                 return
             t /= 2
+        self.stuck = True
+
+    def _modeled(self, face: Face, x: Any, gradient: Any, prices: Any) -> Any:
+        """Return a point that reduces the model; products of large matrices are in single precision."""
+        kind: Any = np.float32 if len(self.X) >= self._tuning.single_order else np.float64
+        X, W = self.X.astype(kind, copy=False), self._W.astype(kind, copy=False)
+        model = NewtonModel(face, X, W, x, gradient, prices, self._length, self._tuning)
+        model.minimize()
+        self._length = model.length
+        return model.y
 
     def _evaluated(self, X: Any) -> tuple[float, Array | None]:
         root = root_of(X)
@@ -158,7 +127,7 @@ class Descent:
 
     def _move(self, X: Any, value: float, root: Array) -> None:
         self.X, self._root, self._paid = X, root, self._new_paid
-        self._values.append(value)
-        self._W = inverse_of(root)
+        self._value = value
+        self._W = np.ascontiguousarray(inverse_of(root).T)
         self._gradient = self._S - self._W
         self.estimate = self._estimated()

@@ -16,7 +16,7 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["Face"]
 
-_BLOCK = 2**17  # numbers that are gathered at once, so that they stay in the cache
+_BLOCK = 2**16  # numbers that are gathered at once, so that they stay in the cache
 
 
 class Face:
@@ -34,6 +34,7 @@ class Face:
         rows, columns = np.divmod(np.flatnonzero(mask), n)
         upper = rows <= columns
         self._rows, self._columns = rows[upper], columns[upper]
+        self._above, self._below = self._rows * n + self._columns, self._columns * n + self._rows
         self._twice = np.where(self._rows == self._columns, 1, 2).astype(np.float32)
         density = len(rows) / n**2
         self._sparse = n >= tuning.sparse_order and density < tuning.sparse_density
@@ -45,7 +46,7 @@ class Face:
 
     def part(self, M: Array) -> Any:
         """Return the vector of a symmetric matrix."""
-        return M[self._rows, self._columns]
+        return M.ravel(order="K").take(self._above)
 
     def inner(self, a: Array, b: Array) -> float:
         """Return the inner product of two matrices."""
@@ -53,7 +54,8 @@ class Face:
 
     def set(self, M: Array, d: Array) -> None:
         """Set the entries of a matrix to those of a vector."""
-        M[self._rows, self._columns] = M[self._columns, self._rows] = d
+        flat = M.ravel(order="K")  # a view
+        flat[self._above] = flat[self._below] = d
 
     def times(self, d: Array, M: Array) -> Any:
         """Return ``D M``."""
@@ -75,5 +77,5 @@ class Face:
         q, size = np.empty_like(d), max(_BLOCK // len(M), 1)
         for a in range(0, len(d), size):
             rows, columns = self._rows[a : a + size], self._columns[a : a + size]
-            np.einsum("kn,kn->k", M[rows], rows_of[columns], out=q[a : a + size])
+            np.einsum("kn,kn->k", M.take(rows, axis=0), rows_of.take(columns, axis=0), out=q[a : a + size])
         return q

@@ -12,10 +12,15 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.linalg import inverse_of, root_of
+from bregopt.routes.graphical_lasso.neighborhoods import neighborhood_estimate
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["LassoPoint", "first_point", "symmetric", "with_dual"]
 
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
+# Of the entries off the diagonal of an estimate, until it is definite; and then, as the inverse of a matrix
+# that is nearly singular has large entries.
+_FACTORS, _MARGIN = (1.0, 0.9, 0.8), 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +51,14 @@ class LassoPoint:
         return self.value - self.bound
 
 
-def first_point(data: LassoData, X: Array | None) -> LassoPoint:
+def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoPoint:
     """Return a start without a bound: a given matrix, the approximation for sparse graphs, or the identity.
 
     The diagonal of ``S`` and penalty is one. Where the graph of ``|S_ij| > P_ij`` has no cycle, the
     approximation is the solution (Fattahi, Sojoudi 2019, Graphical Lasso and Thresholding, JMLR 20, thm. 1).
     """
     nothing = -data.clip(data.S)
-    for candidate in _candidates(data, X):
+    for candidate in _candidates(data, X, tuning):
         root = root_of(candidate)
         value = math.inf if root is None else data.value(candidate, root)
         if root is not None and value < data.n:  # the value of the identity
@@ -62,7 +67,7 @@ def first_point(data: LassoData, X: Array | None) -> LassoPoint:
     return LassoPoint(identity, identity, float(data.n), nothing, -math.inf)
 
 
-def _candidates(data: LassoData, X: Array | None) -> Iterator[Array]:
+def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterator[Array]:
     """Yield starts, the best ones first."""
     if X is not None:
         yield X
@@ -72,10 +77,26 @@ def _candidates(data: LassoData, X: Array | None) -> Iterator[Array]:
             yield inverse_of(full)
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
+    if np.count_nonzero(R) >= 2 * data.n:
+        estimate = _definite(neighborhood_estimate(data, tuning).astype(np.float64))
+        if estimate is not None:
+            yield estimate
     if np.abs(R).max(initial=0.0) < _LARGEST_CORRELATION:
         near = -R / (1 - R * R)
         np.fill_diagonal(near, 1 - (R * near).sum(axis=0))
         yield near
+
+
+def _definite(X: Array) -> Array | None:
+    """Return a matrix whose entries off the diagonal are reduced until it is definite by a margin."""
+    for factor in _FACTORS:
+        reduced = factor * X
+        np.fill_diagonal(reduced, X.diagonal())
+        if root_of(reduced) is not None:
+            reduced *= _MARGIN
+            np.fill_diagonal(reduced, X.diagonal())
+            return reduced
+    return None
 
 
 def with_dual(data: LassoData, at: LassoPoint, W: Array) -> LassoPoint:

@@ -126,7 +126,7 @@ class _Parts:
     ) -> None:
         self._data, self._n, self._units, self._limit = data, data.n, units, limit
         self._tuning, self._progress, self._restated = tuning, progress, restated
-        self._parts = [_part(data, rows, units, start) for rows in parts if len(rows) > 1]
+        self._parts = [_part(data, rows, units, start, tuning) for rows in parts if len(rows) > 1]
         self._constant = -2 * float(np.log(units).sum())  # of the objective, by the change of units
         self.steps = 0
         self.direction = np.zeros((self._n, self._n))
@@ -172,14 +172,16 @@ class _Parts:
         return math.fsum(of(part.at) for part in self._parts) + alone + self._constant
 
 
-def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None) -> _Part:
+def _part(
+    data: LassoData, rows: IntArray, units: Array, start: Array | None, tuning: LassoTuning
+) -> _Part:
     """Return a part in its own units."""
     whole = len(rows) == data.n
     block, own = (data, units) if whole else (data.block(rows), units[rows])
     square = np.outer(own, own)
     scaled = LassoData(block.S * square, block.penalty * square)
     first = None if start is None else (start if whole else start[np.ix_(rows, rows)]) / square
-    return _Part(rows, scaled, square, first_point(scaled, first))
+    return _Part(rows, scaled, square, first_point(scaled, first, tuning))
 
 
 def falling_direction(data: LassoData) -> Array | None:

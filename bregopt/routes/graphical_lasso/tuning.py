@@ -19,6 +19,8 @@ class LassoTuning(Tuning):
     ----------
     steps : int
         Limit on steps, each with a certificate, where the option `max_iter` gives none.
+    regression_steps : int
+        Proximal gradient steps of the regressions that give the start.
     gradient_steps : int
         Proximal gradient steps before a step on a face: one round. With 3 dense real matrices take a tenth
         more time, with 6 sparse graphs do.
@@ -73,18 +75,20 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    gradient_steps: int = 4
+    regression_steps: int = 8
+    gradient_steps: int = 2
+    model_decrease: float = 0.3
+    model_products: int = 24
     rounds: int = 30
     step_factor: float = 1e5
     idle_ratio: float = 0.5
     idle_rounds: int = 7
     value_noise: float = 8.0
-    shortest_face_step: float = 1e-3
-    face_decrease: float = 0.2
-    face_steps: int = 10
-    changed_signs: float = 0.2
+    face_decrease: float = 0.3
+    face_steps: int = 6
+    changed_signs: float = 0.1
     least_decrease: float = 1e-4
-    shortest_step: float = 1e-8
+    shortest_step: float = 1e-4
     single_order: int = 100
     single_gap: float = 1e-5
     splitting_steps: int = 3
@@ -92,6 +96,6 @@ class LassoTuning(Tuning):
     balance: float = 2.0
     handover_factor: float = 30.0
     idle_steps: int = 30
-    sparse_order: int = 250
+    sparse_order: int = 120
     sparse_density: float = 0.25
-    gathered_density: float = 0.04
+    gathered_density: float = 0.12
