@@ -17,7 +17,7 @@ from bregopt.arrays import Array
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.routes.graphical_lasso.face import Face
+from bregopt.routes.graphical_lasso.face import Face, face_of
 from bregopt.routes.graphical_lasso.model import NewtonModel
 from bregopt.routes.graphical_lasso.point import LassoPoint, with_dual
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
@@ -93,15 +93,14 @@ class Descent:
     def _step(self) -> None:
         """Minimize the model and go along its direction as far as the objective falls enough."""
         tuning = self._tuning
-        face = Face((self.X != 0) | (np.abs(self._gradient) > self._penalty), tuning)
+        face = face_of((self.X != 0) | (np.abs(self._gradient) > self._penalty), self.X.dtype.type, tuning)
         gradient, prices, x = (face.part(M) for M in (self._gradient, self._prices, self.X))
         y = self._modeled(face, x, gradient, prices)
         d = y - x
         slope = face.inner(gradient, d) + face.inner(prices, np.abs(y) - np.abs(x))
         t = 1.0
         while t >= tuning.shortest_step and slope < 0:
-            new = self.X.copy()
-            face.set(new, y if t == 1 else x + t * d)
+            new = face.matrix(y if t == 1 else x + t * d)
             value, root = self._evaluated(new)
             if root is not None and value <= self._value + tuning.least_decrease * t * slope + self._noise:
                 self._move(new, value, root)

@@ -1,7 +1,8 @@
-"""The symmetric matrices that are zero outside given entries, as vectors.
+"""The symmetric matrices that are zero outside given entries.
 
-Conjugate gradients take few operations on these vectors beside the products ``M D M``, of which they need
-the given entries only.
+The model takes few operations on these matrices beside the products ``M D M``, of which it needs the given
+entries only. Where these are few, a matrix is the vector of its entries on and above the diagonal, and the
+products are sparse. Where they are many, or the order is small, it is a matrix.
 """
 
 from __future__ import annotations
@@ -11,71 +12,110 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, Mask
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
-__all__ = ["Face"]
+__all__ = ["DenseFace", "Face", "SparseFace", "face_of"]
 
 _BLOCK = 2**16  # numbers that are gathered at once, so that they stay in the cache
 
 
-class Face:
-    """The space; a vector has its entries on and above the diagonal.
+def face_of(mask: Mask, kind: Any, tuning: LassoTuning) -> Face:
+    """Return the space of matrices that are zero outside a symmetric mask, with numbers of type `kind`."""
+    n = len(mask)
+    if n >= tuning.sparse_order:
+        density = np.count_nonzero(mask) / n**2
+        if density < tuning.sparse_density:
+            return SparseFace(mask, kind, density < tuning.gathered_density)
+    return DenseFace(mask, kind)
+
+
+class DenseFace:
+    """The space; an element of it is a matrix.
 
     Parameters
     ----------
     mask : array of bool, shape (n, n)
         Symmetric.
-    tuning : LassoTuning
+    kind : dtype
     """
 
-    def __init__(self, mask: Array, tuning: LassoTuning) -> None:
+    def __init__(self, mask: Mask, kind: Any) -> None:
+        self._mask = mask.astype(kind)
+
+    def part(self, M: Array) -> Any:
+        """Return the element that has the given entries of a symmetric matrix."""
+        return M * self._mask
+
+    def inner(self, a: Array, b: Array) -> float:
+        """Return the inner product of two matrices."""
+        return float(np.vdot(a, b))
+
+    def matrix(self, d: Array) -> Any:
+        """Return an element as a matrix."""
+        return d
+
+    def congruence(self, M: Array, d: Array) -> Any:
+        """Return the element that has the given entries of ``M D M``, for a symmetric `M`."""
+        product = M @ (d @ M)
+        product *= self._mask
+        return product
+
+
+class SparseFace:
+    """The space; an element of it is the vector of the entries on and above the diagonal.
+
+    Parameters
+    ----------
+    mask : array of bool, shape (n, n)
+        Symmetric.
+    kind : dtype
+    gathered : bool
+        Whether the entries of ``M D M`` are computed one by one.
+    """
+
+    def __init__(self, mask: Mask, kind: Any, gathered: bool) -> None:
         n = len(mask)
         rows, columns = np.divmod(np.flatnonzero(mask), n)
         upper = rows <= columns
         self._rows, self._columns = rows[upper], columns[upper]
         self._above, self._below = self._rows * n + self._columns, self._columns * n + self._rows
-        self._twice = np.where(self._rows == self._columns, 1, 2).astype(np.float32)
-        density = len(rows) / n**2
-        self._sparse = n >= tuning.sparse_order and density < tuning.sparse_density
-        self._few = self._sparse and density < tuning.gathered_density
-        if self._sparse:  # the matrix is the sum of a half and its transpose
-            starts = np.searchsorted(self._rows, np.arange(n + 1))
-            half = np.zeros(len(self._rows), np.float32), self._columns, starts
-            self._half, self._half_transposed = sp.csr_array(half, mask.shape), sp.csc_array(half, mask.shape)
+        self._twice = np.where(self._rows == self._columns, kind(1), kind(2))
+        self._halves = self._twice.astype(np.float32) / 2
+        self._gathered = gathered
+        starts = np.searchsorted(self._rows, np.arange(n + 1))
+        half = np.zeros(len(self._rows), np.float32), self._columns, starts
+        # The matrix is the sum of a half and its transpose.
+        self._half, self._half_transposed = sp.csr_array(half, mask.shape), sp.csc_array(half, mask.shape)
 
     def part(self, M: Array) -> Any:
-        """Return the vector of a symmetric matrix."""
+        """Return the element that has the given entries of a symmetric matrix."""
         return M.ravel(order="K").take(self._above)
 
     def inner(self, a: Array, b: Array) -> float:
         """Return the inner product of two matrices."""
         return float(np.vdot(self._twice * a, b))
 
-    def set(self, M: Array, d: Array) -> None:
-        """Set the entries of a matrix to those of a vector."""
-        flat = M.ravel(order="K")  # a view
+    def matrix(self, d: Array) -> Any:
+        """Return an element as a matrix."""
+        M = np.zeros(self._half.shape, d.dtype)
+        flat = M.ravel()  # a view
         flat[self._above] = flat[self._below] = d
-
-    def times(self, d: Array, M: Array) -> Any:
-        """Return ``D M``."""
-        if not self._sparse:
-            D = np.zeros_like(M)
-            self.set(D, d)
-            return D @ M
-        self._half.data = self._half_transposed.data = d * self._twice / 2
-        product = self._half @ M
-        product += self._half_transposed @ M
-        return product
+        return M
 
     def congruence(self, M: Array, d: Array) -> Any:
-        """Return the vector of ``M D M`` for a symmetric `M`."""
-        product = self.times(d, M)
-        if not self._few:
+        """Return the element that has the given entries of ``M D M``, for a symmetric `M`."""
+        self._half.data = self._half_transposed.data = d * self._halves
+        product = self._half @ M
+        product += self._half_transposed @ M
+        if not self._gathered:
             return self.part(M @ product)
         rows_of = np.ascontiguousarray(product.T)
-        q, size = np.empty_like(d), max(_BLOCK // len(M), 1)
+        q, size = np.empty(len(d), M.dtype), max(_BLOCK // len(M), 1)
         for a in range(0, len(d), size):
             rows, columns = self._rows[a : a + size], self._columns[a : a + size]
             np.einsum("kn,kn->k", M.take(rows, axis=0), rows_of.take(columns, axis=0), out=q[a : a + size])
         return q
+
+
+Face = DenseFace | SparseFace

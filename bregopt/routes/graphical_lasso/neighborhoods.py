@@ -13,14 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify.graphical_lasso import LassoData
+from bregopt.linalg import symmetrize
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["neighborhood_estimate"]
 
 _LEAST_VARIANCE = 1e-2  # of what a regression leaves, so that its inverse stays moderate
+_SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
 
 
@@ -39,26 +42,33 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     targets = S.copy()
     np.fill_diagonal(S, 1)
     np.fill_diagonal(reach, np.inf)
-    B = np.zeros_like(S)
+    B = np.zeros_like(S)  # a regression is a row
     residual = -targets  # the gradient of the quadratic part
-    length = np.ones(data.n, kind)
+    length = np.ones((data.n, 1), kind)
     for step in range(tuning.regression_steps):
         E = B - length * residual
         threshold = length * reach
         E -= np.clip(E, -threshold, threshold)
         E -= B
-        change = S @ E
+        change = _product(E, S)
         B += E
         residual += change
-        curvature = np.einsum("ij,ij->j", E, change)
-        if step % 2:  # the two lengths of Barzilai and Borwein, in turns, for each column
-            ratio = np.einsum("ij,ij->j", E, E), curvature
+        curvature = np.einsum("ij,ij->i", E, change)
+        if step % 2:  # the two lengths of Barzilai and Borwein, in turns, for each row
+            ratio = np.einsum("ij,ij->i", E, E), curvature
         else:
-            ratio = curvature, np.einsum("ij,ij->j", change, change)
-        length = np.where(curvature > _TINY, ratio[0] / np.maximum(ratio[1], _TINY), kind(1))
+            ratio = curvature, np.einsum("ij,ij->i", change, change)
+        length = np.where(curvature > _TINY, ratio[0] / np.maximum(ratio[1], _TINY), kind(1))[:, None]
     residual += targets
-    explained = np.einsum("ij,ij->j", B, residual)
-    X: Any = B * (-0.5 / np.maximum(1 - explained, _LEAST_VARIANCE))
-    X += X.T.copy()
-    np.fill_diagonal(X, 1 / np.maximum(1 - explained, _LEAST_VARIANCE))
+    explained = np.einsum("ij,ij->i", B, residual)
+    precision = 1 / np.maximum(1 - explained, _LEAST_VARIANCE)
+    B *= -precision[:, None]
+    X: Array = symmetrize(B)
+    np.fill_diagonal(X, precision)
     return X
+
+
+def _product(E: Any, S: Any) -> Any:
+    """Return ``E S``, by a sparse product where `E` is large and has few entries."""
+    sparse = len(E) >= _SPARSE_ORDER and np.count_nonzero(E) < _SPARSE_DENSITY * E.size
+    return sp.csr_array(E) @ S if sparse else E @ S

@@ -20,7 +20,7 @@ __all__ = ["LassoPoint", "first_point", "symmetric", "with_dual"]
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
 # Of the entries off the diagonal of an estimate, until it is definite; and then, as the inverse of a matrix
 # that is nearly singular has large entries.
-_FACTORS, _MARGIN = (1.0, 0.9, 0.8), 0.95
+_FACTORS, _MARGIN = (1.0, 0.9, 0.8), 0.97
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,9 +75,9 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    regression_steps: int = 8
-    gradient_steps: int = 2
-    model_decrease: float = 0.3
+    regression_steps: int = 6
+    gradient_steps: int = 3
+    model_decrease: float = 0.4
     model_products: int = 24
     rounds: int = 30
     step_factor: float = 1e5
@@ -96,6 +96,6 @@ class LassoTuning(Tuning):
     balance: float = 2.0
     handover_factor: float = 30.0
     idle_steps: int = 30
-    sparse_order: int = 120
+    sparse_order: int = 80
     sparse_density: float = 0.25
     gathered_density: float = 0.12
