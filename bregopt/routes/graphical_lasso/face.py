@@ -26,7 +26,7 @@ def face_of(mask: Mask, kind: Any, tuning: LassoTuning) -> Face:
     if n >= tuning.sparse_order:
         density = np.count_nonzero(mask) / n**2
         if density < tuning.sparse_density:
-            return SparseFace(mask, kind, density < tuning.gathered_density)
+            return SparseFace(mask, kind, bool(density < tuning.gathered_density))
     return DenseFace(mask, kind)
 
 
@@ -52,8 +52,11 @@ class DenseFace:
         return float(np.vdot(a, b))
 
     def matrix(self, d: Array) -> Any:
-        """Return an element as a matrix."""
-        return d
+        """Return an element as a matrix, symmetric in spite of round-off."""
+        half = np.triu(d, 1)
+        M: Any = half + half.T
+        np.fill_diagonal(M, d.diagonal())
+        return M
 
     def congruence(self, M: Array, d: Array) -> Any:
         """Return the element that has the given entries of ``M D M``, for a symmetric `M`."""

@@ -5,10 +5,10 @@ minimizes with these signs by conjugate gradients, and so overcomes the conditio
 with the Hessian costs a fraction of the Cholesky factorization and inverse of a step on the objective itself.
 
 The quadratic model with the penalty is due to Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic
-Approximation for Sparse Inverse Covariance Estimation, JMLR 15. Conjugate gradients on orthant faces are those
-of Olsen, Oztoprak, Nocedal, Rennie (2012), Newton-Like Methods for Sparse Inverse Covariance Estimation,
-NeurIPS 25, and the gradient steps those of Wright, Nowak, Figueiredo (2009), Sparse Reconstruction by Separable
-Approximation, IEEE Trans. Signal Process. 57.
+Approximation for Sparse Inverse Covariance Estimation, JMLR 15. Conjugate gradients on orthant faces are
+those of Olsen, Oztoprak, Nocedal, Rennie (2012), Newton-Like Methods for Sparse Inverse Covariance
+Estimation, NeurIPS 25, and the gradient steps those of Wright, Nowak, Figueiredo (2009), Sparse
+Reconstruction by Separable Approximation, IEEE Trans. Signal Process. 57.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class NewtonModel:
                 return
 
     def _residual(self) -> float:
-        """Return the norm of the proximal gradient step of length one, which scales the Hessian's diagonal."""
+        """Return the norm of the proximal gradient step of length one: the Hessian's diagonal is near one."""
         e = self.y - _shrunk(self.y - self._gradient, self._penalty)
         return math.sqrt(self._face.inner(e, e))
 
@@ -105,7 +105,7 @@ class NewtonModel:
         curvature = face.inner(e, change)
         if not curvature > 0:
             return
-        # The penalty is convex; its change is summed by entries, as the difference of sums would be round-off.
+        # The penalty is convex. Its change is summed by entries: the difference of sums would be round-off.
         paid = np.abs(self.y + e) - np.abs(self.y)
         slope = face.inner(self._gradient, e) + face.inner(self._penalty, paid)
         above = self._values[-1] + slope + curvature / 2 > max(self._values)

@@ -18,8 +18,8 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 __all__ = ["LassoPoint", "first_point", "symmetric", "with_dual"]
 
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
-# Of the entries off the diagonal of an estimate, until it is definite; and then, as the inverse of a matrix
-# that is nearly singular has large entries.
+# Factors of the entries off the diagonal of an estimate. It is reduced until it is definite, and then a bit
+# further: the inverse of a nearly singular matrix has large entries, and so many more that may be free.
 _FACTORS, _MARGIN = (1.0, 0.9, 0.8), 0.97
 
 
@@ -52,10 +52,10 @@ class LassoPoint:
 
 
 def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoPoint:
-    """Return a start without a bound: a given matrix, the approximation for sparse graphs, or the identity.
+    """Return a start without a bound: a given matrix, an estimate by regressions or for trees, the identity.
 
-    The diagonal of ``S`` and penalty is one. Where the graph of ``|S_ij| > P_ij`` has no cycle, the
-    approximation is the solution (Fattahi, Sojoudi 2019, Graphical Lasso and Thresholding, JMLR 20, thm. 1).
+    The diagonal of ``S`` and penalty is one. Where the graph of ``|S_ij| > P_ij`` has no cycle, the estimate
+    for trees is the solution (Fattahi, Sojoudi 2019, Graphical Lasso and Thresholding, JMLR 20, thm. 1).
     """
     nothing = -data.clip(data.S)
     for candidate in _candidates(data, X, tuning):
@@ -77,7 +77,7 @@ def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterat
             yield inverse_of(full)
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
-    if np.count_nonzero(R) >= 2 * data.n:
+    if np.count_nonzero(R) >= 2 * data.n:  # it has a cycle
         estimate = _definite(neighborhood_estimate(data, tuning).astype(np.float64))
         if estimate is not None:
             yield estimate

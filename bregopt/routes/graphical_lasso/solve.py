@@ -172,9 +172,7 @@ class _Parts:
         return math.fsum(of(part.at) for part in self._parts) + alone + self._constant
 
 
-def _part(
-    data: LassoData, rows: IntArray, units: Array, start: Array | None, tuning: LassoTuning
-) -> _Part:
+def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None, tuning: LassoTuning) -> _Part:
     """Return a part in its own units."""
     whole = len(rows) == data.n
     block, own = (data, units) if whole else (data.block(rows), units[rows])

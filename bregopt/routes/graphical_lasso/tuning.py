@@ -13,34 +13,33 @@ __all__ = ["LassoTuning"]
 class LassoTuning(Tuning):
     """Constants of descent and of splitting; ``benchmarks/logdet.py lasso`` measures them.
 
-    Comparisons of values below are of weighted counts of factorizations and products, at orders up to 150.
+    Comparisons of values below are geometric means of times to a gap of 1e-4, at orders from 30 to 1,000.
 
     Parameters
     ----------
     steps : int
         Limit on steps, each with a certificate, where the option `max_iter` gives none.
     regression_steps : int
-        Proximal gradient steps of the regressions that give the start.
+        Gradient steps of the regressions that give the start. With 8 the time is a twentieth longer.
     gradient_steps : int
-        Proximal gradient steps before a step on a face: one round. With 3 dense real matrices take a tenth
-        more time, with 6 sparse graphs do.
+        Proximal gradient steps on the model before a step on a face. With 2 the time is a twentieth longer.
+    model_decrease : float
+        Ratio of the proximal residual at which the model is minimized enough. With 0.2 or 0.3 the time is a
+        twentieth longer.
+    model_products : int
+        Products with the Hessian after which a model is left.
     rounds : int
-        Limit on rounds before a certificate.
+        Limit on Newton steps before a certificate.
     step_factor : float
-        Factor by which the estimate of the gap falls before a certificate, which costs about two gradient
-        steps.
+        Factor by which the estimate of the gap falls before a certificate, which costs up to a Newton step.
     idle_ratio : float
         Ratio of the estimate to that at the last progress that counts as progress.
     idle_rounds : int
-        Rounds without progress after which splitting takes over. With 5 or 10 dense real matrices take a
-        tenth more time.
+        Newton steps without progress after which splitting takes over.
     value_noise : float
         Increase of the objective that counts as round-off, in units of the order times the machine precision.
-    shortest_face_step : float
-        Step length below which a face step is given up; a gradient step follows.
     face_decrease : float
-        Ratio of the residual at which conjugate gradients on a face end. With 0.1 or 0.4 the time is the same
-        within a tenth.
+        Ratio of the residual at which conjugate gradients on a face end. With 0.5 the time is the same.
     face_steps : int
         Limit on conjugate gradient steps on a face.
     changed_signs : float
@@ -49,7 +48,7 @@ class LassoTuning(Tuning):
     least_decrease : float
         Least change of the objective in the line searches, relative to that of their models (Armijo).
     shortest_step : float
-        Length of a gradient step below which the method is stuck.
+        Fraction of a Newton step below which the method is stuck.
     single_order : int
         Order from which products are in single precision.
     single_gap : float
@@ -66,12 +65,12 @@ class LassoTuning(Tuning):
     idle_steps : int
         Steps without any reduction of the gap after which the method has stalled.
     sparse_order : int
-        Order from which products with sparse matrices are sparse: below it the dense product is as fast.
+        Order from which products with matrices of a sparse face are sparse: below it dense ones are as fast.
     sparse_density : float
-        Largest density of such a matrix.
+        Largest density of such a face.
     gathered_density : float
-        Largest density of a face whose entries of ``W D W`` are computed one by one. At order 1,000 they take
-        a fifth to a half of the time of the dense products.
+        Largest density of a face whose entries of ``W D W`` are computed one by one: at orders from 200 to
+        1,000 they then take less time than the dense product.
     """
 
     steps: int = 200
@@ -82,7 +81,7 @@ class LassoTuning(Tuning):
     rounds: int = 30
     step_factor: float = 1e5
     idle_ratio: float = 0.5
-    idle_rounds: int = 7
+    idle_rounds: int = 4
     value_noise: float = 8.0
     face_decrease: float = 0.3
     face_steps: int = 6
