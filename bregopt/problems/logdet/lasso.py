@@ -36,8 +36,8 @@ __all__ = ["graphical_lasso", "graphical_lasso_path"]
 _NAME = "graphical_lasso"
 _CITATION = (
     "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
-    "Biostatistics 9; Rolfs, Rajaratnam, Guillot, Wong, Maleki (2012), Iterative Thresholding Algorithm for "
-    "Sparse Inverse Covariance Estimation, NeurIPS 25"
+    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
+    "Inverse Covariance Estimation, JMLR 15"
 )
 _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
@@ -241,14 +241,19 @@ def _solved(
                 answer = solve_lasso(data, settings.tol, settings.max_iter, settings.tuning, progress, start)
         except CallbackError as failed:
             raise failed.error from failed.error.__cause__
-    seconds = time.perf_counter() - begin
-    solution = _solution(problem, data, answer, progress, settings.tol)
-    solution = replace(solution, alpha=alpha, timings={"total": seconds})
+    timings = {"total": time.perf_counter() - begin}
+    solution = _solution(problem, data, answer, progress, settings.tol, alpha, timings)
     return labeled(solution, problem.labels)
 
 
 def _solution(
-    problem: LassoProblem, data: LassoData, answer: LassoAnswer, progress: Progress, tol: float
+    problem: LassoProblem,
+    data: LassoData,
+    answer: LassoAnswer,
+    progress: Progress,
+    tol: float,
+    alpha: float,
+    timings: dict[str, float],
 ) -> GraphicalLassoSolution:
     """Return the answer with its status."""
     certificate, status = answer.certificate, _status(answer, tol)
@@ -269,10 +274,11 @@ def _solution(
         dual_residual=certificate.dual_residual if bounded else np.nan,
         error=certificate.error if bounded else np.nan,
         iterations=answer.iterations,
-        timings={},
+        timings=timings,
         solver=_NAME,
         history=progress.history(),
         citation=_CITATION,
+        alpha=alpha,
         loss=certificate.primal - data.paid(answer.X) if bounded else np.nan,
         components=tuple([names[k] for k in part] for part in answer.parts),
         _stop=stop,

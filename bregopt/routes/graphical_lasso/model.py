@@ -168,4 +168,4 @@ class NewtonModel:
 
 def _shrunk(a: Any, reach: Any) -> Any:
     """Return the numbers, nearer to zero by at most `reach`."""
-    return a - np.clip(a, -reach, reach)
+    return a - np.maximum(np.minimum(a, reach), -reach)

@@ -78,9 +78,9 @@ def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterat
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
     if np.count_nonzero(R) >= 2 * data.n:  # it has a cycle
-        estimate = _definite(neighborhood_estimate(data, tuning).astype(np.float64))
+        estimate = _definite(neighborhood_estimate(data, tuning))
         if estimate is not None:
-            yield estimate
+            yield estimate.astype(np.float64)
     if np.abs(R).max(initial=0.0) < _LARGEST_CORRELATION:
         near = -R / (1 - R * R)
         np.fill_diagonal(near, 1 - (R * near).sum(axis=0))

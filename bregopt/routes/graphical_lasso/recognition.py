@@ -26,8 +26,8 @@ __all__ = ["LassoProgram", "as_lasso"]
 
 _CITATION = (
     "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
-    "Biostatistics 9; Rolfs, Rajaratnam, Guillot, Wong, Maleki (2012), Iterative Thresholding Algorithm for "
-    "Sparse Inverse Covariance Estimation, NeurIPS 25"
+    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
+    "Inverse Covariance Estimation, JMLR 15"
 )
 
 
