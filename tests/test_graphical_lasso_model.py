@@ -1,0 +1,101 @@
+"""The parts of Newton's method for the graphical lasso, against dense formulas and optimality conditions."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.certify.graphical_lasso import LassoData
+from bregopt.routes.graphical_lasso.face import DenseFace, SparseFace, face_of
+from bregopt.routes.graphical_lasso.model import NewtonModel
+from bregopt.routes.graphical_lasso.neighborhoods import neighborhood_estimate
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
+
+TUNING = LassoTuning()
+
+
+def correlations(n, samples, seed=0):
+    points = np.random.default_rng(seed).normal(size=(samples, n))
+    points[:, 1:] += 0.7 * points[:, :-1]
+    return np.corrcoef(points, rowvar=False)
+
+
+def symmetric(rng, n, density=1.0):
+    M = np.triu(rng.normal(size=(n, n)) * (rng.random((n, n)) < density))
+    return M + np.triu(M, 1).T
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+@pytest.mark.parametrize("n", [3, 30, 400])  # the last one is gathered in several blocks
+def test_both_kinds_of_faces_are_the_dense_formulas(n, gathered):
+    rng = np.random.default_rng(n)
+    mask = symmetric(rng, n, 0.1) != 0
+    np.fill_diagonal(mask, True)
+    A, B, M = (symmetric(rng, n).astype(np.float32) for _ in range(3))
+    for face in (DenseFace(mask, np.float32), SparseFace(mask, np.float32, gathered)):
+        a, b = face.part(A), face.part(B)
+        np.testing.assert_array_equal(face.matrix(a), A * mask)
+        assert face.inner(a, b) == pytest.approx((A * B * mask).sum(), rel=1e-3, abs=1e-2)
+        product = face.matrix(face.congruence(M, a))
+        np.testing.assert_array_equal(product, product.T)
+        np.testing.assert_allclose(product, (M @ (A * mask) @ M) * mask, atol=1e-4 * n)
+
+
+def test_a_face_with_few_entries_is_sparse():
+    few = np.eye(200, dtype=bool)
+    assert isinstance(face_of(few, np.float64, TUNING), SparseFace)
+    assert isinstance(face_of(~few, np.float64, TUNING), DenseFace)
+    assert isinstance(face_of(few[:20, :20], np.float64, TUNING), DenseFace)
+
+
+@pytest.mark.parametrize(("n", "density"), [(12, 1.0), (90, 0.05)])
+def test_the_model_is_minimized(n, density):
+    rng = np.random.default_rng(0)
+    W = correlations(n, 3 * n)
+    X = np.linalg.inv(W)
+    mask = symmetric(rng, n, density) != 0
+    np.fill_diagonal(mask, True)
+    face = face_of(mask, np.float64, TUNING)
+    G, P = symmetric(rng, n), np.full((n, n), 0.4)
+    x = face.part(np.eye(n))
+    tuning = LassoTuning(model_decrease=1e-9, model_products=10_000)
+    model = NewtonModel(face, X, W, x, face.part(G), face.part(P), None, tuning)
+    model.minimize()
+    Y = face.matrix(model.y)
+    slope = (G + W @ (Y - np.eye(n)) @ W) * mask  # of the quadratic part
+    used = Y != 0
+    tol = 1e-6 * np.abs(slope).max()
+    np.testing.assert_allclose(slope[used], -0.4 * np.sign(Y[used]), atol=tol)
+    assert (np.abs(slope) <= 0.4 + tol).all()
+
+
+def test_the_estimate_is_the_regressions_of_each_variable_on_the_others():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    S, n, alpha = correlations(15, 60), 15, 0.1
+    data = LassoData(S, alpha * (1 - np.eye(n)))
+    X = neighborhood_estimate(data, LassoTuning(regression_steps=300))
+    root = np.linalg.cholesky(S).T
+    rows = np.zeros((n, n))
+    for j in range(n):
+        others = np.arange(n) != j
+        lasso = linear_model.Lasso(alpha / n, fit_intercept=False, tol=1e-12, max_iter=10**5)
+        b = lasso.fit(root[:, others], root[:, j]).coef_
+        rows[j, j] = 1 / (1 - b @ S[np.ix_(others, others)] @ b)
+        rows[j, others] = -b * rows[j, j]
+    np.testing.assert_allclose(X, (rows + rows.T) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [40, 120])
+@pytest.mark.parametrize("seed", range(3))
+def test_hard_problems_are_solved(n, seed):
+    """Few samples of few factors with little noise, and a small penalty: ill conditioned and singular."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n // 2, 3)) @ rng.normal(size=(3, n)) + 0.3 * rng.normal(size=(n // 2, n))
+    S = np.corrcoef(points, rowvar=False)
+    sol = bo.graphical_lasso(S, 0.02, tol=1e-8)
+    assert sol.status == "optimal"
+    X, reach = np.asarray(sol.X), 0.02 * (1 - np.eye(n))
+    value = (S * X).sum() - np.linalg.slogdet(X)[1] + (reach * np.abs(X)).sum()
+    U = np.clip(np.linalg.inv(X) - S, -reach, reach)
+    bound = np.linalg.slogdet(S + U)[1] + n
+    assert value - bound <= 1e-5 * max(abs(value), 1)
+    assert sol.dual_value <= value + 1e-9 * abs(value)
