@@ -104,6 +104,7 @@ class NewtonModel:
         change = self._times(self._W, e)
         curvature = face.inner(e, change)
         if not curvature > 0:
+            self.length = None
             return
         # The penalty is convex. Its change is summed by entries: the difference of sums would be round-off.
         paid = np.abs(self.y + e) - np.abs(self.y)
@@ -112,7 +113,9 @@ class NewtonModel:
         self._move(e, change, slope, curvature, min(1.0, -slope / curvature) if above else 1.0)
         self._steps += 1  # the two lengths of Barzilai and Borwein, in turns
         odd = self._steps % 2
-        self.length = face.inner(e, e) / curvature if odd else curvature / face.inner(change, change)
+        self.length = (
+            face.inner(e, e) / curvature if odd else curvature / max(face.inner(change, change), TINY)
+        )
 
     def _face_step(self) -> None:
         """Minimize with the signs of the entries fixed; entries that change it become zero."""
