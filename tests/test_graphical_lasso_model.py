@@ -98,3 +98,28 @@ def test_hard_problems_are_solved(n, seed):
     value = (S * X).sum() - np.linalg.slogdet(X)[1] + (reach * np.abs(X)).sum()
     bound = np.linalg.slogdet(S + U)[1] + n
     assert abs(value - bound) <= 1.1e-8 * max(abs(value), 1e-2 * n)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_problems_are_proven_without_warnings(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    S = np.cov(rng.normal(size=(int(rng.integers(3, 3 * n + 3)), n)) @ rng.normal(size=(n, n)), rowvar=False)
+    if seed % 4 == 0:  # mostly indefinite
+        S[0, -1] = S[-1, 0] = 2 * S.max()
+    weights = rng.uniform(0, 2, size=(n, n))
+    weights += weights.T
+    alpha = 10 ** rng.uniform(-3, -1) * np.abs(S).max()
+    sol = bo.graphical_lasso(S, alpha, weights=weights, tol=1e-7)
+    penalty = alpha * weights * (1 - np.eye(n))
+    if sol.status == "unbounded":
+        R = sol.ray.X
+        assert np.linalg.eigvalsh(R)[0] >= -1e-9 * np.trace(R)
+        assert (S * R).sum() + (penalty * np.abs(R)).sum() <= 1e-9 * np.abs(S * R).sum()
+        return
+    assert sol.status == "optimal"
+    X, U = sol.X, sol.duals[0]
+    value = (S * X).sum() - np.linalg.slogdet(X)[1] + (penalty * np.abs(X)).sum()
+    bound = np.linalg.slogdet(S + U)[1] + n
+    assert (np.abs(U) <= penalty).all()
+    assert abs(value - bound) <= 1.1e-7 * max(abs(value), abs(bound), 1e-2 * n)

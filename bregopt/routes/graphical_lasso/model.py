@@ -147,6 +147,8 @@ class NewtonModel:
         for _ in range(tuning.face_steps):
             z = self._times(self._X, r) * free
             before, rz = rz, face.inner(r, z)
+            if not rz > 0:
+                break
             p = z + (rz / before) * p
             q = self._times(self._W, p)
             curvature = face.inner(p, q)

@@ -23,6 +23,7 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 __all__ = ["neighborhood_estimate"]
 
 _LEAST_VARIANCE = 1e-2  # of what a regression leaves, so that its inverse stays moderate
+_LEAST_CURVATURE: Any = np.float32(1e-6)  # along a step, relative to its square; below it the length is one
 _SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
 
@@ -53,12 +54,13 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
         change = _product(E, S)
         B += E
         residual += change
-        curvature = np.einsum("ij,ij->i", E, change)
+        size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
+        steep = curvature > np.maximum(_LEAST_CURVATURE * size, _TINY)
         if step % 2:  # the two lengths of Barzilai and Borwein, in turns, for each row
-            ratio = np.einsum("ij,ij->i", E, E), curvature
+            ratio = size, curvature
         else:
             ratio = curvature, np.einsum("ij,ij->i", change, change)
-        length = np.where(curvature > _TINY, ratio[0] / np.maximum(ratio[1], _TINY), kind(1))[:, None]
+        length = np.divide(*ratio, out=np.ones_like(size), where=steep)[:, None]
     residual += targets
     explained = np.einsum("ij,ij->i", B, residual)
     precision = 1 / np.maximum(1 - explained, _LEAST_VARIANCE)
