@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import pickle
 import runpy
 import warnings
 from fractions import Fraction
@@ -15,7 +16,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rational import problems
+from rational import KINDS, problem, problems
 
 import bregopt as bo
 from bregopt.cli import main
@@ -256,14 +257,16 @@ def test_a_solution_exists_within_the_proven_radius():
     share = np.array([1.0, 0.5, 1.0, 0.5, 0.5, 1.0])
     b, x = rng.normal(size=3), rng.normal(size=6)
     rows = Rows.of([Part(A, None, share, np.arange(6))], np.arange(3))
-    found = nearest_solution(rows, [x], lambda v: Ball.exact(b) - sparse_product(A, None, Ball.exact(v[0])))
+    found = nearest_solution(
+        rows, x, lambda v: Ball.exact(b) - sparse_product(A, None, Ball.exact(v)), lambda v, step: v + step[0]
+    )
     D, G = exact(A.toarray()), exact(A.toarray() * share) @ exact(A.toarray()).T
-    r = exact(b) - D @ exact(found.x[0])
+    r = exact(b) - D @ exact(found.x)
     solved = mpmath.lu_solve(mpmath.matrix(G.tolist()), mpmath.matrix(r.tolist()))
     square = sum(mpmath.mpf(p.numerator) / p.denominator * s for p, s in zip(r, solved, strict=True))
     assert mpmath.sqrt(square) <= found.radius < 1e-13
     dependent = Rows.of([Part(sp.csr_array(np.ones((2, 6))), None, share, np.arange(6))], np.arange(2))
-    assert nearest_solution(dependent, [x], lambda v: Ball.exact(np.zeros(2))) is None
+    assert nearest_solution(dependent, x, lambda v: Ball.exact(np.zeros(2)), lambda v, step: v) is None
 
 
 def test_no_interval_excludes_a_known_integer_optimum():
@@ -276,6 +279,43 @@ def test_no_interval_excludes_a_known_integer_optimum():
         proven += math.isfinite(found.width)
         found.certificate.check()
     assert proven >= 8
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
+@settings(max_examples=40, deadline=None)
+def test_no_interval_of_any_kind_of_problem_excludes_its_integer_optimum(seed, kind):
+    known = problem(np.random.default_rng(seed), kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        found = known.problem.solve(tol=1e-8).verify()
+    assert found.lower <= known.value <= found.upper
+
+
+def test_a_row_without_coefficients_does_not_prevent_an_upper_bound():
+    X = bo.PSD(3)
+    rows = [bo.diag(X) == 1, bo.inner(np.zeros((3, 3)), X) == 0]
+    found = bo.Problem(bo.Minimize(bo.inner(np.ones((3, 3)), X)), rows).solve(tol=1e-9).verify()
+    assert found.lower <= 0 <= found.upper
+    assert found.width <= 1e-7
+    found.certificate.check()
+
+
+def test_an_iterate_of_the_solve_replaces_a_further_one():
+    rng = np.random.default_rng(3)
+    R = rng.normal(size=(30, 2))
+    A = [a + a.T for a in rng.normal(size=(25, 30, 30))]
+    X = bo.PSD(30)
+    rows = [
+        bo.inner(np.array(A), X) == np.array([float(np.sum(a * (R @ R.T))) for a in A]),
+        bo.trace(X) <= 90,
+    ]
+    sol = bo.Problem(bo.Minimize(bo.inner(A[0] + A[1] + 20 * np.eye(30), X)), rows).solve(tol=1e-9)
+    found = sol.verify()
+    assert found.solves == 0
+    assert found.relative_width <= 1e-7
+    again = pickle.loads(pickle.dumps(sol)).verify()  # without the iterate
+    assert again.lower <= found.upper
+    assert again.upper >= found.lower
 
 
 def correlation(n=6, seed=0):

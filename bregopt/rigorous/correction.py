@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -49,10 +49,13 @@ class Part(NamedTuple):
     columns: IntArray
 
 
-class Found(NamedTuple):
+State = TypeVar("State")
+
+
+class Found(NamedTuple, Generic[State]):
     """An approximate solution, and the distance within which an exact one exists."""
 
-    x: list[Array]
+    x: State
     radius: float
 
 
@@ -119,35 +122,40 @@ class Rows:
         return up(inflated(size / math.sqrt(self.least) * (1 + 4 * UNIT)))
 
 
-def nearest_solution(rows: Rows, x: Sequence[Array], residual: Callable[[list[Array]], Ball]) -> Found | None:
+def nearest_solution(
+    rows: Rows,
+    x: State,
+    residual: Callable[[State], Ball],
+    moved: Callable[[State, list[Array]], State],
+) -> Found[State] | None:
     """Return a refined solution and its proven distance from an exact one, None where nothing is proven.
 
     Parameters
     ----------
     rows : Rows
-    x : sequence of array
-        The unknowns of each part, from which refinement starts.
+    x : State
+        The unknowns, from which refinement starts.
     residual : callable
         From the unknowns to a ball around what the rows lack.
+    moved : callable
+        From the unknowns and the change of each part to other unknowns.
     """
     if not rows.least > 0:
         return None
-    found = Found([part.copy() for part in x], math.inf)
-    r = residual(found.x)
-    radius = rows.radius(r)
+    r = residual(x)
+    found = Found(x, rows.radius(r))
     for _ in range(_ROUNDS if rows.solve is not None else 0):
-        moved = [part.copy() for part in found.x]
-        for part, (own, _), step in zip(moved, rows.parts, rows.change(r.mid), strict=True):
-            part[own.columns] += step
-        r_moved = residual(moved)
-        closer = rows.radius(r_moved)
-        if not closer < radius:
+        if (np.abs(r.mid) <= r.rad).all():  # round-off, which no change reduces
             break
-        better = closer < radius / 4
-        found, r, radius = Found(moved, closer), r_moved, closer
-        if not better:
+        closer = moved(found.x, rows.change(r.mid))
+        r = residual(closer)
+        last, radius = found, rows.radius(r)
+        if not radius < last.radius:
             break
-    return Found(found.x, radius) if math.isfinite(radius) else None
+        found = Found(closer, radius)
+        if radius >= last.radius / 4:
+            break
+    return found if math.isfinite(found.radius) else None
 
 
 def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array] | None]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -122,6 +123,8 @@ class Data:
         Whether the user maximizes the negative of the objective.
     systems : dict
         The last equations that were factorized (:mod:`bregopt.rigorous.upper`).
+    activities : dict
+        The activities at the points of proofs.
     """
 
     matrices: tuple[MatrixData, ...]
@@ -140,6 +143,7 @@ class Data:
     offset: float = 0.0
     maximize: bool = False
     systems: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    activities: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, init=False, repr=False)
 
     @property
     def m(self) -> int:
@@ -210,6 +214,15 @@ class Data:
     def required(self) -> Mask:
         """Mask of the rows whose bounds hold wherever the objective is finite: hard and logarithmic ones."""
         mask: Mask = (self.kind == int(Penalty.HARD)) | (self.kind == int(Penalty.LOG))
+        return mask
+
+    @cached_property
+    def idle(self) -> Mask:
+        """Mask of the rows without coefficients whose bounds allow zero, such as ``0 = 0``."""
+        mask: Mask = (self.lo + self.lo_rad <= 0) & (self.hi - self.hi_rad >= 0)
+        for part in (self.A, self.A_rad, self.B, self.B_rad):
+            if part is not None:
+                mask[np.repeat(np.arange(self.m), np.diff(part.indptr))[part.data != 0]] = False
         return mask
 
     @cached_property

@@ -95,17 +95,23 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     if len(free) > LARGEST_SYSTEM:
         return None, f"there are {len(free)} free variables: give them a box, or fewer of them"
     columns = Rows.of([Part(data.Bt, data.Bt_rad, np.ones(data.m), movable)], free)
-    found = nearest_solution(columns, [y], lambda v: data.reduced(Ball.exact(v[0]))[free])
+
+    def moved(v: Array, change: list[Array]) -> Array:
+        v = v.copy()
+        v[movable] += change[0]
+        return v
+
+    found = nearest_solution(columns, y, lambda v: data.reduced(Ball.exact(v))[free], moved)
     if found is None:
         return None, (
             "the columns of the free variables are not proven independent: give free variables a box"
         )
-    moved = np.zeros(data.m)
-    moved[movable] = found.radius
-    y = found.x[0]
+    reach = np.zeros(data.m)
+    reach[movable] = found.radius
+    y = found.x
     if (np.minimum(y - least, most - y)[movable] < inflated(found.radius)).any():
         return None, "multipliers that free variables determine are too near the ends of their range"
-    return Ball(y, moved), ""
+    return Ball(y, reach), ""
 
 
 def _matrix_term(
