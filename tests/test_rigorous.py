@@ -26,9 +26,12 @@ from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData
 from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
+from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import data_of
+from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.penalties import conjugate, penalty
 from bregopt.rigorous.reduction import reduced
 
@@ -478,6 +481,86 @@ def test_cuts_of_large_graphs_whose_factor_is_dense_have_both_bounds(n, tmp_path
         assert found.lower <= prob.solve(tol=1e-7).verify().lower <= found.upper
     found.certificate.save(tmp_path / "cut.npz")
     BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_corrected_factor_is_feasible_and_below_its_bound_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 9))
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    z[:3] = 1.0
+    fixed = np.flatnonzero((z != 0) | (rng.random(n) < 0.5))
+    asked, cost = rng.choice([1.0, 1.25], len(fixed)) if seed % 2 else 1.0, rng.normal(size=(n, n))
+    X = bo.PSD(n)
+    rows = [bo.quad_form(2 * z, X) == 0, X[fixed, fixed] == asked]
+    prob = bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows)
+    data = data_of(prob.program())
+    assert data.matrices[0].null.row == 0
+    assert fixes_diagonal(data)
+    start = rng.normal(size=(n, 5)) * 1e3
+    found = corrected(data, start)
+    P = exact(np.eye(n)) - exact(np.outer(z, z)) / Fraction(int(z @ z))
+    G, t = P @ exact(found.F), Fraction(found.t)
+    s, on, goal = Fraction(int(z @ z)), z != 0, exact(np.broadcast_to(asked, len(fixed)))
+    c = np.array([Fraction(0)] * n)
+    c[fixed] = goal - t * (G @ G.T)[fixed, fixed]
+    w = np.where(on, (c - c[on].sum() / (s * (s - 1))) / (1 - 2 / s), c)
+    assert inside(found.w, w)
+    assert (w >= 0).all()
+    feasible = t * (G @ G.T) + P @ np.diag(w) @ P
+    assert not (feasible @ exact(z)).any()
+    assert (feasible[fixed, fixed] == goal).all()
+    bound = factor_bound(data, start).value
+    value = (exact(cost + cost.T) * feasible).sum()
+    assert value <= Fraction(bound) <= value + Fraction(1e-9) * max(abs(value), 1)
+    assert factor_bound(data, np.zeros((n, 2))).value == math.inf
+
+
+@pytest.mark.parametrize("n", [40, 700, pytest.param(6000, marks=pytest.mark.slow)])
+def test_balanced_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(4)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((rng.choice([1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    rows = [bo.diag(X) == 1, bo.quad_form(np.ones(n), X) == 0]
+    prob = bo.Problem(bo.Minimize(bo.inner(laplacian / 4, X)), rows)
+    sol = prob.solve(tol=1e-4, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert found.solves == 0
+    assert abs(found.upper - sol.value) <= 1e-9 * sol.value
+    assert found.relative_width <= 10 * sol.gap
+    if n < 1000:  # on the face, as a dense matrix
+        face = prob.solve(tol=1e-8, solver="path").verify()
+        assert found.lower <= face.upper
+        assert face.lower <= found.upper
+    found.certificate.save(tmp_path / "cut.npz")
+    certificate = BoundCertificate.load(tmp_path / "cut.npz")
+    certificate.check()
+    block = certificate.data.matrices[0]
+    other = dataclasses.replace(block, null=block.null._replace(z=2 * block.null.z))
+    data = dataclasses.replace(certificate.data, matrices=(other,))
+    dataclasses.replace(certificate, data=data).save(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="0, 1 and -1"):
+        BoundCertificate.load(tmp_path / "other.npz")
+
+
+def test_slack_matrices_are_bounded_with_a_multiple_of_the_balance_row():
+    n = 8
+    rng = np.random.default_rng(5)
+    X, z = bo.PSD(n), np.ones(n)
+    cost = rng.integers(-4, 5, (n, n)).astype(float)
+    rows = [bo.diag(X) == 1, bo.quad_form(z, X) == 0]
+    data = data_of(bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows).program())
+    y = np.append(rng.integers(-40, -20, n).astype(float), 0.0)
+    least = lower_bound(data, y, implied_bounds(data)).value
+    W = cost + cost.T - np.diag(y[:n])
+    # Of exact multiples of the row the bound proves no more than the best one, and nearly that.
+    Q = scipy.linalg.null_space(z[None])
+    best = float(y.sum() + n * min(np.linalg.eigvalsh(Q.T @ W @ Q)[0], 0.0))
+    assert best - 1e-2 * abs(best) <= least <= best + 1e-9
 
 
 def test_a_matrix_that_does_not_fit_in_memory_has_a_reason(monkeypatch):

@@ -22,7 +22,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.definite import proven_shift
 
-__all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution"]
+__all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution", "squares"]
 
 LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
 _ROUNDS = 4  # of refinement
@@ -82,24 +82,22 @@ class Rows:
     @classmethod
     def of(cls, parts: Sequence[Part], rows: IntArray) -> Rows:
         """Return the given rows."""
-        own = [sp.csr_array(part.A[rows][:, part.columns]) for part in parts]
+        own = [_chosen(part.A, rows, part.columns) for part in parts]
         size = np.zeros(len(rows))
         for part, A in zip(parts, own, strict=True):
-            size += A.power(2) @ part.share[part.columns]
-        with np.errstate(divide="ignore"):
-            exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
+            size += squares(A, part.share[part.columns])
+        exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
         scale = 2.0**exponent  # exact
-        scaled = [sp.csr_array(sp.diags_array(scale) @ A) for A in own]
+        scaled = [_scaled(A, scale) for A in own]
         G, norms, spread = np.zeros((len(rows),) * 2), np.zeros(len(rows)), np.zeros(len(rows))
         terms = 1
         for part, A in zip(parts, scaled, strict=True):
             share = part.share[part.columns]
             G += _normal(A, share)
-            norms += A.power(2) @ share
+            norms += squares(A, share)
             terms += int(np.diff(A.indptr).max(initial=0)) + 2
             if part.rad is not None:
-                rad = sp.diags_array(scale) @ sp.csr_array(part.rad[rows][:, part.columns])
-                spread += sp.csr_array(rad).power(2) @ share
+                spread += squares(_scaled(_chosen(part.rad, rows, part.columns), scale), share)
         norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (norms, spread))
         # Summing a_i'a_j has an error of at most gamma ||a_i|| ||a_j||, and radii r_i change it by at most
         # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
@@ -186,6 +184,23 @@ def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array]
         if found is not None:
             return found - inflated(error), solve
     return -math.inf, None
+
+
+def squares(A: Any, share: Array) -> Array:
+    """Return the sums of squares of the rows of a CSR array, weighted by a share for each column."""
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    return np.bincount(row, A.data**2 * share[A.indices], A.shape[0]).astype(float)
+
+
+def _chosen(A: Any, rows: IntArray, columns: IntArray) -> Any:
+    """Return some rows and columns of a CSR array, each in ascending order."""
+    A = A if len(rows) == A.shape[0] else A[rows]
+    return A if len(columns) == A.shape[1] else sp.csr_array(A[:, columns])
+
+
+def _scaled(A: Any, scale: Array) -> Any:
+    """Return a CSR array with its rows multiplied by powers of two."""
+    return sp.csr_array((A.data * np.repeat(scale, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
 
 
 def _normal(A: Any, share: Array) -> Array:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,7 +25,7 @@ from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["Anchor", "Data", "MatrixData", "csr_of", "entries_of"]
+__all__ = ["Anchor", "Data", "MatrixData", "Null", "csr_of", "entries_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,20 @@ class Anchor:
     mu: float
     weights: Array | None = None
     factor: Array | None = None
+
+
+class Null(NamedTuple):
+    """A hard row ``z'X z = 0`` of its block alone, so that ``X z = 0``.
+
+    Parameters
+    ----------
+    row : int
+    z : array of shape (n,)
+        Of entries 0, 1 and -1.
+    """
+
+    row: int
+    z: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +80,8 @@ class MatrixData:
     anchor : Anchor or None
     trace : float
         An upper bound on the trace that rows implied before a reduction.
+    null : Null or None
+        A row that `A` does not list.
     """
 
     name: str
@@ -78,6 +94,7 @@ class MatrixData:
     cap: float | None = None
     anchor: Anchor | None = None
     trace: float = math.inf
+    null: Null | None = None
 
     @cached_property
     def share(self) -> Array:
@@ -223,6 +240,9 @@ class Data:
         for part in (self.A, self.A_rad, self.B, self.B_rad):
             if part is not None:
                 mask[np.repeat(np.arange(self.m), np.diff(part.indptr))[part.data != 0]] = False
+        for block in self.matrices:
+            if block.null is not None:
+                mask[block.null.row] &= bool(np.isinf(self.lo[block.null.row]))
         return mask
 
     @cached_property

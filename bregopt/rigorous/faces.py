@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty
-from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.data import Data, MatrixData, Null
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import LARGEST_LISTED, Terms, assembled
 
@@ -30,16 +30,18 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     bases: list[Array | None] = []
     rows: list[int] = []
     for b, block in enumerate(data.matrices):
-        found = next(((k, z) for k in _candidates(data, b) if (z := _signs(block, k)) is not None), None)
+        found = block.null or next(
+            (Null(k, z) for k in _candidates(data, b) if (z := _signs(block, k)) is not None), None
+        )
         smaller = None if found is None else _eliminated(block, *found)
         if found is None or smaller is None:
             blocks.append(block)
             bases.append(None)
             continue
-        rows.append(found[0])
+        rows.append(found.row)
         trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
         blocks.append(replace(smaller, trace=trace))
-        bases.append(_basis(found[1]))
+        bases.append(_basis(found.z))
     if not rows:
         return data, tuple(bases)
     lo, hi = data.lo.copy(), data.hi.copy()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, scattered
-from bregopt.program import LowRank, Program
+from bregopt.program import LowRank, Penalty, Program
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, Rows, SparseRows
+from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
-from bregopt.rigorous.data import Anchor, Data, MatrixData, csr_of
+from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
 
 __all__ = ["LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
 
@@ -49,14 +51,16 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     ValueError
         If its rows have too many terms to be listed, or a block is on a face.
     """
-    count = sum(term.rows.count() for term in program.A.terms)
+    nulls = [None if spreads else _null(program, b) for b in range(len(program.blocks))]
+    rows = {null.row for null in nulls if null is not None}
+    count = sum(_without(term.rows, term.at, rows)[0].count() for term in program.A.terms)
     if count > LARGEST_LISTED:
         raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
     bounds = program.bounds
     none = np.zeros(program.m)
     return Data(
         matrices=tuple(
-            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
+            _matrix(program, b, None if spreads is None else spreads[b], null) for b, null in enumerate(nulls)
         ),
         B=_canonical(program.B),
         B_rad=None,
@@ -75,11 +79,38 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     )
 
 
-def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
+def _null(program: Program, b: int) -> Null | None:
+    """Return the row ``z'X z = 0`` of signs of a linear block, None where there is none, or several."""
+    block, bounds = program.blocks[b], program.bounds
+    if block.nearness is not None or block.cap is not None:
+        return None
+    times = np.bincount(np.concatenate([np.zeros(0, int), *(t.at for t in program.A.terms)]), None, program.m)
+    alone = (times == 1) & (np.diff(sp.csr_array(program.B).indptr) == 0)
+    zero = alone & (bounds.lo == 0) & (bounds.hi == 0) & (bounds.kind == int(Penalty.HARD))
+    found = []
+    for term in program.A.terms_of(b):
+        if isinstance(term.rows, RankOne):
+            for k in np.flatnonzero(zero[term.at]):
+                z = dense_row(term.rows.Z, int(k))
+                signs = ((z == 0) | (np.abs(z) == np.abs(z).max())).all() and np.count_nonzero(z) > 1
+                if signs and term.rows.weight[k]:
+                    found.append(Null(int(term.at[k]), np.sign(z)))
+    return found[0] if len(found) == 1 else None
+
+
+def _without(rows: Rows, at: IntArray, left_out: Collection[int]) -> tuple[Rows, IntArray]:
+    """Return a family and the places of its rows, without the rows at some places."""
+    at = np.asarray(at)
+    kept = np.flatnonzero(~np.isin(at, list(left_out)))
+    return (rows, at) if len(kept) == len(at) else (rows.slice(kept), at[kept])
+
+
+def _matrix(program: Program, b: int, spread: Spread | None, null: Null | None) -> MatrixData:
     block, n = program.blocks[b], program.blocks[b].n
     if block.face is not None:
         raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
-    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
+    left_out = () if null is None else (null.row,)
+    parts = [_without(term.rows, term.at, left_out) for term in program.A.terms_of(b)]
     if block.cost is not None:
         parts.append((block.cost, np.array([program.m])))
     rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
@@ -96,7 +127,7 @@ def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
         values.append(np.zeros(len(i)))
         radii.append(spread.rad)
     terms = Terms(*map(np.concatenate, (rows, places, values, radii)))
-    return assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness))
+    return replace(assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness)), null=null)
 
 
 def assembled(

@@ -22,7 +22,7 @@ from bregopt.rigorous.ball import Ball, down, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue
-from bregopt.rigorous.diagonal import LARGEST_DENSE, dense_bytes, sparse_term
+from bregopt.rigorous.diagonal import LARGEST_DENSE, dense_bytes, null_weight, sparse_term
 from bregopt.rigorous.divergences import dual_term
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.penalties import conjugate
@@ -136,6 +136,8 @@ def _matrix_term(
     if block.cap is not None:
         return capped_term(block.matrix(coefficients), block.cap), ""
     W = block.matrix(coefficients)
+    if block.null is not None:
+        W = W + np.outer(block.null.z, null_weight(block, coefficients) * block.null.z)
     smallest = least_eigenvalue(W, at_least=0.0)
     if smallest >= 0:
         return 0.0, ""

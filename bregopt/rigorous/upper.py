@@ -16,7 +16,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
-from bregopt.rigorous.correction import LARGEST_SYSTEM, Found, Part, Rows, nearest_solution
+from bregopt.rigorous.correction import LARGEST_SYSTEM, Found, Part, Rows, nearest_solution, squares
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.definite import exceeds
 from bregopt.rigorous.divergences import value_term
@@ -192,14 +192,14 @@ def _room(data: Data, point: Point, radius: float) -> tuple[Ball, Array]:
 
 def _norms(data: Data, point: Point) -> Array:
     """Return upper bounds on the norms of the rows."""
-    squares, terms = np.zeros(data.m), 8
+    total, terms = np.zeros(data.m), 8
     for part in _parts(data, point):
         A, share = part.A[:, part.columns], part.share[part.columns]
-        own, most = A.power(2) @ share, int(np.diff(A.indptr).max(initial=0))
+        own, most = squares(A, share), int(np.diff(A.indptr).max(initial=0))
         if part.rad is not None:  # (a + r)^2 <= 2 a^2 + 2 r^2
-            own = 2 * own + 2 * (part.rad[:, part.columns].power(2) @ share)
-        squares, terms = squares + own, terms + most + 4
-    norms: Array = inflated(np.sqrt(squares) * (1 + gamma(terms)))
+            own = 2 * own + 2 * squares(part.rad[:, part.columns], share)
+        total, terms = total + own, terms + most + 4
+    norms: Array = inflated(np.sqrt(total) * (1 + gamma(terms)))
     return norms
 
 

@@ -24,7 +24,7 @@ from bregopt.rigorous.implied import Implied, implied_bounds
 from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
-from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.reduction import Reduced, reduced
 from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.side import Side
 from bregopt.rigorous.verification import Verification
@@ -69,7 +69,8 @@ def verified(
     start = time.perf_counter()
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    search = _Search(program, data, *reduced(data), raw, traces, resolve)
+    own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data)
+    search = _Search(program, data, *own, raw, traces, resolve)
     certificate = search.refuted() if raw.X is None else search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
@@ -157,7 +158,7 @@ class _Search:
             return BoundCertificate(self.whole, self.traces)
         answer = _candidate(self.raw, self.bases)
         implied = implied_bounds(self.data).with_traces(self.traces)
-        if self.raw.X is not None and isinstance(self.raw.X[0], LowRank) and fixes_diagonal(self.data):
+        if _proves_factor(self.raw, self.whole):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
         lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
@@ -270,6 +271,11 @@ class _Search:
                 return routing.solve(program, warn=False, tol=tol)
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return None
+
+
+def _proves_factor(raw: Solution, data: Data) -> bool:
+    """Whether the factor of an answer itself is near a feasible one."""
+    return raw.X is not None and len(raw.X) == 1 and isinstance(raw.X[0], LowRank) and fixes_diagonal(data)
 
 
 @dataclass(frozen=True, eq=False)
