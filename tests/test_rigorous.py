@@ -20,13 +20,13 @@ from rational import KINDS, problem, problems
 
 import bregopt as bo
 from bregopt.cli import main
-from bregopt.program import Penalty
+from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData
 from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
-from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
+from bregopt.rigorous.diagonal import by_cholesky, corrected, factor_bound, fixes_diagonal, independent_sets
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
 from bregopt.rigorous.implied import implied_bounds
@@ -545,6 +545,32 @@ def test_balanced_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
     dataclasses.replace(certificate, data=data).save(tmp_path / "other.npz")
     with pytest.raises(ValueError, match="0, 1 and -1"):
         BoundCertificate.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize("weight", [0.0, 7.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bound_after_elimination_holds_in_rational_arithmetic(seed, weight):
+    rng = np.random.default_rng(seed)
+    n = 14
+    i, j = rng.integers(0, n, (2, n))
+    A = rng.normal(size=n) * (i != j)
+    S = sp.coo_array((np.concatenate([A, A]), (np.concatenate([i, j]), np.concatenate([j, i]))), (n, n))
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    low = np.linalg.eigvalsh(S.toarray() + weight * np.outer(z, z))[0]
+    S = sp.csr_array(S.tocsr() + (1e-13 * rng.normal() - low) * sp.eye_array(n))  # about singular
+    W = SparsePlusLowRank(S, z[:, None][:, : int(weight > 0)], np.array([weight])[: int(weight > 0)])
+    sets = list(independent_sets(S))
+    assert len(sets) > 1
+    for chosen in sets[:1]:
+        assert not (S[chosen][:, chosen].toarray() - np.diag(S.diagonal()[chosen])).any()
+    found = by_cholesky(W, sets)
+    if found is not None:
+        M = exact(S.toarray()) + Fraction(weight) * exact(np.outer(z, z))
+        assert definite(M - (Fraction(found) - Fraction(1, 10**40)) * exact(np.eye(n)))
+        assert found >= -1e-10
+    W = dataclasses.replace(W, S=sp.csr_array(S + 1e-6 * sp.eye_array(n)))
+    assert by_cholesky(W, sets) is not None
+    assert by_cholesky(dataclasses.replace(W, S=sp.csr_array(S - 1e-5 * sp.eye_array(n))), sets) is None
 
 
 def test_slack_matrices_are_bounded_with_a_multiple_of_the_balance_row():

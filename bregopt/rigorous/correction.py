@@ -200,7 +200,9 @@ def _chosen(A: Any, rows: IntArray, columns: IntArray) -> Any:
 
 def _scaled(A: Any, scale: Array) -> Any:
     """Return a CSR array with its rows multiplied by powers of two."""
-    return sp.csr_array((A.data * np.repeat(scale, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
+    A = A.copy()
+    A.data *= np.repeat(scale, np.diff(A.indptr))
+    return A
 
 
 def _normal(A: Any, share: Array) -> Array:

@@ -43,18 +43,19 @@ def proven_shift(W: Array, t: float) -> float | None:
     return found - UNIT * abs(found) - TINY
 
 
-def cholesky_error(M: Array) -> float | None:
+def cholesky_error(M: Array, overwrite: bool = False) -> float | None:
     """Return how far below zero an eigenvalue of `M` can be, None where Cholesky's factorization fails.
 
     If it ends, the float matrix has no eigenvalue below ``-gamma_(n+1) / (1 - gamma_(n+1))`` times its trace
     (Rump 2006, §2; Higham 2002, theorems 10.3 and 10.5, for every order of operations). Divisions may be
-    products with reciprocals, as in BLAS's triangular solves: the index is larger by that rounding.
+    products with reciprocals, as in BLAS's triangular solves: the index is larger by that rounding. The
+    factor may `overwrite` the matrix.
     """
     n, diagonal = len(M), M.diagonal()
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         return None
     size, largest = float(diagonal.sum()), float(diagonal.max())
-    root, ended = factorized(M)
+    root, ended = factorized(M, overwrite)
     if not (ended and np.isfinite(root.diagonal()).all()):
         return None
     error = gamma(n + 4) * size * (1 + gamma(n + 1)) + n * (n + largest) * TINY  # TINY: underflow

@@ -13,6 +13,7 @@ makes it definite along ``z``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,10 +34,12 @@ from bregopt.rigorous.side import Side
 __all__ = [
     "LARGEST_DENSE",
     "Corrected",
+    "by_cholesky",
     "corrected",
     "dense_bytes",
     "factor_bound",
     "fixes_diagonal",
+    "independent_sets",
     "null_weight",
     "sparse_term",
 ]
@@ -46,6 +49,11 @@ _FIRST_STEP = 1e-13  # below the estimate of the lowest eigenvalue, relative to 
 _TRIALS, _GROWTH = 8, 30.0
 _DENSE_TRIALS, _DENSE_GROWTH = 4, 4.0
 _LANCZOS_STEPS = 240
+_ELIMINATIONS, _LEAST_SHARE = (
+    4,
+    0.05,
+)  # of independent sets before a dense factorization, at least of this share
+_LESS = 1 - 1e-9  # of a weight of which a smaller one is valid, too: more than its rounding
 _LEAST_SUPPORT = 3  # of z, for which its equations have a solution
 _SPARE = 4.0  # of the share of the diagonal that the correction may fill, in distances from the rows
 _NEWTON_STEPS = 8
@@ -220,7 +228,8 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
     """
     W = SparsePlusLowRank(_symmetric(block, coefficients.mid), *_border(block, coefficients))
     banded = stays_sparse(W)
-    if not banded and shortage(dense_bytes(block.n)) is not None:
+    sets = [] if banded else list(independent_sets(W.S))
+    if not banded and shortage(dense_bytes(block.n - sum(map(len, sets)))) is not None:
         return -math.inf
     sharp = bool(np.isfinite(diagonal).all())
     D = relative_diagonal(W) if sharp else np.ones(block.n)
@@ -235,7 +244,7 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
         t = min(estimate, 0.0) - step
         shifted = sp.csr_array(W.S - sp.diags_array(t * D))
         moved = replace(W, S=shifted)
-        found = by_inertia(moved, 0.0) if banded else _by_cholesky(moved)
+        found = by_inertia(moved, 0.0) if banded else by_cholesky(moved, sets)
         if found is not None:
             rounding = 4 * UNIT * (abs(shifted.diagonal()) + abs(t) * D)
             s = min(found, 0.0) - inflated(float((spread + rounding).max()) * (1 + gamma(block.n)))
@@ -245,8 +254,8 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
 
 
 def dense_bytes(n: int) -> float:
-    """Return the memory that the factorization of a dense matrix takes: two of them."""
-    return 16.0 * n * n
+    """Return the memory that the factorization of a dense matrix takes: one of them, and its columns."""
+    return 9.0 * n * n
 
 
 def null_weight(block: MatrixData, coefficients: Ball) -> float:
@@ -267,14 +276,80 @@ def _border(block: MatrixData, coefficients: Ball) -> tuple[Array, Array]:
     return block.null.z[:, None], np.array([null_weight(block, coefficients)])
 
 
-def _by_cholesky(W: SparsePlusLowRank) -> float | None:
-    M, rounding = W.S.toarray(), 0.0
-    for z, weight in zip(W.U.T, W.w, strict=True):  # of entries 0, 1 and -1: only the sum is rounded
-        for i in np.flatnonzero(z):
-            M[i] += (weight * z[i]) * z
-        rounding = 2 * UNIT * float(abs(W.S).sum(axis=1).max() + weight * np.abs(z).sum())
-    error = cholesky_error(M)
-    return None if error is None else -inflated(error + rounding)
+class _Core(NamedTuple):
+    """The matrix ``S + weight z z'`` that is left of a larger one, and the order of elimination."""
+
+    S: sp.csr_array
+    z: Array
+    weight: float
+
+
+def by_cholesky(W: SparsePlusLowRank, sets: Sequence[IntArray]) -> float | None:
+    """Return a proven bound below zero on the eigenvalues, None where none is found.
+
+    Sets of vertices without edges between them are eliminated first, which leaves a smaller dense matrix.
+    """
+    core, lost = _Core(W.S, W.U[:, 0] if len(W.w) else np.zeros(W.n), float(W.w.sum())), 0.0
+    for chosen in sets:
+        found = _eliminated(core, chosen)
+        if found is None:  # S alone may be indefinite; the sum of both is not, if it has a factor
+            break
+        core, lost = found[0], lost + found[1]
+    if shortage(dense_bytes(core.S.shape[0])) is not None:
+        return None
+    M = core.S.toarray()
+    if core.weight:
+        for row, z in zip(M, core.z, strict=True):
+            row += (core.weight * z) * core.z
+        size = np.abs(core.z)
+        lost += 4 * UNIT * float((abs(core.S).sum(axis=1) + core.weight * size * size.sum()).max())
+    error = cholesky_error(M, overwrite=True)
+    return None if error is None else -inflated(error + lost * (1 + gamma(W.n)))
+
+
+def _eliminated(core: _Core, chosen: IntArray) -> tuple[_Core, float] | None:
+    """Return the Schur complement of a diagonal part, and a bound on its error in the spectral norm.
+
+    ``[a b'; b S]`` is at least ``-e I`` if ``a > 0`` and ``S - b inv(a) b'`` is. With ``z z'`` of a weight,
+    the complement has the weight over ``1 + weight z_1' inv(a) z_1``, of which a smaller one is valid.
+    """
+    S, z, weight = core
+    rest = np.setdiff1d(np.arange(S.shape[0]), chosen)
+    a, b = S.diagonal()[chosen], sp.csr_array(S[rest][:, chosen])
+    if not (a > 0).all():
+        return None
+    quotient = b.copy()  # arrays of indices are not shared, as SciPy may sort them in place
+    quotient.data /= a[quotient.indices]
+    left = sp.csr_array(S[rest][:, rest])
+    size, terms = abs(quotient) @ abs(b).sum(axis=0), int(np.diff(b.indptr).max(initial=0))
+    error = float((gamma(terms + 4) * size + 2 * UNIT * (abs(left).sum(axis=1) + size)).max())
+    reduced = sp.csr_array(left - quotient @ b.T)
+    if not weight:
+        return _Core(reduced, z[rest], 0.0), error
+    weight = _LESS * weight / (1 + weight * float((z[chosen] ** 2 / a).sum()))
+    across = abs(quotient) @ np.abs(z[chosen])
+    off = Ball.exact(gamma(terms + 4) * across + 2 * UNIT * (np.abs(z[rest]) + across)).frobenius()
+    z = z[rest] - quotient @ z[chosen]
+    return _Core(reduced, z, weight), error + inflated(weight * off * (2 * Ball.exact(z).frobenius() + off))
+
+
+def independent_sets(S: sp.csr_array) -> Iterator[IntArray]:
+    """Yield sets of vertices without edges between them, each in the graph that is left of the last."""
+    graph = S.copy()
+    graph.data[:] = 1.0
+    for _ in range(_ELIMINATIONS):
+        degrees = np.diff(graph.indptr)
+        free, chosen = degrees <= math.sqrt(S.shape[0]), []
+        for v in np.argsort(degrees, kind="stable"):
+            if free[v]:
+                chosen.append(v)
+                free[graph.indices[graph.indptr[v] : graph.indptr[v + 1]]] = False
+        if not _LEAST_SHARE * graph.shape[0] <= len(chosen) < graph.shape[0]:
+            return
+        yield np.sort(chosen)
+        rest = np.setdiff1d(np.arange(graph.shape[0]), chosen)
+        across = sp.csr_array(graph[rest][:, chosen])
+        graph = sp.csr_array(graph[rest][:, rest] + across @ across.T)
 
 
 def _lowest(W: SparsePlusLowRank) -> tuple[float, float]:
