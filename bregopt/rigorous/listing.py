@@ -51,7 +51,7 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     ValueError
         If its rows have too many terms to be listed, or a block is on a face.
     """
-    nulls = [None if spreads else _null(program, b) for b in range(len(program.blocks))]
+    nulls = [None] * len(program.blocks) if spreads else _nulls(program)
     rows = {null.row for null in nulls if null is not None}
     count = sum(_without(term.rows, term.at, rows)[0].count() for term in program.A.terms)
     if count > LARGEST_LISTED:
@@ -79,23 +79,23 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     )
 
 
-def _null(program: Program, b: int) -> Null | None:
-    """Return the row ``z'X z = 0`` of signs of a linear block, None where there is none, or several."""
-    block, bounds = program.blocks[b], program.bounds
-    if block.nearness is not None or block.cap is not None:
-        return None
-    times = np.bincount(np.concatenate([np.zeros(0, int), *(t.at for t in program.A.terms)]), None, program.m)
-    alone = (times == 1) & (np.diff(sp.csr_array(program.B).indptr) == 0)
-    zero = alone & (bounds.lo == 0) & (bounds.hi == 0) & (bounds.kind == int(Penalty.HARD))
-    found = []
-    for term in program.A.terms_of(b):
-        if isinstance(term.rows, RankOne):
+def _nulls(program: Program) -> list[Null | None]:
+    """Return the row ``z'X z = 0`` of signs of each linear block, None where there is none, or several."""
+    bounds = program.bounds
+    found: list[list[Null]] = [[] for _ in program.blocks]
+    zero = (bounds.lo == 0) & (bounds.hi == 0) & (bounds.kind == int(Penalty.HARD))
+    if zero.any():
+        times = np.bincount(np.concatenate([term.at for term in program.A.terms]), minlength=program.m)
+        zero &= (times == 1) & (np.diff(sp.csr_array(program.B).indptr) == 0)
+    for term in program.A.terms:
+        block = program.blocks[term.block]
+        if isinstance(term.rows, RankOne) and block.nearness is None and block.cap is None:
             for k in np.flatnonzero(zero[term.at]):
                 z = dense_row(term.rows.Z, int(k))
                 signs = ((z == 0) | (np.abs(z) == np.abs(z).max())).all() and np.count_nonzero(z) > 1
                 if signs and term.rows.weight[k]:
-                    found.append(Null(int(term.at[k]), np.sign(z)))
-    return found[0] if len(found) == 1 else None
+                    found[term.block].append(Null(int(term.at[k]), np.sign(z)))
+    return [rows[0] if len(rows) == 1 else None for rows in found]
 
 
 def _without(rows: Rows, at: IntArray, left_out: Collection[int]) -> tuple[Rows, IntArray]:

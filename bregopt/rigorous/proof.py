@@ -22,7 +22,7 @@ from bregopt.rigorous.data import Data
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.side import Side
-from bregopt.rigorous.upper import Point, feasible_near, upper_bound
+from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]
 
@@ -115,12 +115,14 @@ def best_upper(data: Data, answer: Candidate, interior: Iterable[Candidate]) -> 
     best = proven(answer.X, answer.u)
     if _is_near(best, answer):
         return best
-    own = answer.X if best.point is None else best.point.X
+    own, room = answer.X, 0.0
+    if best.point is not None:
+        own, room = best.point.X, 2 * distance(data, best.point)
     first = chain([answer.inner] if answer.inner else [], _near_identity(data, answer))
     for other in chain(first, interior):
         found = None
         if other.X is not None:
-            inside = partial(_is_definite_mixture, own, other.X)
+            inside = partial(_is_definite_mixture, own, other.X, room)
             found = _by_share(inside, partial(mixed, Z=other.X, v=other.u))
         if found is not None and found.side.value < best.side.value:
             best = found
@@ -133,8 +135,14 @@ def _succeeds(trial: Callable[[float], Proven], share: float) -> bool:
     return math.isfinite(trial(share).side.value)
 
 
-def _is_definite_mixture(X: Sequence[Array], Z: Sequence[Array], share: float) -> bool:
-    return all(factorized((1 - share) * A + share * B)[1] for A, B in zip(X, Z, strict=True))
+def _is_definite_mixture(X: Sequence[Array], Z: Sequence[Array], room: float, share: float) -> bool:
+    """Whether the eigenvalues of a mixture are above `room`, in floating point."""
+    for A, B in zip(X, Z, strict=True):
+        M = (1 - share) * A + share * B
+        M[np.diag_indices(len(M))] -= room
+        if not factorized(M, overwrite=True)[1]:
+            return False
+    return True
 
 
 def _is_near(found: Proven, answer: Candidate) -> bool:

@@ -23,7 +23,7 @@ from bregopt.rigorous.divergences import value_term
 from bregopt.rigorous.penalties import penalty
 from bregopt.rigorous.side import Side
 
-__all__ = ["Point", "feasible_near", "upper_bound"]
+__all__ = ["Point", "distance", "feasible_near", "upper_bound"]
 
 _ROOM = 1e-6  # of a variable: the distance from its box, relative to its size, at which it may change
 _ROUNDS = 3  # that add inequalities to the equations
@@ -79,8 +79,7 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
 
 def upper_bound(data: Data, point: Point) -> Side:
     """Return the value of a feasible point near `point`, if one is proven to exist."""
-    rows = _rows(data, point)
-    radius = rows.radius(_residual(data, point)) if rows.least > 0 else math.inf
+    radius = distance(data, point)
     if not math.isfinite(radius):
         return Side(math.inf, "the active rows are not proven independent: leave out rows that others imply")
     if not _in_cones(data, point.u, point.movable, radius):
@@ -101,6 +100,12 @@ def upper_bound(data: Data, point: Point) -> Side:
     if (lack > 0).any():
         return Side(math.inf, f"row {int(np.argmax(lack))} is violated by up to {lack.max():.1e}")
     return _value(data, point, a, radius)
+
+
+def distance(data: Data, point: Point) -> float:
+    """Return a proven distance from the point to a solution of its equations; infinite without one."""
+    rows = _rows(data, point)
+    return rows.radius(_residual(data, point)) if rows.least > 0 else math.inf
 
 
 def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
