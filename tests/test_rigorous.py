@@ -25,7 +25,7 @@ from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData
-from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
+from bregopt.rigorous.definite import eigenvalues, exceeds, least_eigenvalue, log_det, proven_shift
 from bregopt.rigorous.diagonal import by_cholesky, corrected, factor_bound, fixes_diagonal, independent_sets
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
@@ -164,6 +164,37 @@ def test_a_proven_least_eigenvalue_is_a_lower_bound_in_rational_arithmetic(seed)
     rad = np.abs(A) * 1e-9
     wide = least_eigenvalue(Ball(A, rad))
     assert definite(exact(A - rad * np.sign(A)) - Fraction(wide) * exact(np.eye(n)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_matrix_that_is_almost_singular_is_proven_definite_in_high_precision(seed):
+    rng = np.random.default_rng(seed)
+    n, low = 60, 2e-13
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    A = (Q * np.append(low, rng.uniform(0.5, 1.5, n - 1))) @ Q.T
+    A = (A + A.T) / 2
+    least = float(min(mpmath.eigsy(high(A), eigvals_only=True)))
+    assert exceeds(Ball.exact(A), 0.0)
+    assert not proven_shift(A, least) or proven_shift(A, least) < 0  # the bound before a factorization
+    for share in (-10.0, 0.5, 0.7, 0.9, 0.99, 1.0, 1.01):
+        if exceeds(Ball.exact(A), share * least):
+            assert share <= 1
+        if exceeds(Ball(A, np.full((n, n), 1e-16)), share * least):
+            assert share * least <= least - n * 1e-16 + 1e-25
+    assert not exceeds(Ball.exact(A - low * np.eye(n)), 1e-16)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (37, 11), (3, 2, 5), (4096,)])
+def test_sums_in_pairs_are_enclosed_with_few_roundings(shape):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=shape) * 10.0 ** rng.integers(-8, 9, shape)
+    rad = np.abs(A) * 1e-18
+    truth = sum(map(Fraction, A.ravel().tolist()), Fraction(0))
+    found = Ball.exact(A).sum()
+    assert inside(found, np.array(truth))
+    assert found.rad <= 20 * UNIT * np.abs(A).sum()
+    wide = Ball(A, rad).sum()
+    assert inside(wide, np.array(truth + sum(map(Fraction, rad.ravel().tolist()), Fraction(0))))
 
 
 def test_a_least_eigenvalue_of_nothing_known_proves_nothing():

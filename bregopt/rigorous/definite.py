@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.linalg import factorized, root_of
-from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated
+from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, up
 from bregopt.rigorous.functions import log
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _TRIALS = 6
+_SHARP = 20  # of the norm in round-offs: above the distance of a factorization, in Frobenius' norm
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
 
 
@@ -72,7 +73,25 @@ def exceeds(W: Ball, least: float) -> bool:
     if not math.isfinite(spread + step):
         return False
     found = proven_shift(W.mid, least + 2 * spread + step)
-    return found is not None and found - inflated(spread) - UNIT * abs(found) >= least
+    if found is not None and found - inflated(spread) - UNIT * abs(found) >= least:
+        return True
+    return _exceeds_sharply(W.mid, up(least + spread))
+
+
+def _exceeds_sharply(W: Array, least: float) -> bool:
+    """Whether ``W - s I``, for an ``s`` above `least`, is near some ``L L'``, whose product is enclosed.
+
+    The distance is near one rounding of each entry. Before a factorization is known, its bound is larger by
+    the order.
+    """
+    shift = up(least + _SHARP * UNIT * Ball.exact(W).frobenius())
+    M = W.copy()
+    M[np.diag_indices(len(W))] -= shift
+    root = root_of(M)
+    if root is None:
+        return False
+    distance = (Ball.exact(W) - Ball.exact(root) @ root.T - shift * np.eye(len(W))).frobenius()
+    return down(shift - distance) >= least
 
 
 def _step(W: Array) -> float:

@@ -63,7 +63,7 @@ def _zero_rows(data: Data) -> Mask:
     zero = (data.lo == 0) & (data.hi == 0) & (data.lo_rad == 0) & (data.hi_rad == 0)
     zero &= (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
     if zero.any():
-        zero &= sum((np.diff(block.A.indptr) > 0).astype(int) for block in data.matrices) == 1
+        zero &= np.sum([np.diff(block.A.indptr) > 0 for block in data.matrices], axis=0) == 1
     return zero
 
 

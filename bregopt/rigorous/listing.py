@@ -85,7 +85,9 @@ def _nulls(program: Program) -> list[Null | None]:
     found: list[list[Null]] = [[] for _ in program.blocks]
     zero = (bounds.lo == 0) & (bounds.hi == 0) & (bounds.kind == int(Penalty.HARD))
     if zero.any():
-        times = np.bincount(np.concatenate([term.at for term in program.A.terms]), minlength=program.m)
+        times = np.zeros(program.m, dtype=np.intp)
+        for term in program.A.terms:
+            np.add.at(times, term.at, 1)
         zero &= (times == 1) & (np.diff(sp.csr_array(program.B).indptr) == 0)
     for term in program.A.terms:
         block = program.blocks[term.block]
@@ -134,7 +136,7 @@ def assembled(
     name: str, n: int, m: int, terms: Terms, cap: float | None = None, anchor: Anchor | None = None
 ) -> MatrixData:
     """Return a block of order `n` in `m` rows; terms of one place are added, and the rounding is counted."""
-    present, column = np.unique(terms.place, return_inverse=True)
+    present, column = _numbered(terms.place, n * n)
     row, column, value, rad = _added(terms.row, column, terms.value, terms.rad, len(present))
     ends = np.searchsorted(row, [m])[0]
     A = csr_of(row[:ends], column[:ends], value[:ends], (m, len(present)))
@@ -148,20 +150,31 @@ def _added(
     row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
 ) -> tuple[IntArray, IntArray, Array, Array]:
     """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
-    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
-    total, spread, size = (
-        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
-    )
-    if len(keys) < len(row):
-        order = np.argsort(where, kind="stable")
-        first = np.cumsum(count) - count
-        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
-        lost = total - a  # Knuth's exact error of a sum of two
-        lost = (a - (total - lost)) + (b - lost)
-        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
-        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
-    row, column = np.divmod(keys, columns) if columns else (row, column)
+    keys = row * columns + column
+    if (keys[1:] <= keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, value, rad = keys[order], value[order], rad[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] > keys[:-1]])[: len(keys)])
+    if len(first) == len(keys):
+        return (*(np.divmod(keys, columns) if columns else (row, column)), value, rad)
+    count = np.diff(np.append(first, len(keys)))
+    total, spread, size = (np.add.reduceat(part, first) for part in (value, rad, np.abs(value)))
+    a, b = value[first], value[np.minimum(first + 1, len(keys) - 1)]
+    lost = total - a  # Knuth's exact error of a sum of two
+    lost = (a - (total - lost)) + (b - lost)
+    rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+    spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
+    row, column = np.divmod(keys[first], columns)
     return row, column, total, spread
+
+
+def _numbered(place: IntArray, places: int) -> tuple[IntArray, IntArray]:
+    """Return the places that occur, in ascending order, and the index of each place among them."""
+    if places > len(place):
+        return np.unique(place, return_inverse=True)
+    occurs = np.zeros(places, dtype=bool)
+    occurs[place] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[place]
 
 
 def _radii(rows: Rows, terms: Coordinates) -> Array:
