@@ -53,7 +53,7 @@ def measured(name: str, n: int, tol: float, problem: bo.Problem) -> tuple[str, f
         verify = time.process_time() - begin
     ratio = found.width / sol.error if sol.error > 0 else math.inf
     line = (
-        f"| {name} | {n:,} | {tol:.0e} | {solve:.2f} | {verify:.2f} | {found.solves} | {sol.error:.1e} | "
+        f"| {name} | {n:,} | {tol:.0e} | {solve:.3g} | {verify:.2g} | {found.solves} | {sol.error:.1e} | "
         f"{found.width:.1e} | {ratio:.2g} | {found.relative_width:.1e} |"
     )
     return line, ratio

@@ -129,7 +129,7 @@ def row(own: Result) -> str:
     if own.refuted:
         bounds += " |"
     width = "" if own.refuted else _width(own.width)
-    times = f"{own.solve:.2f} | {own.verify:.2f} | {own.solves}"
+    times = f"{own.solve:.3g} | {own.verify:.2g} | {own.solves}"
     theirs = f"{lower:.8g} | {upper:.8g} | {_width(mosek)} | {_width(sedumi)}"
     return f"| {own.name} | {bounds} | {width} | {times} | {theirs} |"
 

@@ -89,22 +89,24 @@ class Rows:
         exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
         scale = 2.0**exponent  # exact
         scaled = [_scaled(A, scale) for A in own]
-        G, norms, spread = np.zeros((len(rows),) * 2), np.zeros(len(rows)), np.zeros(len(rows))
-        terms = 1
+        diagonal, spread, terms = np.zeros(len(rows)), np.zeros(len(rows)), 1
         for part, A in zip(parts, scaled, strict=True):
             share = part.share[part.columns]
-            G += _normal(A, share)
-            norms += squares(A, share)
+            diagonal += squares(A, share)
             terms += int(np.diff(A.indptr).max(initial=0)) + 2
             if part.rad is not None:
                 spread += squares(_scaled(_chosen(part.rad, rows, part.columns), scale), share)
-        norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (norms, spread))
+        norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (diagonal, spread))
         # Summing a_i'a_j has an error of at most gamma ||a_i|| ||a_j||, and radii r_i change it by at most
         # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
         length, apart = Ball.exact(norms).frobenius(), Ball.exact(spread).frobenius()
         error = gamma(terms + 4) * length**2 + 2 * length * apart + apart**2 + len(rows) * terms * TINY
-        least, solve = _factorized((G + G.T) / 2, inflated(error))
-        return cls(list(zip(parts, scaled, strict=True)), scale, solve, least)
+        error, own = inflated(error), list(zip(parts, scaled, strict=True))
+        if all(np.bincount(A.indices).max(initial=0) <= 1 for A in scaled) and diagonal.all():
+            return cls(own, scale, lambda r: r / diagonal, float(diagonal.min(initial=np.inf)) - error)
+        G = np.sum([_normal(A, part.share[part.columns]) for part, A in own], axis=0)
+        least, solve = _factorized((G + G.T) / 2, error)
+        return cls(own, scale, solve, least)
 
     def change(self, r: Array) -> list[Array]:
         """Return the least change that raises the rows by about `r`, for the columns of each part."""
@@ -159,14 +161,8 @@ def nearest_solution(
 def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array] | None]:
     """Return a proven bound on the least eigenvalue of every matrix within `error` of `G`, and its solve.
 
-    If the rows are orthogonal, `G` is diagonal. Else inverse iteration estimates the eigenvalue, and half of
-    the estimate is proven by a second factorization.
+    Inverse iteration estimates the eigenvalue, and half of the estimate is proven by a second factorization.
     """
-    if len(G) == 0:
-        return math.inf, None
-    diagonal = G.diagonal().copy()
-    if np.count_nonzero(G) == np.count_nonzero(diagonal) and diagonal.all():
-        return float(diagonal.min()) - inflated(error), lambda r: r / diagonal
     try:
         root = scipy.linalg.cho_factor(G, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:

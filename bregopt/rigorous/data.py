@@ -234,6 +234,11 @@ class Data:
         return mask
 
     @cached_property
+    def kinds(self) -> frozenset[Penalty]:
+        """The kinds of the rows."""
+        return frozenset(map(Penalty, np.unique(self.kind).tolist()))
+
+    @cached_property
     def idle(self) -> Mask:
         """Mask of the rows without coefficients whose bounds allow zero, such as ``0 = 0``."""
         mask: Mask = (self.lo + self.lo_rad <= 0) & (self.hi - self.hi_rad >= 0)
