@@ -33,6 +33,7 @@ from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.penalties import conjugate, penalty
+from bregopt.rigorous.ranges import independent_columns
 from bregopt.rigorous.reduction import reduced
 
 mpmath.mp.dps = 60
@@ -943,10 +944,45 @@ def test_low_rank_starts_beside_the_rest_of_the_language():
         found.certificate.check()
 
 
-def test_a_factor_of_dependent_columns_has_a_reason():
+@pytest.mark.parametrize("seed", range(4))
+def test_dependent_columns_are_exact_combinations_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.integers(-9, 10, (9, 3)) / 4.0
+    F = np.hstack([3 * A, A @ rng.integers(-2, 3, (3, 2)), np.zeros((9, 1))])[:, rng.permutation(6)]
+    G, K = independent_columns(F)
+    assert G.shape == (9, 3)
+    fractions = np.vectorize(lambda k: Fraction(k).limit_denominator(12))(K.mid)
+    assert inside(K, fractions)
+    assert (exact(G) @ fractions == exact(F)).all()
+    other = independent_columns(np.hstack([A, A @ rng.normal(size=(3, 1))]))
+    assert other[0].shape == (9, 4)
+
+
+@pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div])
+def test_a_factor_of_dependent_columns_has_both_bounds_of_a_known_optimum(divergence, tmp_path):
+    rng = np.random.default_rng(6)
+    A, z = rng.integers(-9, 10, (6, 2)) / 4.0, rng.normal(size=6)
+    F, X = np.hstack([2 * A, A @ [[1.0], [-1.0]]]), bo.PSD(6)
+    b = 0.5 * float((F.T @ z) @ (F.T @ z))
+    found = (
+        bo.Problem(bo.Minimize(divergence(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+        .solve(tol=1e-9)
+        .verify()
+    )
+    assert found.reasons == {}
+    assert found.width <= 1e-7
+    found.certificate.save(tmp_path / "low.npz")
+    BoundCertificate.load(tmp_path / "low.npz").check()
+    if divergence is bo.logdet_div:
+        form = high(F).T * high(z[:, None])
+        ratio = mpmath.mpf(b) / (form.T * form)[0]
+        assert found.lower <= ratio - mpmath.log(ratio) - 1 <= found.upper
+
+
+def test_a_factor_of_columns_that_depend_up_to_round_off_has_a_reason():
     F = np.random.default_rng(6).normal(size=(6, 2))
     X = bo.PSD(6)
-    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F[:, :1]])))
+    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F @ [[np.sqrt(2)], [np.sqrt(3)]]])))
     found = bo.Problem(bo.Minimize(near), [X[0, 0] == 1]).solve().verify()
     assert found.lower == -math.inf
     assert "not proven independent" in found.reasons["lower"]
