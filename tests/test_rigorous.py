@@ -26,7 +26,7 @@ from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData
 from bregopt.rigorous.definite import eigenvalues, exceeds, least_eigenvalue, log_det, proven_shift
-from bregopt.rigorous.diagonal import by_cholesky, corrected, factor_bound, fixes_diagonal, independent_sets
+from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
 from bregopt.rigorous.implied import implied_bounds
@@ -35,6 +35,7 @@ from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.penalties import conjugate, penalty
 from bregopt.rigorous.ranges import independent_columns
 from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.sparse_slack import by_cholesky, independent_sets
 
 mpmath.mp.dps = 60
 

@@ -25,7 +25,9 @@ from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["Anchor", "Data", "MatrixData", "Null", "csr_of", "entries_of"]
+__all__ = ["LARGEST_DENSE", "Anchor", "Data", "MatrixData", "Null", "csr_of", "entries_of"]
+
+LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,13 @@ class MatrixData:
             whole[self.i, self.j] = part * self.share
             whole[self.j, self.i] = part * self.share
         return Ball(mid, rad)
+
+    def sparse_matrix(self, coefficients: Array) -> sp.csr_array:
+        """Return the sparse symmetric matrix of coefficients."""
+        i, j, half = self.i, self.j, coefficients * self.share
+        off = i != j
+        places = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+        return sp.csr_array((np.concatenate([half, half[off]]), places), (self.n, self.n))
 
 
 @dataclass(frozen=True, eq=False)

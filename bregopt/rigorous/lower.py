@@ -20,13 +20,13 @@ from bregopt.memory import shortage
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, down, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
-from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.data import LARGEST_DENSE, Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue
-from bregopt.rigorous.diagonal import LARGEST_DENSE, dense_bytes, null_weight, sparse_term
 from bregopt.rigorous.divergences import dual_term
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.penalties import conjugate
 from bregopt.rigorous.side import Side
+from bregopt.rigorous.sparse_slack import dense_bytes, null_weight, sparse_term
 
 __all__ = ["clipped", "lower_bound"]
 

@@ -18,8 +18,8 @@ from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemEr
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.data import Data
-from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
+from bregopt.rigorous.data import LARGEST_DENSE, Data
+from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import Implied, implied_bounds
 from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
