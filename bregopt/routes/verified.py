@@ -109,8 +109,8 @@ def node_bound(
     """
     whole = data_of(program)
     data, bases = reduced(whole)
-    implied = implied_bounds(data)
-    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, bases).X) for raw in earlier]
+    inverses, implied = tuple(map(_left_inverse, bases)), implied_bounds(data)
+    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, inverses).X) for raw in earlier]
     best = max(
         ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
     )
@@ -124,7 +124,7 @@ def node_bound(
         if raw.duals is not None and search.farkas() is not None:
             return NodeBound(math.inf, "", None), earlier
         return NodeBound(best.value, best.reason, None), earlier
-    answer = _candidate(raw, bases)
+    answer = _candidate(raw, inverses)
     found = lower_bound(data, raw._point[2], implied, answer.X)
     if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
         found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
@@ -150,13 +150,18 @@ class _Search:
     solves: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def inverses(self) -> tuple[Array | None, ...]:
+        """The left inverses of the bases."""
+        return tuple(map(_left_inverse, self.bases))
+
     def bounded(self) -> BoundCertificate:
         """Return the certificate of bounds of an answer."""
         dependent = [b.name for b in self.data.matrices if b.anchor and b.anchor.factor is not None]
         if dependent:
             self.reasons = dict.fromkeys(("lower", "upper"), _DEPENDENT.format(dependent[0]))
             return BoundCertificate(self.whole, self.traces)
-        answer = _candidate(self.raw, self.bases)
+        answer = _candidate(self.raw, self.inverses)
         implied = implied_bounds(self.data).with_traces(self.traces)
         if _proves_factor(self.raw, self.whole):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
@@ -224,7 +229,7 @@ class _Search:
         found = self._solved(empty)
         if found is None or found.X is None:
             return nothing
-        answer = _candidate(found, self.bases)
+        answer = _candidate(found, self.inverses)
         upper = best_upper(self.data, answer, self.interior(answer, "primal", empty))
         if upper.side.value == math.inf:
             return nothing
@@ -250,7 +255,7 @@ class _Search:
         shifted = _shifted(program or self.program, answer, side, self.data, self.bases)
         found = self._solved(shifted.program)
         if found is not None and found.X is not None:
-            own = _candidate(found, self.bases)
+            own = _candidate(found, self.inverses)
             assert own.X is not None
             X = tuple(A + size * np.eye(len(A)) for A, size in zip(own.X, shifted.sizes, strict=True))
             yield Candidate(X, own.u + shifted.u, own.y)
@@ -259,7 +264,7 @@ class _Search:
     def loose(self) -> Candidate | None:
         """An answer farther inside the cones, of the problem itself."""
         found = self._solved(self.program, _LOOSE)
-        return None if found is None or found.X is None else _candidate(found, self.bases)
+        return None if found is None or found.X is None else _candidate(found, self.inverses)
 
     def _solved(self, program: Program, tol: float = _TOL) -> Solution | None:
         if not self.resolve:
@@ -336,38 +341,48 @@ def _identity(n: int, weight: float) -> SparseRows:
     return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
 
 
-def _candidate(raw: Solution, bases: Sequence[Array | None]) -> Candidate:
-    """Return an answer with its inner iterate; matrices are dense, in the coordinates of the bases."""
+def _candidate(raw: Solution, inverses: Sequence[Array | None]) -> Candidate:
+    """Return an answer with its inner iterate; matrices are dense, in the coordinates of the bases.
+
+    The left inverses are those of the bases.
+    """
     X, inner = raw._point[0], raw._inner
     y = None if raw.duals is None else np.asarray(raw.duals)
     return Candidate(
-        _dense(X, bases),
+        _dense(X, inverses),
         np.array(raw.u, dtype=float),
         y,
         raw.value,
         raw.error,
         raw.dual_value,
-        None if inner is None or y is None else Candidate(_dense(inner.X, bases), inner.u, inner.y[: len(y)]),
+        None
+        if inner is None or y is None
+        else Candidate(_dense(inner.X, inverses), inner.u, inner.y[: len(y)]),
     )
 
 
-def _dense(X: Sequence[Any] | None, bases: Sequence[Array | None]) -> tuple[Array, ...] | None:
+def _dense(X: Sequence[Any] | None, inverses: Sequence[Array | None]) -> tuple[Array, ...] | None:
     """Return matrices in the coordinates of the bases, symmetric to the last bit, None if one is large."""
     if X is None:
         return None
-    own = [part if H is None else _coordinates(part, H) for part, H in zip(X, bases, strict=True)]
+    own = [part if L is None else _coordinates(part, L) for part, L in zip(X, inverses, strict=True)]
     return _symmetric(own) if all(part.shape[0] <= LARGEST_DENSE for part in own) else None
 
 
-def _coordinates(X: Any, H: Array) -> Array:
-    """Return the ``M`` for which ``H M H'`` is nearest to a matrix."""
+def _left_inverse(H: Array | None) -> Array | None:
+    if H is None:
+        return None
     Q, R = np.linalg.qr(H)
+    found: Array = scipy.linalg.solve_triangular(R, Q.T)
+    return found
+
+
+def _coordinates(X: Any, L: Array) -> Array:
+    """Return the ``M`` for which ``H M H'`` is nearest to a matrix; `L` is the left inverse of ``H``."""
     if isinstance(X, LowRank):
-        half: Array = scipy.linalg.solve_triangular(R, Q.T @ X.factor)
+        half = L @ X.factor
         return half @ half.T
-    half = scipy.linalg.solve_triangular(R, Q.T @ np.asarray(X) @ Q)
-    M: Array = scipy.linalg.solve_triangular(R, half.T)
-    return M
+    return L @ np.asarray(X) @ L.T
 
 
 def _symmetric(X: Sequence[Any]) -> tuple[Array, ...]:
