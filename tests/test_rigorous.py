@@ -616,7 +616,11 @@ def test_slack_matrices_are_bounded_with_a_multiple_of_the_balance_row():
     y = np.append(rng.integers(-40, -20, n).astype(float), 0.0)
     least = lower_bound(data, y, implied_bounds(data)).value
     W = cost + cost.T - np.diag(y[:n])
-    # Of exact multiples of the row the bound proves no more than the best one, and nearly that.
+    t = (Fraction(least) - Fraction(float(y.sum()))) / n  # the bound is sum y + t tr X, t < 0
+    large = Fraction(10**9) * exact(np.outer(z, z))
+    assert t < 0
+    assert definite(exact(W) + large - t * exact(np.eye(n)))
+    # The bound is nearly that on the face.
     Q = scipy.linalg.null_space(z[None])
     best = float(y.sum() + n * min(np.linalg.eigvalsh(Q.T @ W @ Q)[0], 0.0))
     assert best - 1e-2 * abs(best) <= least <= best + 1e-9
