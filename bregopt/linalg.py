@@ -46,7 +46,7 @@ def root_of(S: Array) -> Array | None:
     return root if info == 0 and math.isfinite(root.trace()) else None
 
 
-def factorized(S: Array) -> tuple[Array, bool]:
+def factorized(S: Array, overwrite: bool = False) -> tuple[Array, bool]:
     """Return an array with the lower Cholesky factor in its lower triangle, and whether `S` has one.
 
     A large matrix, which takes LAPACK seconds in one call, is factorized by blocks of columns with a
@@ -56,6 +56,8 @@ def factorized(S: Array) -> tuple[Array, bool]:
     ----------
     S : array of shape (n, n)
         Symmetric.
+    overwrite : bool
+        Whether the factor may take the place of a C-contiguous `S`.
 
     Raises
     ------
@@ -64,10 +66,11 @@ def factorized(S: Array) -> tuple[Array, bool]:
     """
     n = len(S)
     if n <= _WHOLE:
-        root, info = lapack.dpotrf(S.T, lower=1, clean=0)  # the transpose is in LAPACK's order
+        # The transpose is in LAPACK's order.
+        root, info = lapack.dpotrf(S.T, lower=1, clean=0, overwrite_a=overwrite)
         return root, info == 0
     checkpoint()
-    L, width = np.array(S.T, order="F"), max(_LEAST_WIDTH, _PRODUCT // n**2)
+    L, width = S.T if overwrite else np.array(S.T, order="F"), max(_LEAST_WIDTH, _PRODUCT // n**2)
     for a in range(0, n, width):
         checkpoint()
         b = min(a + width, n)

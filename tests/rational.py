@@ -19,7 +19,10 @@ import numpy as np
 
 import bregopt as bo
 
-KINDS = ("equalities", "inequalities", "variables", "free", "blocks", "trace", "maximize", "soft")
+KINDS = (
+    *("equalities", "inequalities", "variables", "free", "blocks", "trace", "maximize", "soft"),
+    *("face", "empty row"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +45,25 @@ def pair(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return (T * D) @ T.T, (inverse.T * E) @ inverse
 
 
+def on_face(
+    rng: np.random.Generator, X: np.ndarray, Z: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return a vector ``z`` of signs, and a pair like `X`, `Z` of the next order with ``X z = 0``."""
+    z = rng.choice([-1, 0, 1], len(X) + 1)
+    z[-1] = 1
+    z[0] = rng.choice([-1, 1])
+    H = np.vstack([np.eye(len(X), dtype=int), -z[:-1]])
+    return z, (H @ X @ H.T, np.pad(Z, (0, 1)))
+
+
 def problem(rng: np.random.Generator, kind: str) -> Known:
     """Return a random problem of a kind."""
     orders = rng.integers(1, 5, 3) if kind == "blocks" else rng.integers(2, 7, 1)
     pairs = [pair(rng, int(n)) for n in orders]
     m = int(rng.integers(1, max(2, orders.sum())))
+    if kind == "face":
+        z, pairs[0] = on_face(rng, *pairs[0])
+        orders = orders + 1
     rows = [[_symmetric(rng, int(n)) for n in orders] for _ in range(m)]
     if kind == "trace":
         rows[0] = [np.eye(int(n), dtype=int) for n in orders]
@@ -99,6 +116,10 @@ def problem(rng: np.random.Generator, kind: str) -> Known:
             body >= float(rhs) if ge else body == float(rhs)
             for body, rhs, ge in zip(bodies, b, loose, strict=True)
         ]
+    if kind == "face":
+        constraints.append(bo.quad_form(z.astype(float), variables[0]) == 0)
+    if kind == "empty row":
+        constraints.append(bo.inner(np.zeros(pairs[0][0].shape), variables[0]) == 0)
     objective = sum(terms[1:], terms[0])
     if kind == "maximize":
         return Known(kind, bo.Problem(bo.Maximize(-objective), constraints), -value)

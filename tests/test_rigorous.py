@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import pickle
 import runpy
 import warnings
 from fractions import Fraction
@@ -15,21 +16,26 @@ import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rational import problems
+from rational import KINDS, problem, problems
 
 import bregopt as bo
 from bregopt.cli import main
-from bregopt.program import Penalty
+from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData
-from bregopt.rigorous.definite import eigenvalues, least_eigenvalue, log_det, proven_shift
+from bregopt.rigorous.definite import eigenvalues, exceeds, least_eigenvalue, log_det, proven_shift
+from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
 from bregopt.rigorous.divergences import dual_term, value_term
 from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import data_of
+from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.penalties import conjugate, penalty
+from bregopt.rigorous.ranges import independent_columns
 from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.sparse_slack import by_cholesky, independent_sets
 
 mpmath.mp.dps = 60
 
@@ -162,6 +168,37 @@ def test_a_proven_least_eigenvalue_is_a_lower_bound_in_rational_arithmetic(seed)
     assert definite(exact(A - rad * np.sign(A)) - Fraction(wide) * exact(np.eye(n)))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_matrix_that_is_almost_singular_is_proven_definite_in_high_precision(seed):
+    rng = np.random.default_rng(seed)
+    n, low = 60, 2e-13
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    A = (Q * np.append(low, rng.uniform(0.5, 1.5, n - 1))) @ Q.T
+    A = (A + A.T) / 2
+    least = float(min(mpmath.eigsy(high(A), eigvals_only=True)))
+    assert exceeds(Ball.exact(A), 0.0)
+    assert not proven_shift(A, least) or proven_shift(A, least) < 0  # the bound before a factorization
+    for share in (-10.0, 0.5, 0.7, 0.9, 0.99, 1.0, 1.01):
+        if exceeds(Ball.exact(A), share * least):
+            assert share <= 1
+        if exceeds(Ball(A, np.full((n, n), 1e-16)), share * least):
+            assert share * least <= least - n * 1e-16 + 1e-25
+    assert not exceeds(Ball.exact(A - low * np.eye(n)), 1e-16)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (37, 11), (3, 2, 5), (4096,)])
+def test_sums_in_pairs_are_enclosed_with_few_roundings(shape):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=shape) * 10.0 ** rng.integers(-8, 9, shape)
+    rad = np.abs(A) * 1e-18
+    truth = sum(map(Fraction, A.ravel().tolist()), Fraction(0))
+    found = Ball.exact(A).sum()
+    assert inside(found, np.array(truth))
+    assert found.rad <= 20 * UNIT * np.abs(A).sum()
+    wide = Ball(A, rad).sum()
+    assert inside(wide, np.array(truth + sum(map(Fraction, rad.ravel().tolist()), Fraction(0))))
+
+
 def test_a_least_eigenvalue_of_nothing_known_proves_nothing():
     assert least_eigenvalue(Ball(np.eye(2), np.full((2, 2), np.inf))) == -math.inf
     assert least_eigenvalue(Ball(np.full((2, 2), np.nan), np.zeros((2, 2)))) == -math.inf
@@ -256,14 +293,16 @@ def test_a_solution_exists_within_the_proven_radius():
     share = np.array([1.0, 0.5, 1.0, 0.5, 0.5, 1.0])
     b, x = rng.normal(size=3), rng.normal(size=6)
     rows = Rows.of([Part(A, None, share, np.arange(6))], np.arange(3))
-    found = nearest_solution(rows, [x], lambda v: Ball.exact(b) - sparse_product(A, None, Ball.exact(v[0])))
+    found = nearest_solution(
+        rows, x, lambda v: Ball.exact(b) - sparse_product(A, None, Ball.exact(v)), lambda v, step: v + step[0]
+    )
     D, G = exact(A.toarray()), exact(A.toarray() * share) @ exact(A.toarray()).T
-    r = exact(b) - D @ exact(found.x[0])
+    r = exact(b) - D @ exact(found.x)
     solved = mpmath.lu_solve(mpmath.matrix(G.tolist()), mpmath.matrix(r.tolist()))
     square = sum(mpmath.mpf(p.numerator) / p.denominator * s for p, s in zip(r, solved, strict=True))
     assert mpmath.sqrt(square) <= found.radius < 1e-13
     dependent = Rows.of([Part(sp.csr_array(np.ones((2, 6))), None, share, np.arange(6))], np.arange(2))
-    assert nearest_solution(dependent, [x], lambda v: Ball.exact(np.zeros(2))) is None
+    assert nearest_solution(dependent, x, lambda v: Ball.exact(np.zeros(2)), lambda v, step: v) is None
 
 
 def test_no_interval_excludes_a_known_integer_optimum():
@@ -276,6 +315,43 @@ def test_no_interval_excludes_a_known_integer_optimum():
         proven += math.isfinite(found.width)
         found.certificate.check()
     assert proven >= 8
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
+@settings(max_examples=40, deadline=None)
+def test_no_interval_of_any_kind_of_problem_excludes_its_integer_optimum(seed, kind):
+    known = problem(np.random.default_rng(seed), kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        found = known.problem.solve(tol=1e-8).verify()
+    assert found.lower <= known.value <= found.upper
+
+
+def test_a_row_without_coefficients_does_not_prevent_an_upper_bound():
+    X = bo.PSD(3)
+    rows = [bo.diag(X) == 1, bo.inner(np.zeros((3, 3)), X) == 0]
+    found = bo.Problem(bo.Minimize(bo.inner(np.ones((3, 3)), X)), rows).solve(tol=1e-9).verify()
+    assert found.lower <= 0 <= found.upper
+    assert found.width <= 1e-7
+    found.certificate.check()
+
+
+def test_an_iterate_of_the_solve_replaces_a_further_one():
+    rng = np.random.default_rng(3)
+    R = rng.normal(size=(30, 2))
+    A = [a + a.T for a in rng.normal(size=(25, 30, 30))]
+    X = bo.PSD(30)
+    rows = [
+        bo.inner(np.array(A), X) == np.array([float(np.sum(a * (R @ R.T))) for a in A]),
+        bo.trace(X) <= 90,
+    ]
+    sol = bo.Problem(bo.Minimize(bo.inner(A[0] + A[1] + 20 * np.eye(30), X)), rows).solve(tol=1e-9)
+    found = sol.verify()
+    assert found.solves == 0
+    assert found.relative_width <= 1e-7
+    again = pickle.loads(pickle.dumps(sol)).verify()  # without the iterate
+    assert again.lower <= found.upper
+    assert again.upper >= found.lower
 
 
 def correlation(n=6, seed=0):
@@ -438,6 +514,116 @@ def test_cuts_of_large_graphs_whose_factor_is_dense_have_both_bounds(n, tmp_path
         assert found.lower <= prob.solve(tol=1e-7).verify().lower <= found.upper
     found.certificate.save(tmp_path / "cut.npz")
     BoundCertificate.load(tmp_path / "cut.npz").check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_corrected_factor_is_feasible_and_below_its_bound_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 9))
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    z[:3] = 1.0
+    fixed = np.flatnonzero((z != 0) | (rng.random(n) < 0.5))
+    asked, cost = rng.choice([1.0, 1.25], len(fixed)) if seed % 2 else 1.0, rng.normal(size=(n, n))
+    X = bo.PSD(n)
+    rows = [bo.quad_form(2 * z, X) == 0, X[fixed, fixed] == asked]
+    prob = bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows)
+    data = data_of(prob.program())
+    assert data.matrices[0].null.row == 0
+    assert fixes_diagonal(data)
+    start = rng.normal(size=(n, 5)) * 1e3
+    found = corrected(data, start)
+    P = exact(np.eye(n)) - exact(np.outer(z, z)) / Fraction(int(z @ z))
+    G, t = P @ exact(found.F), Fraction(found.t)
+    s, on, goal = Fraction(int(z @ z)), z != 0, exact(np.broadcast_to(asked, len(fixed)))
+    c = np.array([Fraction(0)] * n)
+    c[fixed] = goal - t * (G @ G.T)[fixed, fixed]
+    w = np.where(on, (c - c[on].sum() / (s * (s - 1))) / (1 - 2 / s), c)
+    assert inside(found.w, w)
+    assert (w >= 0).all()
+    feasible = t * (G @ G.T) + P @ np.diag(w) @ P
+    assert not (feasible @ exact(z)).any()
+    assert (feasible[fixed, fixed] == goal).all()
+    bound = factor_bound(data, start).value
+    value = (exact(cost + cost.T) * feasible).sum()
+    assert value <= Fraction(bound) <= value + Fraction(1e-9) * max(abs(value), 1)
+    assert factor_bound(data, np.zeros((n, 2))).value == math.inf
+
+
+@pytest.mark.parametrize("n", [40, 700, pytest.param(6000, marks=pytest.mark.slow)])
+def test_balanced_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
+    rng = np.random.default_rng(4)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.csr_array((rng.choice([1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
+    W = sp.csr_array(W + W.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(n)
+    rows = [bo.diag(X) == 1, bo.quad_form(np.ones(n), X) == 0]
+    prob = bo.Problem(bo.Minimize(bo.inner(laplacian / 4, X)), rows)
+    sol = prob.solve(tol=1e-4, solver="lowrank")
+    found = sol.verify()
+    assert found.reasons == {}
+    assert found.solves == 0
+    assert abs(found.upper - sol.value) <= 1e-9 * sol.value
+    assert found.relative_width <= 10 * sol.gap
+    if n < 1000:  # on the face, as a dense matrix
+        face = prob.solve(tol=1e-8, solver="path").verify()
+        assert found.lower <= face.upper
+        assert face.lower <= found.upper
+    found.certificate.save(tmp_path / "cut.npz")
+    certificate = BoundCertificate.load(tmp_path / "cut.npz")
+    certificate.check()
+    block = certificate.data.matrices[0]
+    other = dataclasses.replace(block, null=block.null._replace(z=2 * block.null.z))
+    data = dataclasses.replace(certificate.data, matrices=(other,))
+    dataclasses.replace(certificate, data=data).save(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="0, 1 and -1"):
+        BoundCertificate.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize("weight", [0.0, 7.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bound_after_elimination_holds_in_rational_arithmetic(seed, weight):
+    rng = np.random.default_rng(seed)
+    n = 14
+    i, j = rng.integers(0, n, (2, n))
+    A = rng.normal(size=n) * (i != j)
+    S = sp.coo_array((np.concatenate([A, A]), (np.concatenate([i, j]), np.concatenate([j, i]))), (n, n))
+    z = rng.choice([-1.0, 0.0, 1.0], n)
+    low = np.linalg.eigvalsh(S.toarray() + weight * np.outer(z, z))[0]
+    S = sp.csr_array(S.tocsr() + (1e-13 * rng.normal() - low) * sp.eye_array(n))  # about singular
+    W = SparsePlusLowRank(S, z[:, None][:, : int(weight > 0)], np.array([weight])[: int(weight > 0)])
+    sets = list(independent_sets(S))
+    assert len(sets) > 1
+    for chosen in sets[:1]:
+        assert not (S[chosen][:, chosen].toarray() - np.diag(S.diagonal()[chosen])).any()
+    found = by_cholesky(W, sets)
+    if found is not None:
+        M = exact(S.toarray()) + Fraction(weight) * exact(np.outer(z, z))
+        assert definite(M - (Fraction(found) - Fraction(1, 10**40)) * exact(np.eye(n)))
+        assert found >= -1e-10
+    W = dataclasses.replace(W, S=sp.csr_array(S + 1e-6 * sp.eye_array(n)))
+    assert by_cholesky(W, sets) is not None
+    assert by_cholesky(dataclasses.replace(W, S=sp.csr_array(S - 1e-5 * sp.eye_array(n))), sets) is None
+
+
+def test_slack_matrices_are_bounded_with_a_multiple_of_the_balance_row():
+    n = 8
+    rng = np.random.default_rng(5)
+    X, z = bo.PSD(n), np.ones(n)
+    cost = rng.integers(-4, 5, (n, n)).astype(float)
+    rows = [bo.diag(X) == 1, bo.quad_form(z, X) == 0]
+    data = data_of(bo.Problem(bo.Minimize(bo.inner(cost + cost.T, X)), rows).program())
+    y = np.append(rng.integers(-40, -20, n).astype(float), 0.0)
+    least = lower_bound(data, y, implied_bounds(data)).value
+    W = cost + cost.T - np.diag(y[:n])
+    t = (Fraction(least) - Fraction(float(y.sum()))) / n  # the bound is sum y + t tr X, t < 0
+    large = Fraction(10**9) * exact(np.outer(z, z))
+    assert t < 0
+    assert definite(exact(W) + large - t * exact(np.eye(n)))
+    # The bound is nearly that on the face.
+    Q = scipy.linalg.null_space(z[None])
+    best = float(y.sum() + n * min(np.linalg.eigvalsh(Q.T @ W @ Q)[0], 0.0))
+    assert best - 1e-2 * abs(best) <= least <= best + 1e-9
 
 
 def test_a_matrix_that_does_not_fit_in_memory_has_a_reason(monkeypatch):
@@ -763,10 +949,45 @@ def test_low_rank_starts_beside_the_rest_of_the_language():
         found.certificate.check()
 
 
-def test_a_factor_of_dependent_columns_has_a_reason():
+@pytest.mark.parametrize("seed", range(4))
+def test_dependent_columns_are_exact_combinations_in_rational_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.integers(-9, 10, (9, 3)) / 4.0
+    F = np.hstack([3 * A, A @ rng.integers(-2, 3, (3, 2)), np.zeros((9, 1))])[:, rng.permutation(6)]
+    G, K = independent_columns(F)
+    assert G.shape == (9, 3)
+    fractions = np.vectorize(lambda k: Fraction(k).limit_denominator(12))(K.mid)
+    assert inside(K, fractions)
+    assert (exact(G) @ fractions == exact(F)).all()
+    other = independent_columns(np.hstack([A, A @ rng.normal(size=(3, 1))]))
+    assert other[0].shape == (9, 4)
+
+
+@pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div])
+def test_a_factor_of_dependent_columns_has_both_bounds_of_a_known_optimum(divergence, tmp_path):
+    rng = np.random.default_rng(6)
+    A, z = rng.integers(-9, 10, (6, 2)) / 4.0, rng.normal(size=6)
+    F, X = np.hstack([2 * A, A @ [[1.0], [-1.0]]]), bo.PSD(6)
+    b = 0.5 * float((F.T @ z) @ (F.T @ z))
+    found = (
+        bo.Problem(bo.Minimize(divergence(X, bo.LowRank(F))), [bo.quad_form(z, X) == b])
+        .solve(tol=1e-9)
+        .verify()
+    )
+    assert found.reasons == {}
+    assert found.width <= 1e-7
+    found.certificate.save(tmp_path / "low.npz")
+    BoundCertificate.load(tmp_path / "low.npz").check()
+    if divergence is bo.logdet_div:
+        form = high(F).T * high(z[:, None])
+        ratio = mpmath.mpf(b) / (form.T * form)[0]
+        assert found.lower <= ratio - mpmath.log(ratio) - 1 <= found.upper
+
+
+def test_a_factor_of_columns_that_depend_up_to_round_off_has_a_reason():
     F = np.random.default_rng(6).normal(size=(6, 2))
     X = bo.PSD(6)
-    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F[:, :1]])))
+    near = bo.logdet_div(X, bo.LowRank(np.hstack([F, F @ [[np.sqrt(2)], [np.sqrt(3)]]])))
     found = bo.Problem(bo.Minimize(near), [X[0, 0] == 1]).solve().verify()
     assert found.lower == -math.inf
     assert "not proven independent" in found.reasons["lower"]

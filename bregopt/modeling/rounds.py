@@ -170,7 +170,8 @@ class Rounds:
                     multipliers[kept[-1]] = raw.duals[places[c]][stays]
             generator.constraints = (*kept, *new)
         self.current = self._problem._with_rows(_rows(self._generators))
-        return replace(raw, duals=_carried(raw.duals, before, self.current, multipliers))
+        duals = _carried(raw.duals, before, self.current, multipliers)
+        return replace(raw, duals=duals, _inner=None)  # of other rows
 
     def _finished(self, answer: Solution, residual: float) -> Solution:
         """Return the answer with the best bound, and the violation of generated rows in its residual."""

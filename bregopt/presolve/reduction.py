@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -175,9 +175,10 @@ class Presolved:
 
 
 def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:
+    inner = answer.inner
     for step in reversed(steps):
         answer = step.restore(answer)
-    return answer
+    return answer if inner is None else replace(answer, inner=_restored(steps, inner))
 
 
 def presolve(program: Program, reductions: Iterable[Reduction], options: Any) -> Presolved:

@@ -67,6 +67,8 @@ class Answer:
         Upper bound on the iterations that the route needs for the tolerance, where its theory has one.
     S : sequence of arrays of shape (n_b, n_b) or None, optional
         Multipliers of ``X psd``, of blocks with elementwise weights.
+    inner : Answer, optional
+        An earlier, less accurate iterate farther inside the cones, which proofs mix with the answer.
     """
 
     X: Sequence[Any]
@@ -79,6 +81,7 @@ class Answer:
     y_on_faces: Array | None = None
     iteration_bound: float | None = None
     S: Sequence[Array | None] | None = None
+    inner: Answer | None = None
 
     @classmethod
     def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:

@@ -168,12 +168,13 @@ class Ball:
 
     def sum(self, axis: int | None = None) -> Ball:
         """Return the sum of all entries, or along an axis."""
-        if axis is None and self.mid.ndim > 1:
-            return self.sum(axis=-1).sum()  # fewer additions on the way of each entry
-        k = self.mid.size if axis is None else self.mid.shape[axis]
-        mid, size = np.asarray(self.mid.sum(axis)), np.abs(self.mid).sum(axis)
-        rad = gamma(k + 1) * size + (1 + gamma(k + 1)) * self.rad.sum(axis)
-        return Ball(mid, np.asarray(inflated(rad)))
+        if axis is None:
+            (mid, k), (size, _), (spread, _) = map(_in_pairs, (self.mid, np.abs(self.mid), self.rad))
+        else:
+            mid, size, spread = (part.sum(axis) for part in (self.mid, np.abs(self.mid), self.rad))
+            k = self.mid.shape[axis]
+        rad = gamma(k + 1) * size + (1 + gamma(k + 1)) * spread
+        return Ball(np.asarray(mid), np.asarray(inflated(rad)))
 
     def dot(self, other: Any) -> Ball:
         """Return the inner product of two arrays of one shape, with one rounding of the sum."""
@@ -200,6 +201,17 @@ class Ball:
             return top
         share = largest / top  # squares of small numbers underflow
         return top * math.sqrt(float((share * share).sum())) * (1 + gamma(share.size + 4))
+
+
+def _in_pairs(x: Array) -> tuple[Array, int]:
+    """Return the sum of all entries, and the number of additions on the way of each."""
+    x, k = x.ravel(), 0
+    while len(x) > 1:
+        half = (len(x) + 1) // 2
+        y = x[:half].copy()
+        y[: len(x) - half] += x[half:]
+        x, k = y, k + 1
+    return x.sum(), k
 
 
 def _grown(rad: Array, mid: Array) -> Array:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import Anchor, Data, MatrixData
+from bregopt.rigorous.data import Anchor, Data, MatrixData, Null
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -40,7 +40,7 @@ class BoundCertificate:
     ----------
     data : Data
         The problem. Multipliers and points are those of the problem on faces and ranges
-        (:func:`bregopt.rigorous.reduction.reduced`).
+        (:func:`bregopt.rigorous.reduction.reduced`), beside a `factor` of the problem itself.
     traces : array of shape (blocks,)
         Bounds on traces that the caller stated; infinite where there are none.
     y : array of shape (m,) or None
@@ -71,7 +71,9 @@ class BoundCertificate:
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data."""
-        data, lower, upper = reduced(self.data).data, -math.inf, math.inf
+        data, lower, upper = self.data, -math.inf, math.inf
+        if self.factor is None:
+            data = reduced(data).data
         if self.farkas is not None and refutes(self.data, self.farkas):
             return math.inf, math.inf
         if self.y is not None:
@@ -191,6 +193,8 @@ def _packed(certificate: BoundCertificate) -> dict[str, Any]:
         arrays |= {f"i{b}": block.i, f"j{b}": block.j} | _ball(f"C{b}", block.C)
         arrays |= _sparse(f"A{b}", block.A) | _sparse(f"A_rad{b}", block.A_rad)
         fact: dict[str, Any] = {"name": block.name, "n": block.n, "cap": _hex(block.cap)}
+        if block.null is not None:
+            fact["null"], arrays[f"null{b}"] = block.null.row, block.null.z
         if block.anchor is not None:
             fact |= {"divergence": block.anchor.divergence, "mu": block.anchor.mu.hex()}
             arrays |= _ball(f"X0{b}", block.anchor.X0)
@@ -272,7 +276,14 @@ def _block(arrays: dict[str, Any], fact: dict[str, Any], b: int, m: int) -> Matr
         _read_ball(arrays, f"C{b}"),
         None if fact["cap"] is None else float.fromhex(fact["cap"]),
         anchor,
+        null=_null(fact, arrays[f"null{b}"]) if "null" in fact else None,
     )
+
+
+def _null(fact: dict[str, Any], z: Array) -> Null:
+    if not np.isin(z, (-1.0, 0.0, 1.0)).all():
+        raise KeyError(f"a vector of {fact['name']} has other entries than 0, 1 and -1")
+    return Null(fact["null"], z)
 
 
 def _hex(number: float | None) -> str | None:

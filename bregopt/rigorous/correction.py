@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -22,7 +22,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.definite import proven_shift
 
-__all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution"]
+__all__ = ["LARGEST_SYSTEM", "Found", "Part", "Rows", "nearest_solution", "squares"]
 
 LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
 _ROUNDS = 4  # of refinement
@@ -49,10 +49,13 @@ class Part(NamedTuple):
     columns: IntArray
 
 
-class Found(NamedTuple):
+State = TypeVar("State")
+
+
+class Found(NamedTuple, Generic[State]):
     """An approximate solution, and the distance within which an exact one exists."""
 
-    x: list[Array]
+    x: State
     radius: float
 
 
@@ -79,31 +82,31 @@ class Rows:
     @classmethod
     def of(cls, parts: Sequence[Part], rows: IntArray) -> Rows:
         """Return the given rows."""
-        own = [sp.csr_array(part.A[rows][:, part.columns]) for part in parts]
+        own = [_chosen(part.A, rows, part.columns) for part in parts]
         size = np.zeros(len(rows))
         for part, A in zip(parts, own, strict=True):
-            size += A.power(2) @ part.share[part.columns]
-        with np.errstate(divide="ignore"):
-            exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
+            size += squares(A, part.share[part.columns])
+        exponent = np.where(size > 0, -np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), 0.0)
         scale = 2.0**exponent  # exact
-        scaled = [sp.csr_array(sp.diags_array(scale) @ A) for A in own]
-        G, norms, spread = np.zeros((len(rows),) * 2), np.zeros(len(rows)), np.zeros(len(rows))
-        terms = 1
+        scaled = [_scaled(A, scale) for A in own]
+        diagonal, spread, terms = np.zeros(len(rows)), np.zeros(len(rows)), 1
         for part, A in zip(parts, scaled, strict=True):
             share = part.share[part.columns]
-            G += _normal(A, share)
-            norms += A.power(2) @ share
+            diagonal += squares(A, share)
             terms += int(np.diff(A.indptr).max(initial=0)) + 2
             if part.rad is not None:
-                rad = sp.diags_array(scale) @ sp.csr_array(part.rad[rows][:, part.columns])
-                spread += sp.csr_array(rad).power(2) @ share
-        norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (norms, spread))
+                spread += squares(_scaled(_chosen(part.rad, rows, part.columns), scale), share)
+        norms, spread = (np.sqrt(part) * (1 + gamma(terms + 4)) for part in (diagonal, spread))
         # Summing a_i'a_j has an error of at most gamma ||a_i|| ||a_j||, and radii r_i change it by at most
         # ||a_i|| ||r_j|| + ||r_i|| (||a_j|| + ||r_j||): outer products of vectors, whose norms are known.
         length, apart = Ball.exact(norms).frobenius(), Ball.exact(spread).frobenius()
         error = gamma(terms + 4) * length**2 + 2 * length * apart + apart**2 + len(rows) * terms * TINY
-        least, solve = _factorized((G + G.T) / 2, inflated(error))
-        return cls(list(zip(parts, scaled, strict=True)), scale, solve, least)
+        error, own = inflated(error), list(zip(parts, scaled, strict=True))
+        if all(np.bincount(A.indices).max(initial=0) <= 1 for A in scaled) and diagonal.all():
+            return cls(own, scale, lambda r: r / diagonal, float(diagonal.min(initial=np.inf)) - error)
+        G = np.sum([_normal(A, part.share[part.columns]) for part, A in own], axis=0)
+        least, solve = _factorized((G + G.T) / 2, error)
+        return cls(own, scale, solve, least)
 
     def change(self, r: Array) -> list[Array]:
         """Return the least change that raises the rows by about `r`, for the columns of each part."""
@@ -119,48 +122,47 @@ class Rows:
         return up(inflated(size / math.sqrt(self.least) * (1 + 4 * UNIT)))
 
 
-def nearest_solution(rows: Rows, x: Sequence[Array], residual: Callable[[list[Array]], Ball]) -> Found | None:
+def nearest_solution(
+    rows: Rows,
+    x: State,
+    residual: Callable[[State], Ball],
+    moved: Callable[[State, list[Array]], State],
+) -> Found[State] | None:
     """Return a refined solution and its proven distance from an exact one, None where nothing is proven.
 
     Parameters
     ----------
     rows : Rows
-    x : sequence of array
-        The unknowns of each part, from which refinement starts.
+    x : State
+        The unknowns, from which refinement starts.
     residual : callable
         From the unknowns to a ball around what the rows lack.
+    moved : callable
+        From the unknowns and the change of each part to other unknowns.
     """
     if not rows.least > 0:
         return None
-    found = Found([part.copy() for part in x], math.inf)
-    r = residual(found.x)
-    radius = rows.radius(r)
+    r = residual(x)
+    found = Found(x, rows.radius(r))
     for _ in range(_ROUNDS if rows.solve is not None else 0):
-        moved = [part.copy() for part in found.x]
-        for part, (own, _), step in zip(moved, rows.parts, rows.change(r.mid), strict=True):
-            part[own.columns] += step
-        r_moved = residual(moved)
-        closer = rows.radius(r_moved)
-        if not closer < radius:
+        if (np.abs(r.mid) <= r.rad).all():  # round-off, which no change reduces
             break
-        better = closer < radius / 4
-        found, r, radius = Found(moved, closer), r_moved, closer
-        if not better:
+        closer = moved(found.x, rows.change(r.mid))
+        r = residual(closer)
+        last, radius = found, rows.radius(r)
+        if not radius < last.radius:
             break
-    return Found(found.x, radius) if math.isfinite(radius) else None
+        found = Found(closer, radius)
+        if radius >= last.radius / 4:
+            break
+    return found if math.isfinite(found.radius) else None
 
 
 def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array] | None]:
     """Return a proven bound on the least eigenvalue of every matrix within `error` of `G`, and its solve.
 
-    If the rows are orthogonal, `G` is diagonal. Else inverse iteration estimates the eigenvalue, and half of
-    the estimate is proven by a second factorization.
+    Inverse iteration estimates the eigenvalue, and half of the estimate is proven by a second factorization.
     """
-    if len(G) == 0:
-        return math.inf, None
-    diagonal = G.diagonal().copy()
-    if np.count_nonzero(G) == np.count_nonzero(diagonal) and diagonal.all():
-        return float(diagonal.min()) - inflated(error), lambda r: r / diagonal
     try:
         root = scipy.linalg.cho_factor(G, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:
@@ -178,6 +180,25 @@ def _factorized(G: Array, error: float) -> tuple[float, Callable[[Array], Array]
         if found is not None:
             return found - inflated(error), solve
     return -math.inf, None
+
+
+def squares(A: Any, share: Array) -> Array:
+    """Return the sums of squares of the rows of a CSR array, weighted by a share for each column."""
+    row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
+    return np.bincount(row, A.data**2 * share[A.indices], A.shape[0]).astype(float)
+
+
+def _chosen(A: Any, rows: IntArray, columns: IntArray) -> Any:
+    """Return some rows and columns of a CSR array, each in ascending order."""
+    A = A if len(rows) == A.shape[0] else A[rows]
+    return A if len(columns) == A.shape[1] else sp.csr_array(A[:, columns])
+
+
+def _scaled(A: Any, scale: Array) -> Any:
+    """Return a CSR array with its rows multiplied by powers of two."""
+    A = A.copy()
+    A.data *= np.repeat(scale, np.diff(A.indptr))
+    return A
 
 
 def _normal(A: Any, share: Array) -> Array:

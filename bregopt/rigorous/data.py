@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +25,9 @@ from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = ["Anchor", "Data", "MatrixData", "csr_of", "entries_of"]
+__all__ = ["LARGEST_DENSE", "Anchor", "Data", "MatrixData", "Null", "csr_of", "entries_of"]
+
+LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,20 @@ class Anchor:
     mu: float
     weights: Array | None = None
     factor: Array | None = None
+
+
+class Null(NamedTuple):
+    """A hard row ``z'X z = 0`` of its block alone, so that ``X z = 0``.
+
+    Parameters
+    ----------
+    row : int
+    z : array of shape (n,)
+        Of entries 0, 1 and -1.
+    """
+
+    row: int
+    z: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +82,8 @@ class MatrixData:
     anchor : Anchor or None
     trace : float
         An upper bound on the trace that rows implied before a reduction.
+    null : Null or None
+        A row that `A` does not list.
     """
 
     name: str
@@ -77,6 +96,7 @@ class MatrixData:
     cap: float | None = None
     anchor: Anchor | None = None
     trace: float = math.inf
+    null: Null | None = None
 
     @cached_property
     def share(self) -> Array:
@@ -97,6 +117,13 @@ class MatrixData:
             whole[self.i, self.j] = part * self.share
             whole[self.j, self.i] = part * self.share
         return Ball(mid, rad)
+
+    def sparse_matrix(self, coefficients: Array) -> sp.csr_array:
+        """Return the sparse symmetric matrix of coefficients."""
+        i, j, half = self.i, self.j, coefficients * self.share
+        off = i != j
+        places = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+        return sp.csr_array((np.concatenate([half, half[off]]), places), (self.n, self.n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +149,8 @@ class Data:
         Whether the user maximizes the negative of the objective.
     systems : dict
         The last equations that were factorized (:mod:`bregopt.rigorous.upper`).
+    activities : dict
+        The activities at the points of proofs.
     """
 
     matrices: tuple[MatrixData, ...]
@@ -140,6 +169,7 @@ class Data:
     offset: float = 0.0
     maximize: bool = False
     systems: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    activities: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, init=False, repr=False)
 
     @property
     def m(self) -> int:
@@ -210,6 +240,23 @@ class Data:
     def required(self) -> Mask:
         """Mask of the rows whose bounds hold wherever the objective is finite: hard and logarithmic ones."""
         mask: Mask = (self.kind == int(Penalty.HARD)) | (self.kind == int(Penalty.LOG))
+        return mask
+
+    @cached_property
+    def kinds(self) -> frozenset[Penalty]:
+        """The kinds of the rows."""
+        return frozenset(map(Penalty, np.unique(self.kind).tolist()))
+
+    @cached_property
+    def idle(self) -> Mask:
+        """Mask of the rows without coefficients whose bounds allow zero, such as ``0 = 0``."""
+        mask: Mask = (self.lo + self.lo_rad <= 0) & (self.hi - self.hi_rad >= 0)
+        for part in (self.A, self.A_rad, self.B, self.B_rad):
+            if part is not None:
+                mask[np.repeat(np.arange(self.m), np.diff(part.indptr))[part.data != 0]] = False
+        for block in self.matrices:
+            if block.null is not None:
+                mask[block.null.row] &= bool(np.isinf(self.lo[block.null.row]))
         return mask
 
     @cached_property

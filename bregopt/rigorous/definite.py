@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.linalg import factorized, root_of
-from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated
+from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, up
 from bregopt.rigorous.functions import log
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _TRIALS = 6
+_SHARP = 20  # of the norm in round-offs: above the distance of a factorization, in Frobenius' norm
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
 
 
@@ -43,18 +44,19 @@ def proven_shift(W: Array, t: float) -> float | None:
     return found - UNIT * abs(found) - TINY
 
 
-def cholesky_error(M: Array) -> float | None:
+def cholesky_error(M: Array, overwrite: bool = False) -> float | None:
     """Return how far below zero an eigenvalue of `M` can be, None where Cholesky's factorization fails.
 
     If it ends, the float matrix has no eigenvalue below ``-gamma_(n+1) / (1 - gamma_(n+1))`` times its trace
     (Rump 2006, §2; Higham 2002, theorems 10.3 and 10.5, for every order of operations). Divisions may be
-    products with reciprocals, as in BLAS's triangular solves: the index is larger by that rounding.
+    products with reciprocals, as in BLAS's triangular solves: the index is larger by that rounding. The
+    factor may `overwrite` the matrix.
     """
     n, diagonal = len(M), M.diagonal()
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         return None
     size, largest = float(diagonal.sum()), float(diagonal.max())
-    root, ended = factorized(M)
+    root, ended = factorized(M, overwrite)
     if not (ended and np.isfinite(root.diagonal()).all()):
         return None
     error = gamma(n + 4) * size * (1 + gamma(n + 1)) + n * (n + largest) * TINY  # TINY: underflow
@@ -71,7 +73,25 @@ def exceeds(W: Ball, least: float) -> bool:
     if not math.isfinite(spread + step):
         return False
     found = proven_shift(W.mid, least + 2 * spread + step)
-    return found is not None and found - inflated(spread) - UNIT * abs(found) >= least
+    if found is not None and found - inflated(spread) - UNIT * abs(found) >= least:
+        return True
+    return _exceeds_sharply(W.mid, up(least + spread))
+
+
+def _exceeds_sharply(W: Array, least: float) -> bool:
+    """Whether ``W - s I``, for an ``s`` above `least`, is near some ``L L'``, whose product is enclosed.
+
+    The distance is near one rounding of each entry. Before a factorization is known, its bound is larger by
+    the order.
+    """
+    shift = up(least + _SHARP * UNIT * Ball.exact(W).frobenius())
+    M = W.copy()
+    M[np.diag_indices(len(W))] -= shift
+    root = root_of(M)
+    if root is None:
+        return False
+    distance = (Ball.exact(W) - Ball.exact(root) @ root.T - shift * np.eye(len(W))).frobenius()
+    return down(shift - distance) >= least
 
 
 def _step(W: Array) -> float:

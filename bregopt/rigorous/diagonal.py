@@ -1,146 +1,175 @@
 """Cuts of large graphs: rows that fix the diagonal of one large matrix, which is never formed.
 
 A factor ``F`` whose rows are scaled to the lengths that the diagonal asks for is exactly feasible: ``X = D F
-F' D`` with real numbers ``D``, and only the objective is enclosed. The lower bound of a sparse slack matrix
-is that of its ``L D L'`` with counted errors (:mod:`bregopt.certify.inertia`) where the factor stays sparse.
+F' D`` with real numbers ``D``, and only the objective is enclosed. With a row ``z'X z = 0`` it is ``X = t P F
+F' P + P diag(w) P``, where ``P = I - z z' / z'z``, and ``w`` follows from the diagonal: the equations ``t d_i
++ w_i (1 - 2 / s) + sum(w) / s^2 = a_i``, ``s = z'z``, have a closed solution.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from bregopt.arrays import Array
-from bregopt.certify.eigenvalue_bound import relative_diagonal
-from bregopt.certify.inertia import by_inertia, stays_sparse
-from bregopt.certify.lanczos import lowest
-from bregopt.memory import shortage
-from bregopt.program import Penalty, SparsePlusLowRank
-from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
-from bregopt.rigorous.data import Data, MatrixData
-from bregopt.rigorous.definite import cholesky_error
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.program import Penalty
+from bregopt.rigorous.ball import Ball, gamma, inflated, up
+from bregopt.rigorous.data import Data
 from bregopt.rigorous.side import Side
 
-__all__ = ["LARGEST_DENSE", "dense_bytes", "factor_bound", "fixes_diagonal", "sparse_term"]
+__all__ = ["Corrected", "corrected", "factor_bound", "fixes_diagonal"]
 
-LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
-_FIRST_STEP = 1e-13  # below the estimate of the lowest eigenvalue, relative to the norm
-_TRIALS, _GROWTH = 8, 30.0
-_DENSE_TRIALS, _DENSE_GROWTH = 4, 4.0
-_LANCZOS_STEPS = 240
+_LEAST_SUPPORT = 3  # of z, for which its equations have a solution
+_SPARE = 4.0  # of the share of the diagonal that the correction may fill, in distances from the rows
+_NEWTON_STEPS = 8
 
 
 def fixes_diagonal(data: Data) -> bool:
-    """Whether the rows fix single diagonal entries of one matrix, each at most once, to positive numbers."""
+    """Whether the rows fix single diagonal entries of one matrix, each at most once, to positive numbers.
+
+    One more row may be ``z'X z = 0``, if the diagonal is fixed where `z` is not zero.
+    """
     if len(data.matrices) != 1 or data.k or (data.kind != int(Penalty.HARD)).any():
         return False
     block = data.matrices[0]
     if block.anchor is not None or block.cap is not None or block.A_rad is not None:
         return False
-    A = block.A
-    single = A.nnz == data.m and bool((np.diff(A.indptr) == 1).all())
+    A, null = block.A, block.null
+    one = np.ones(data.m, dtype=bool)
+    if null is not None:
+        one[null.row] = False
+    single = A.nnz == one.sum() and bool((np.diff(A.indptr)[one] == 1).all())
     if not single or (block.i[A.indices] != block.j[A.indices]).any():
         return False
-    once = len(np.unique(A.indices)) == data.m
-    return once and bool(((data.lo == data.hi) & (data.lo - data.lo_rad > 0) & (A.data > 0)).all())
+    fixed = np.unique(block.i[A.indices])
+    if null is not None and (np.count_nonzero(null.z) < _LEAST_SUPPORT or np.delete(null.z, fixed).any()):
+        return False
+    positive = (data.lo == data.hi) & (data.lo - data.lo_rad > 0)
+    return len(fixed) == A.nnz and bool(positive[one].all() and (A.data > 0).all())
 
 
 def factor_bound(data: Data, F: Array) -> Side:
-    """Return the objective of ``D F F' D``, rounded upward, for data with :func:`fixes_diagonal`."""
+    """Return the objective of the feasible matrix near ``F F'``, rounded upward.
+
+    The data are those of :func:`fixes_diagonal`.
+    """
     block = data.matrices[0]
+    if block.null is not None:
+        return _balanced_bound(data, F)
     r = F.shape[1]
     size = np.einsum("ij,ij->i", F, F)
     square = Ball(size, gamma(r + 2) * size)
     if (square.lo <= 0).any():
         return Side(math.inf, f"a row of the factor of {block.name} is zero: solve again with another seed")
-    length = Ball.exact(np.ones(block.n))
-    asked = Ball(data.lo, data.lo_rad) / block.A.data
-    where = block.i[block.A.indices]
-    length.mid[where], length.rad[where] = asked.mid, asked.rad
-    free = np.ones(block.n, dtype=bool)
-    free[where] = False
+    length, free = _asked(data)
     length.mid[free] = size[free]  # unscaled
     D = _root(length / square)
     D.mid[free], D.rad[free] = 1.0, 0.0
     i, j = block.i, block.j
-    inner = np.einsum("kr,kr->k", F[i], F[j])
-    magnitude = np.einsum("kr,kr->k", np.abs(F[i]), np.abs(F[j]))
-    entry = Ball(inner, inflated(gamma(r + 2) * magnitude)) * (D[i] * D[j])
+    entry = _inner(F, i, j) * (D[i] * D[j])
     fixed = np.flatnonzero((i == j) & ~free[i])
     entry.mid[fixed], entry.rad[fixed] = length.mid[i[fixed]], length.rad[i[fixed]]  # as the rows say
     value = float(block.C.dot(entry).hi) + data.offset
     return Side(up(up(value)) if math.isfinite(value) else math.inf)
 
 
-def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: Array) -> float:
-    """Return a lower bound on ``<W, X>`` for a large sparse ``W``, ``-inf`` where none is proven.
+def _asked(data: Data) -> tuple[Ball, Mask]:
+    """Return the diagonal that the rows ask for, one where they do not, and the mask of those entries."""
+    block = data.matrices[0]
+    row = np.repeat(np.arange(data.m), np.diff(block.A.indptr))
+    asked = Ball(data.lo[row], data.lo_rad[row]) / block.A.data
+    where = block.i[block.A.indices]
+    length, free = Ball.exact(np.ones(block.n)), np.ones(block.n, dtype=bool)
+    length.mid[where], length.rad[where], free[where] = asked.mid, asked.rad, False
+    return length, free
 
-    If ``W - t D - s I`` is psd for ``s, t <= 0`` and a positive diagonal ``D``, ``<W, X>`` is at least ``t``
-    times the bound on ``<D, X>``, plus ``s`` times that on the trace. ``D`` is near the diagonal of ``W``, so
-    that few vertices of many edges do not weaken the bound. The proof is ``L D L'`` where the factor stays
-    sparse, else Cholesky's factorization of the dense matrix.
+
+class Corrected(NamedTuple):
+    """A feasible matrix ``t G G' + P diag(w) P`` with ``G = P F``; see the module.
 
     Parameters
     ----------
-    block : MatrixData
-    coefficients : Ball
-        Of ``W``.
-    trace : float
-        A finite upper bound on the trace.
-    diagonal : array of shape (n,)
-        Upper bounds on the diagonal of ``X``; infinite where there are none.
+    F : array of shape (n, r)
+    t : float
+    w : Ball of shape (n,)
+        Proven nonnegative; zero where no row fixes the diagonal.
+    q : float
+        An upper bound on ``||F'z / s||``, the distance of each row of ``G`` from that of ``F``.
     """
-    W = SparsePlusLowRank(_symmetric(block, coefficients.mid), np.zeros((block.n, 0)), np.zeros(0))
-    banded = stays_sparse(W)
-    if not banded and shortage(dense_bytes(block.n)) is not None:
-        return -math.inf
-    sharp = bool(np.isfinite(diagonal).all())
-    D = relative_diagonal(W) if sharp else np.ones(block.n)
-    reach = float(Ball.exact(D).dot(diagonal).hi) if sharp else trace
-    spread = _symmetric(block, coefficients.rad).sum(axis=1)
-    estimate, near = _lowest(W.scaled(1 / np.sqrt(D)))
-    step = _FIRST_STEP * float((abs(W.S).sum(axis=1) / D).max())
-    step, growth, trials = (
-        (step, _GROWTH, _TRIALS) if banded else (max(near, step), _DENSE_GROWTH, _DENSE_TRIALS)
-    )
-    for _ in range(trials):
-        t = min(estimate, 0.0) - step
-        shifted = sp.csr_array(W.S - sp.diags_array(t * D))
-        found = by_inertia(replace(W, S=shifted), 0.0) if banded else _by_cholesky(shifted)
-        if found is not None:
-            rounding = 4 * UNIT * (abs(shifted.diagonal()) + abs(t) * D)
-            s = min(found, 0.0) - inflated(float((spread + rounding).max()) * (1 + gamma(block.n)))
-            return float((Ball.exact(t) * reach + Ball.exact(s) * trace).lo)
-        step *= growth
-    return -math.inf
+
+    F: Array
+    t: float
+    w: Ball
+    q: float
 
 
-def dense_bytes(n: int) -> float:
-    """Return the memory that the factorization of a dense matrix takes: two of them."""
-    return 16.0 * n * n
+def corrected(data: Data, F: Array) -> Corrected | None:
+    """Return a feasible matrix near ``F F'``, None where none is proven."""
+    block = data.matrices[0]
+    assert block.null is not None
+    z, (asked, free) = block.null.z, _asked(data)
+    s, on = float(np.count_nonzero(z)), z != 0
+    F = _balanced(F, z, asked.mid, free)
+    q = (Ball.exact(z[None]) @ F / s).frobenius()
+    square = np.einsum("ij,ij->i", F, F)
+    moved = inflated((2 * _lengths(F) + q) * q) * on  # of the inner product with itself
+    d = Ball(square, inflated(gamma(F.shape[1] + 2) * square + moved + F.shape[1] * TINY))
+    t = 1.0 - _SPARE * float(((asked - d).magnitude / asked.mid)[~free].max(initial=0.0))
+    c = asked - d * t
+    total = c[on].sum()
+    own = (c[on] - total / (s * (s - 1))) / (Ball.exact(s - 2.0) / s)
+    w = Ball(np.where(free, 0.0, c.mid), np.where(free, 0.0, c.rad))
+    w.mid[on], w.rad[on] = own.mid, own.rad
+    return Corrected(F, t, w, q) if t > 0 and (w.lo[~free] >= 0).all() else None
 
 
-def _by_cholesky(S: sp.csr_array) -> float | None:
-    error = cholesky_error(S.toarray())
-    return None if error is None else -error
+def _balanced_bound(data: Data, F: Array) -> Side:
+    """Return the objective of the corrected matrix, rounded upward."""
+    block, found = data.matrices[0], corrected(data, F)
+    if found is None:
+        return Side(math.inf, f"the factor of {block.name} is not near the rows: solve to a smaller tol")
+    F, t, w, q = found
+    length, i, j = _lengths(F), block.i, block.j
+    inner = _inner(F, i, j)
+    entry = Ball(inner.mid, inflated(inner.rad + (length[i] + length[j] + q) * q))
+    # <C, P diag(w) P> is a sum of w_i v'C v with vectors of length at most one.
+    size = block.sparse_matrix(block.C.magnitude).sum(axis=1).max(initial=0.0) * (1 + gamma(block.n))
+    added = inflated(float(size) * float(w.sum().hi))
+    value = float((block.C.dot(entry) * t + added + data.offset).hi)
+    return Side(up(value) if math.isfinite(value) else math.inf)
 
 
-def _lowest(W: SparsePlusLowRank) -> tuple[float, float]:
-    """Return the lowest Ritz value of Lanczos's method and the length of its residual."""
-    (value, *_), vectors = lowest(W, 1, _LANCZOS_STEPS)
-    v = vectors[:, 0]
-    return float(value), float(np.linalg.norm(W @ v - value * v))
+def _lengths(F: Array) -> Array:
+    """Return upper bounds on the lengths of the rows."""
+    r = F.shape[1]
+    found: Array = inflated(np.sqrt(np.einsum("ij,ij->i", F, F) + r * TINY) * (1 + gamma(r + 2)))
+    return found
 
 
-def _symmetric(block: MatrixData, coefficients: Array) -> sp.csr_array:
-    """Return the sparse symmetric matrix of coefficients."""
-    i, j, half = block.i, block.j, coefficients * block.share
-    off = i != j
-    places = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
-    return sp.csr_array((np.concatenate([half, half[off]]), places), (block.n, block.n))
+def _inner(F: Array, i: IntArray, j: IntArray) -> Ball:
+    """Return inner products of rows."""
+    r = F.shape[1]
+    magnitude = np.einsum("kr,kr->k", np.abs(F[i]), np.abs(F[j]))
+    return Ball(np.einsum("kr,kr->k", F[i], F[j]), inflated(gamma(r + 2) * magnitude + r * TINY))
+
+
+def _balanced(F: Array, z: Array, asked: Array, free: Mask) -> Array:
+    """Return a factor near `F` with rows of about the lengths asked for, and about ``F'z = 0``.
+
+    Newton's method: ``f_i - z_i p``, scaled to its length, changes ``F'z`` by ``-(s I - sum f_i f_i' / a_i)
+    p``.
+    """
+    root = np.where(free, 0.0, np.sqrt(asked))
+    on, s = z != 0, float(np.count_nonzero(z))
+    for _ in range(_NEWTON_STEPS):
+        norms = np.linalg.norm(F, axis=1)
+        F = F * np.where(free | (norms == 0), 1.0, root / np.where(norms == 0, 1.0, norms))[:, None]
+        unit = F[on] / root[on, None]
+        p = np.linalg.lstsq(s * np.eye(F.shape[1]) - unit.T @ unit, F.T @ z, rcond=None)[0]
+        F = F - np.outer(z, p)
+    return F
 
 
 def _root(x: Ball) -> Ball:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty
-from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.data import Data, MatrixData, Null
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import LARGEST_LISTED, Terms, assembled
 
@@ -29,17 +29,20 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     blocks: list[MatrixData] = []
     bases: list[Array | None] = []
     rows: list[int] = []
+    zero = _zero_rows(data)
     for b, block in enumerate(data.matrices):
-        found = next(((k, z) for k in _candidates(data, b) if (z := _signs(block, k)) is not None), None)
+        found = block.null or next(
+            (Null(k, z) for k in _candidates(data, zero, b) if (z := _signs(block, k)) is not None), None
+        )
         smaller = None if found is None else _eliminated(block, *found)
         if found is None or smaller is None:
             blocks.append(block)
             bases.append(None)
             continue
-        rows.append(found[0])
+        rows.append(found.row)
         trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
         blocks.append(replace(smaller, trace=trace))
-        bases.append(_basis(found[1]))
+        bases.append(_basis(found.z))
     if not rows:
         return data, tuple(bases)
     lo, hi = data.lo.copy(), data.hi.copy()
@@ -47,17 +50,21 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     return replace(data, matrices=tuple(blocks), lo=lo, hi=hi), tuple(bases)
 
 
-def _candidates(data: Data, b: int) -> IntArray:
-    """Return the hard rows of one block and no variables whose bounds are exactly zero, if it is linear."""
+def _candidates(data: Data, zero: Mask, b: int) -> IntArray:
+    """Return those of the rows `zero` that are in a block, if it is linear."""
     block = data.matrices[b]
     if block.anchor is not None or block.cap is not None or block.n < 2:
         return np.zeros(0, dtype=np.intp)
-    alone = np.diff(data.B.indptr) == 0
-    for other, part in enumerate(data.matrices):
-        present = np.diff(part.A.indptr) > 0
-        alone &= present if other == b else ~present
+    return np.flatnonzero(zero & (np.diff(block.A.indptr) > 0))
+
+
+def _zero_rows(data: Data) -> Mask:
+    """Return the mask of the hard rows of one block and no variables whose bounds are exactly zero."""
     zero = (data.lo == 0) & (data.hi == 0) & (data.lo_rad == 0) & (data.hi_rad == 0)
-    return np.flatnonzero(zero & alone & (data.kind == int(Penalty.HARD)))
+    zero &= (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
+    if zero.any():
+        zero &= np.sum([np.diff(block.A.indptr) > 0 for block in data.matrices], axis=0) == 1
+    return zero
 
 
 def _signs(block: MatrixData, k: int) -> Array | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, scattered
-from bregopt.program import LowRank, Program
+from bregopt.program import LowRank, Penalty, Program
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, Rows, SparseRows
+from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
-from bregopt.rigorous.data import Anchor, Data, MatrixData, csr_of
+from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
 
 __all__ = ["LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
 
@@ -49,14 +51,16 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     ValueError
         If its rows have too many terms to be listed, or a block is on a face.
     """
-    count = sum(term.rows.count() for term in program.A.terms)
+    nulls = [None] * len(program.blocks) if spreads else _nulls(program)
+    rows = {null.row for null in nulls if null is not None}
+    count = sum(_without(term.rows, term.at, rows)[0].count() for term in program.A.terms)
     if count > LARGEST_LISTED:
         raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
     bounds = program.bounds
     none = np.zeros(program.m)
     return Data(
         matrices=tuple(
-            _matrix(program, b, None if spreads is None else spreads[b]) for b in range(len(program.blocks))
+            _matrix(program, b, None if spreads is None else spreads[b], null) for b, null in enumerate(nulls)
         ),
         B=_canonical(program.B),
         B_rad=None,
@@ -75,11 +79,40 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     )
 
 
-def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
+def _nulls(program: Program) -> list[Null | None]:
+    """Return the row ``z'X z = 0`` of signs of each linear block, None where there is none, or several."""
+    bounds = program.bounds
+    found: list[list[Null]] = [[] for _ in program.blocks]
+    zero = (bounds.lo == 0) & (bounds.hi == 0) & (bounds.kind == int(Penalty.HARD))
+    if zero.any():
+        times = np.zeros(program.m, dtype=np.intp)
+        for term in program.A.terms:
+            np.add.at(times, term.at, 1)
+        zero &= (times == 1) & (np.diff(sp.csr_array(program.B).indptr) == 0)
+    for term in program.A.terms:
+        block = program.blocks[term.block]
+        if isinstance(term.rows, RankOne) and block.nearness is None and block.cap is None:
+            for k in np.flatnonzero(zero[term.at]):
+                z = dense_row(term.rows.Z, int(k))
+                signs = ((z == 0) | (np.abs(z) == np.abs(z).max())).all() and np.count_nonzero(z) > 1
+                if signs and term.rows.weight[k]:
+                    found[term.block].append(Null(int(term.at[k]), np.sign(z)))
+    return [rows[0] if len(rows) == 1 else None for rows in found]
+
+
+def _without(rows: Rows, at: IntArray, left_out: Collection[int]) -> tuple[Rows, IntArray]:
+    """Return a family and the places of its rows, without the rows at some places."""
+    at = np.asarray(at)
+    kept = np.flatnonzero(~np.isin(at, list(left_out)))
+    return (rows, at) if len(kept) == len(at) else (rows.slice(kept), at[kept])
+
+
+def _matrix(program: Program, b: int, spread: Spread | None, null: Null | None) -> MatrixData:
     block, n = program.blocks[b], program.blocks[b].n
     if block.face is not None:
         raise ValueError(f"{block.name} is on a face; expected a program before its reductions")
-    parts = [(term.rows, term.at) for term in program.A.terms_of(b)]
+    left_out = () if null is None else (null.row,)
+    parts = [_without(term.rows, term.at, left_out) for term in program.A.terms_of(b)]
     if block.cost is not None:
         parts.append((block.cost, np.array([program.m])))
     rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
@@ -96,14 +129,14 @@ def _matrix(program: Program, b: int, spread: Spread | None) -> MatrixData:
         values.append(np.zeros(len(i)))
         radii.append(spread.rad)
     terms = Terms(*map(np.concatenate, (rows, places, values, radii)))
-    return assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness))
+    return replace(assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness)), null=null)
 
 
 def assembled(
     name: str, n: int, m: int, terms: Terms, cap: float | None = None, anchor: Anchor | None = None
 ) -> MatrixData:
     """Return a block of order `n` in `m` rows; terms of one place are added, and the rounding is counted."""
-    present, column = np.unique(terms.place, return_inverse=True)
+    present, column = _numbered(terms.place, n * n)
     row, column, value, rad = _added(terms.row, column, terms.value, terms.rad, len(present))
     ends = np.searchsorted(row, [m])[0]
     A = csr_of(row[:ends], column[:ends], value[:ends], (m, len(present)))
@@ -117,20 +150,31 @@ def _added(
     row: IntArray, column: IntArray, value: Array, rad: Array, columns: int
 ) -> tuple[IntArray, IntArray, Array, Array]:
     """Return the terms sorted by row and column, those of one place added, with radii for the rounding."""
-    keys, where, count = np.unique(row * columns + column, return_inverse=True, return_counts=True)
-    total, spread, size = (
-        np.bincount(where, part, len(keys)).astype(float) for part in (value, rad, np.abs(value))
-    )
-    if len(keys) < len(row):
-        order = np.argsort(where, kind="stable")
-        first = np.cumsum(count) - count
-        a, b = value[order][first], value[order][np.minimum(first + 1, len(row) - 1)]
-        lost = total - a  # Knuth's exact error of a sum of two
-        lost = (a - (total - lost)) + (b - lost)
-        rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
-        spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
-    row, column = np.divmod(keys, columns) if columns else (row, column)
+    keys = row * columns + column
+    if (keys[1:] <= keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, value, rad = keys[order], value[order], rad[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] > keys[:-1]])[: len(keys)])
+    if len(first) == len(keys):
+        return (*(np.divmod(keys, columns) if columns else (row, column)), value, rad)
+    count = np.diff(np.append(first, len(keys)))
+    total, spread, size = (np.add.reduceat(part, first) for part in (value, rad, np.abs(value)))
+    a, b = value[first], value[np.minimum(first + 1, len(keys) - 1)]
+    lost = total - a  # Knuth's exact error of a sum of two
+    lost = (a - (total - lost)) + (b - lost)
+    rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+    spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
+    row, column = np.divmod(keys[first], columns)
     return row, column, total, spread
+
+
+def _numbered(place: IntArray, places: int) -> tuple[IntArray, IntArray]:
+    """Return the places that occur, in ascending order, and the index of each place among them."""
+    if places > len(place):
+        return np.unique(place, return_inverse=True)
+    occurs = np.zeros(places, dtype=bool)
+    occurs[place] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[place]
 
 
 def _radii(rows: Rows, terms: Coordinates) -> Array:

@@ -20,13 +20,13 @@ from bregopt.memory import shortage
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, down, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
-from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.data import LARGEST_DENSE, Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue
-from bregopt.rigorous.diagonal import LARGEST_DENSE, dense_bytes, sparse_term
 from bregopt.rigorous.divergences import dual_term
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.penalties import conjugate
 from bregopt.rigorous.side import Side
+from bregopt.rigorous.sparse_slack import dense_bytes, null_weight, sparse_term
 
 __all__ = ["clipped", "lower_bound"]
 
@@ -95,17 +95,23 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     if len(free) > LARGEST_SYSTEM:
         return None, f"there are {len(free)} free variables: give them a box, or fewer of them"
     columns = Rows.of([Part(data.Bt, data.Bt_rad, np.ones(data.m), movable)], free)
-    found = nearest_solution(columns, [y], lambda v: data.reduced(Ball.exact(v[0]))[free])
+
+    def moved(v: Array, change: list[Array]) -> Array:
+        v = v.copy()
+        v[movable] += change[0]
+        return v
+
+    found = nearest_solution(columns, y, lambda v: data.reduced(Ball.exact(v))[free], moved)
     if found is None:
         return None, (
             "the columns of the free variables are not proven independent: give free variables a box"
         )
-    moved = np.zeros(data.m)
-    moved[movable] = found.radius
-    y = found.x[0]
+    reach = np.zeros(data.m)
+    reach[movable] = found.radius
+    y = found.x
     if (np.minimum(y - least, most - y)[movable] < inflated(found.radius)).any():
         return None, "multipliers that free variables determine are too near the ends of their range"
-    return Ball(y, moved), ""
+    return Ball(y, reach), ""
 
 
 def _matrix_term(
@@ -130,6 +136,8 @@ def _matrix_term(
     if block.cap is not None:
         return capped_term(block.matrix(coefficients), block.cap), ""
     W = block.matrix(coefficients)
+    if block.null is not None:
+        W = W + np.outer(block.null.z, null_weight(block, coefficients) * block.null.z)
     smallest = least_eigenvalue(W, at_least=0.0)
     if smallest >= 0:
         return 0.0, ""

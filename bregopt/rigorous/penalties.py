@@ -39,7 +39,7 @@ def _conjugate_at(data: Data, multipliers: Array) -> Ball:
     zero = y.mid == 0
     b = Ball(np.where(zero, 0.0, side), np.where(zero, 0.0, rad))
     term = y * b
-    for kind in (Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE):
+    for kind in data.kinds & {Penalty.LOGDET, Penalty.VON_NEUMANN, Penalty.SQUARE}:
         k = np.flatnonzero((data.kind == int(kind)) & ~zero)
         if not len(k):
             continue
@@ -66,6 +66,8 @@ def penalty(data: Data, a: Ball) -> Array:
     activity; it is infinite where the activity may not be above the bound.
     """
     paid = np.zeros(data.m)
+    if data.kinds <= {Penalty.HARD}:
+        return paid
     soft = np.flatnonzero(~data.required)
     for end, bound, rad, sign in ((a.lo, data.lo, data.lo_rad, -1.0), (a.hi, data.hi, data.hi_rad, 1.0)):
         k = soft[np.isfinite(bound[soft])]

@@ -10,22 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.linalg import factorized
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.side import Side
-from bregopt.rigorous.upper import Point, feasible_near, upper_bound
+from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]
 
-_SHARES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.3, 1.0)  # of the interior point in a mixture
-_REFINEMENTS = 2  # of the share that first succeeds
+_LEAST_SHARE, _LARGEST_SHARE = 1e-12, 0.5  # of the interior point in a mixture
+_BISECTIONS = 7  # of the logarithm of the share, which it finds to a factor of 1.3
+_GROWTH = 3.0  # of the share, from one trial to the next
 _ENOUGH = 1e-7  # distance from the value of the answer, relative to it; no nearer bound is sought
 
 
@@ -42,6 +45,10 @@ class Candidate(NamedTuple):
         The objective; NaN where it is not known.
     error : float
         Its distance from the optimum, as far as floating point tells.
+    bound : float
+        The lower bound of the multipliers, as far as floating point tells.
+    inner : Candidate or None
+        An earlier iterate, farther inside the cones.
     """
 
     X: tuple[Array, ...] | None
@@ -49,6 +56,8 @@ class Candidate(NamedTuple):
     y: Array | None
     value: float = math.nan
     error: float = 0.0
+    bound: float = math.nan
+    inner: Candidate | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +84,11 @@ def best_lower(data: Data, answer: Candidate, interior: Iterable[Candidate], imp
     best = proven(answer.y)
     if _is_near(best, answer):
         return best
-    for other in interior:
-        found = None if other.y is None else _least_mixture(partial(mixed, z=other.y))
+    for other in chain([answer.inner] if answer.inner else [], interior):
+        if other.y is None:
+            continue
+        trial = lru_cache(partial(mixed, z=other.y))
+        found = _by_share(partial(_succeeds, trial), trial)
         if found is not None and found.side.value > best.side.value:
             best = found
         if _is_near(best, answer):
@@ -103,9 +115,15 @@ def best_upper(data: Data, answer: Candidate, interior: Iterable[Candidate]) -> 
     best = proven(answer.X, answer.u)
     if _is_near(best, answer):
         return best
-    for other in _with_identity(data, answer, interior):
-        assert other.X is not None
-        found = _least_mixture(partial(mixed, Z=other.X, v=other.u))
+    own, room = answer.X, 0.0
+    if best.point is not None:
+        own, room = best.point.X, 2 * distance(data, best.point)
+    first = chain([answer.inner] if answer.inner else [], _near_identity(data, answer))
+    for other in chain(first, interior):
+        found = None
+        if other.X is not None:
+            inside = partial(_is_definite_mixture, own, other.X, room)
+            found = _by_share(inside, partial(mixed, Z=other.X, v=other.u))
         if found is not None and found.side.value < best.side.value:
             best = found
         if _is_near(best, answer):
@@ -113,42 +131,59 @@ def best_upper(data: Data, answer: Candidate, interior: Iterable[Candidate]) -> 
     return best
 
 
+def _succeeds(trial: Callable[[float], Proven], share: float) -> bool:
+    return math.isfinite(trial(share).side.value)
+
+
+def _is_definite_mixture(X: Sequence[Array], Z: Sequence[Array], room: float, share: float) -> bool:
+    """Whether the eigenvalues of a mixture are above `room`, in floating point."""
+    for A, B in zip(X, Z, strict=True):
+        M = (1 - share) * A + share * B
+        M[np.diag_indices(len(M))] -= room
+        if not factorized(M, overwrite=True)[1]:
+            return False
+    return True
+
+
 def _is_near(found: Proven, answer: Candidate) -> bool:
-    """Whether a bound is so near the value of the answer that no nearer one is sought."""
+    """Whether a bound is so near the value or the bound of the answer that no nearer one is sought."""
     if math.isnan(answer.value):
         return math.isfinite(found.side.value)
     near = max(_ENOUGH * abs(answer.value), 2 * answer.error)
-    return abs(found.side.value - answer.value) <= near
+    return any(abs(found.side.value - end) <= near for end in (answer.value, answer.bound))
 
 
-def _least_mixture(trial: Callable[[float], Proven]) -> Proven | None:
-    """Return the proof by the smallest share of the interior point that succeeds, None where none does."""
-    if math.isinf(trial(_SHARES[-1]).side.value) and math.isinf(trial(_SHARES[-2]).side.value):
-        return None
-    last = 0.0
-    for share in _SHARES:
+def _by_share(inside: Callable[[float], bool], trial: Callable[[float], Proven]) -> Proven | None:
+    """Return a proof by nearly the least share of the interior point that succeeds, None where none does.
+
+    Bisection by `inside`, which costs less than a trial, finds the least share that may succeed. Proofs ask
+    for more room, so that larger shares follow.
+    """
+    share = _least_share(inside)
+    while share is not None:
         found = trial(share)
-        if math.isinf(found.side.value):
-            last = share
-            continue
-        for _ in range(_REFINEMENTS if last else 0):
-            smaller = math.sqrt(last * share)
-            better = trial(smaller)
-            if math.isinf(better.side.value):
-                last = smaller
-            else:
-                found, share = better, smaller
-        return found
+        if math.isfinite(found.side.value):
+            return found
+        share = _GROWTH * share if _GROWTH * share <= _LARGEST_SHARE else None
     return None
 
 
-def _with_identity(data: Data, answer: Candidate, interior: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield multiples of the identity near the rows, then the other interior points."""
+def _least_share(inside: Callable[[float], bool]) -> float | None:
+    if inside(_LEAST_SHARE):
+        return _LEAST_SHARE
+    if not inside(_LARGEST_SHARE):
+        return None
+    low, high = _LEAST_SHARE, _LARGEST_SHARE
+    for _ in range(_BISECTIONS):
+        share = math.sqrt(low * high)
+        low, high = (low, share) if inside(share) else (share, high)
+    return high
+
+
+def _near_identity(data: Data, answer: Candidate) -> Iterator[Candidate]:
+    """Yield multiples of the identity, moved to the rows."""
     assert answer.X is not None
     eyes = tuple(max(float(np.trace(X)), 0.0) / len(X) * np.eye(len(X)) for X in answer.X)
     point, _ = feasible_near(data, eyes, answer.u)
     if point is not None:
         yield Candidate(point.X, point.u, None)
-    for other in interior:
-        if other.X is not None:
-            yield other

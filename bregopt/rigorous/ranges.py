@@ -3,12 +3,15 @@
 LogDet and von Neumann keep the range of ``X0``. LogDet is invariant under congruence: with ``H = F`` no
 number is rounded, and ``X0`` becomes the identity. The others, and caps, need an orthonormal basis of the
 exact range of `F`: ``H = F T (I + E)^(-1/2)``, for any ``T`` with ``E = (F T)'F T - I`` of norm below one. It
-is enclosed.
+is enclosed. If columns depend on others, ``F = G K`` with fewer columns `G` and a rational ``K``, which is
+checked exactly; then `G` takes the place of `F`, and ``K K'`` that of the identity.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from operator import mul
 
 import numpy as np
 import scipy.linalg
@@ -19,13 +22,17 @@ from bregopt.rigorous.ball import Ball, inflated, sparse_product
 from bregopt.rigorous.data import Anchor, Data, MatrixData
 from bregopt.rigorous.listing import LARGEST_LISTED
 
-__all__ = ["on_ranges"]
+__all__ = ["independent_columns", "on_ranges"]
+
+_DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
+_LARGEST_DENOMINATOR = 12
 
 
 def on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     """Return the problem with each block near a low-rank ``X0`` on its range, and matrices near each ``H``.
 
-    Other blocks stay, and have None; so does one where the columns of the factor are not proven independent.
+    Other blocks stay, and have None; so does one whose factor has neither independent columns nor exact
+    multiples of them.
 
     Raises
     ------
@@ -44,16 +51,16 @@ def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:
     anchor = block.anchor
     if anchor is None or anchor.factor is None:
         return block, None
-    H = _orthonormal(anchor.factor)
+    G, K = independent_columns(anchor.factor)
+    H = _orthonormal(G)
     if H is None:
         return block, None
     if anchor.divergence == "logdet" and block.cap is None:
-        H = Ball.exact(anchor.factor)
-        X0 = Ball.exact(np.eye(H.mid.shape[1]))
+        H, X0 = Ball.exact(G), K @ K.T
     else:
         J = H.T @ anchor.factor
         X0 = J @ J.T
-        X0 = (X0 + X0.T) * 0.5
+    X0 = (X0 + X0.T) * 0.5
     r = H.mid.shape[1]
     rows = np.flatnonzero(np.diff(block.A.indptr))
     if len(rows) * r * (r + 1) / 2 > LARGEST_LISTED:
@@ -78,6 +85,44 @@ def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:
         Anchor(anchor.divergence, X0, anchor.mu),
     )
     return on, H.mid
+
+
+def independent_columns(F: Array) -> tuple[Array, Ball]:
+    """Return columns `G` of a matrix and ``K`` with ``F = G K``: all of them if no dependence is found.
+
+    The coefficients of a column that others span, up to round-off, are fractions of small denominators, or it
+    stays.
+    """
+    r = F.shape[1]
+    R, order = scipy.linalg.qr(F, mode="r", pivoting=True)
+    size = np.abs(R.diagonal())
+    rank = int(np.count_nonzero(size > _DEPENDENT * size.max(initial=0.0)))
+    if rank in (0, r):
+        return F, Ball.exact(np.eye(r))
+    kept, spanned = np.sort(order[:rank]), np.sort(order[rank:])
+    near = np.linalg.lstsq(F[:, kept], F[:, spanned], rcond=None)[0]
+    K = Ball.exact(np.zeros((rank, r)))
+    K.mid[np.arange(rank), kept] = 1.0
+    for j, coefficients in zip(spanned, near.T, strict=True):
+        found = _fractions(F[:, kept], F[:, j], coefficients)
+        if found is None:
+            return F, Ball.exact(np.eye(r))
+        K.mid[:, j], K.rad[:, j] = found.mid, found.rad
+    return F[:, kept], K
+
+
+def _fractions(G: Array, f: Array, coefficients: Array) -> Ball | None:
+    """Return fractions near some coefficients with ``f = G k`` exactly, None where none are found."""
+    for q in range(1, _LARGEST_DENOMINATOR + 1):
+        p = np.rint(q * coefficients)
+        if (np.abs(q * coefficients - p) > _DEPENDENT * q * (1 + np.abs(coefficients))).any():
+            continue
+        used = np.flatnonzero(p)
+        weights = [int(p[k]) for k in used]
+        rows = zip(G[:, used].tolist(), f.tolist(), strict=True)
+        if all(q * Fraction(b) == sum(map(mul, weights, map(Fraction, row))) for row, b in rows):
+            return Ball.exact(p) / float(q)
+    return None
 
 
 def _orthonormal(F: Array) -> Ball | None:

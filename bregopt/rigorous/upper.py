@@ -16,14 +16,14 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
-from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
+from bregopt.rigorous.correction import LARGEST_SYSTEM, Found, Part, Rows, nearest_solution, squares
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.definite import exceeds
 from bregopt.rigorous.divergences import value_term
 from bregopt.rigorous.penalties import penalty
 from bregopt.rigorous.side import Side
 
-__all__ = ["Point", "feasible_near", "upper_bound"]
+__all__ = ["Point", "distance", "feasible_near", "upper_bound"]
 
 _ROOM = 1e-6  # of a variable: the distance from its box, relative to its size, at which it may change
 _ROUNDS = 3  # that add inequalities to the equations
@@ -57,7 +57,8 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
     equal = hard & (data.lo == data.hi)
     a = data.activity(X, u)
     chosen = equal | (hard & ((data.lo + data.lo_rad > a.lo) | (data.hi - data.hi_rad < a.hi)))
-    point = Point(tuple(X), u, np.flatnonzero(chosen), movable)
+    point = Point(tuple(X), u, np.flatnonzero(chosen & ~data.idle), movable)
+    data.activities[point] = a
     for _ in range(_ROUNDS):
         if len(point.equations) > LARGEST_SYSTEM:
             return (
@@ -78,8 +79,7 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
 
 def upper_bound(data: Data, point: Point) -> Side:
     """Return the value of a feasible point near `point`, if one is proven to exist."""
-    rows = _rows(data, point)
-    radius = rows.radius(_residual(data, point)) if rows.least > 0 else math.inf
+    radius = distance(data, point)
     if not math.isfinite(radius):
         return Side(math.inf, "the active rows are not proven independent: leave out rows that others imply")
     if not _in_cones(data, point.u, point.movable, radius):
@@ -100,6 +100,12 @@ def upper_bound(data: Data, point: Point) -> Side:
     if (lack > 0).any():
         return Side(math.inf, f"row {int(np.argmax(lack))} is violated by up to {lack.max():.1e}")
     return _value(data, point, a, radius)
+
+
+def distance(data: Data, point: Point) -> float:
+    """Return a proven distance from the point to a solution of its equations; infinite without one."""
+    rows = _rows(data, point)
+    return rows.radius(_residual(data, point)) if rows.least > 0 else math.inf
 
 
 def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:
@@ -136,15 +142,23 @@ def _rows(data: Data, point: Point) -> Rows:
     key = (point.equations.tobytes(), point.movable.tobytes())
     if key not in data.systems:
         data.systems.clear()
-        data.systems[key] = Rows.of(_parts(data, point), point.equations)
-    rows: Rows = data.systems[key]
+        data.systems[key] = Rows.of(_parts(data, point), point.equations), _norms(data, point)
+    rows: Rows = data.systems[key][0]
     return rows
+
+
+def _activity(data: Data, point: Point) -> Ball:
+    """Return the activities at a point; search and proof ask for them in turn."""
+    if point not in data.activities:
+        data.activities[point] = data.activity(point.X, point.u)
+    found: Ball = data.activities[point]
+    return found
 
 
 def _residual(data: Data, point: Point) -> Ball:
     """Return what the equations lack to the nearest bound, inside by its radius."""
     k = point.equations
-    a = data.activity(point.X, point.u)[k]
+    a = _activity(data, point)[k]
     equal = data.lo[k] == data.hi[k]
     lower = equal | (np.abs(a.mid - data.lo[k]) <= np.abs(a.mid - data.hi[k]))
     end = np.where(lower, data.lo[k], data.hi[k])
@@ -152,40 +166,46 @@ def _residual(data: Data, point: Point) -> Ball:
     return Ball(end, rad) - a
 
 
-def _refined(data: Data, point: Point) -> tuple[Point, float] | None:
+def _refined(data: Data, point: Point) -> Found[Point] | None:
     """Return the point after the least change that solves its equations, and the proven distance left."""
-    rows = _rows(data, point)
-    entries = [block.entries(X) for block, X in zip(data.matrices, point.X, strict=True)]
-    x = np.concatenate([np.zeros(0), *entries])
 
-    def moved(v: list[Array]) -> Point:
+    def moved(old: Point, change: list[Array]) -> Point:
         X = []
-        for block, old, own in zip(data.matrices, point.X, data.by_block(v[0]), strict=True):
-            new = old.copy()
-            new[block.i, block.j] = own
-            new[block.j, block.i] = own
+        for block, own, step in zip(data.matrices, old.X, data.by_block(change[0]), strict=True):
+            new = own.copy()
+            new[block.i, block.j] += step
+            new[block.j, block.i] = new[block.i, block.j]
             X.append(new)
-        return Point(tuple(X), v[-1] if data.k else point.u, point.equations, point.movable)
+        u = old.u.copy()
+        if data.k:
+            u[point.movable] += change[-1]
+        return Point(tuple(X), u, point.equations, point.movable)
 
-    found = nearest_solution(rows, [x, point.u] if data.k else [x], lambda v: _residual(data, moved(v)))
-    return None if found is None else (moved(found.x), found.radius)
+    return nearest_solution(_rows(data, point), point, lambda at: _residual(data, at), moved)
 
 
 def _room(data: Data, point: Point, radius: float) -> tuple[Ball, Array]:
     """Return the activities within the radius of a point, and how far hard rows may be violated there."""
-    norms, terms = np.zeros(data.m), 8
+    _rows(data, point)
+    (_, norms), a = data.systems[point.equations.tobytes(), point.movable.tobytes()], _activity(data, point)
+    a = Ball(a.mid, inflated(a.rad + inflated(norms * radius)))
+    lack = np.maximum(raised(data.lo, data.lo_rad) - a.lo, a.hi + raised(-data.hi, data.hi_rad))
+    hard = (data.kind == int(Penalty.HARD)) & ~data.idle
+    ends = np.where(hard, np.nextafter(lack, np.inf), -np.inf)
+    return a, ends
+
+
+def _norms(data: Data, point: Point) -> Array:
+    """Return upper bounds on the norms of the rows."""
+    total, terms = np.zeros(data.m), 8
     for part in _parts(data, point):
         A, share = part.A[:, part.columns], part.share[part.columns]
-        own, most = A.power(2) @ share, int(np.diff(A.indptr).max(initial=0))
+        own, most = squares(A, share), int(np.diff(A.indptr).max(initial=0))
         if part.rad is not None:  # (a + r)^2 <= 2 a^2 + 2 r^2
-            own = 2 * own + 2 * (part.rad[:, part.columns].power(2) @ share)
-        norms, terms = norms + own, terms + most + 4
-    a = data.activity(point.X, point.u)
-    reach = inflated(np.sqrt(norms) * (1 + gamma(terms)) * radius)
-    a = Ball(a.mid, inflated(a.rad + reach))
-    lack = np.maximum(raised(data.lo, data.lo_rad) - a.lo, a.hi + raised(-data.hi, data.hi_rad))
-    ends = np.where(data.kind == int(Penalty.HARD), np.nextafter(lack, np.inf), -np.inf)
-    return a, ends
+            own = 2 * own + 2 * squares(part.rad[:, part.columns], share)
+        total, terms = total + own, terms + most + 4
+    norms: Array = inflated(np.sqrt(total) * (1 + gamma(terms)))
+    return norms
 
 
 def _inside(data: Data, u: Array) -> Array:

@@ -302,6 +302,7 @@ def _solution(
         _stop=reason,
         _program=program,
         _S=answer.S,
+        _inner=answer.inner if has_point else None,
         _ray=None if has_point or infeasible else tuple(answer.X),
     )
 

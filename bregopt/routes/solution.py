@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import dimacs_errors
 from bregopt.plotting import Axes, plot_convergence
-from bregopt.program import Declaration, LowRank, Program, StopReason
+from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.contradiction import Conflict
 from bregopt.tables import html_table, latex_table
@@ -147,6 +147,7 @@ class Solution:
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
+    _inner: Answer | None = field(default=None, repr=False)  # of `Answer`, for proofs; not pickled
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
     # The way to the answer of the problem that was solved, or why there is none, for derivatives.
     _restated: Any = field(default=None, repr=False)
@@ -159,7 +160,7 @@ class Solution:
     def __getstate__(self) -> dict[str, Any]:
         formed = ("_derivative", "_in_program")  # when they were asked for
         kept = {name: value for name, value in vars(self).items() if name not in formed}
-        return {**kept, "_compiled": None}
+        return {**kept, "_compiled": None, "_inner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _protect(state)  # pickle does not keep the flag

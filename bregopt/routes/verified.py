@@ -18,13 +18,13 @@ from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemEr
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.data import Data
-from bregopt.rigorous.diagonal import LARGEST_DENSE, factor_bound, fixes_diagonal
+from bregopt.rigorous.data import LARGEST_DENSE, Data
+from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import Implied, implied_bounds
 from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
-from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.reduction import Reduced, reduced
 from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.side import Side
 from bregopt.rigorous.verification import Verification
@@ -33,7 +33,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["NodeBound", "node_bound", "verified"]
 
-_SHIFTS = (1e-7, 1e-5)  # of the cone, relative to the mean eigenvalue, in further solves
+_SHIFT = 1e-7  # of the cone, relative to the mean eigenvalue, in a further solve
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
@@ -69,7 +69,8 @@ def verified(
     start = time.perf_counter()
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    search = _Search(program, data, *reduced(data), raw, traces, resolve)
+    own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data)
+    search = _Search(program, data, *own, raw, traces, resolve)
     certificate = search.refuted() if raw.X is None else search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
@@ -108,8 +109,8 @@ def node_bound(
     """
     whole = data_of(program)
     data, bases = reduced(whole)
-    implied = implied_bounds(data)
-    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, bases).X) for raw in earlier]
+    inverses, implied = tuple(map(_left_inverse, bases)), implied_bounds(data)
+    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, inverses).X) for raw in earlier]
     best = max(
         ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
     )
@@ -123,7 +124,7 @@ def node_bound(
         if raw.duals is not None and search.farkas() is not None:
             return NodeBound(math.inf, "", None), earlier
         return NodeBound(best.value, best.reason, None), earlier
-    answer = _candidate(raw, bases)
+    answer = _candidate(raw, inverses)
     found = lower_bound(data, raw._point[2], implied, answer.X)
     if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
         found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
@@ -150,14 +151,9 @@ class _Search:
     reasons: dict[str, str] = field(default_factory=dict)
 
     @cached_property
-    def inner(self) -> Program:
-        """The program on faces and ranges, of further solves."""
-        program = self.program
-        for b, (block, H) in enumerate(zip(self.data.matrices, self.bases, strict=True)):
-            if H is not None:
-                program = program.restrict(b, H, None if block.anchor is None else block.anchor.X0.mid)
-        bounds = replace(program.bounds, lo=self.data.lo, hi=self.data.hi)  # rows that imply faces have none
-        return replace(program, bounds=bounds)
+    def inverses(self) -> tuple[Array | None, ...]:
+        """The left inverses of the bases."""
+        return tuple(map(_left_inverse, self.bases))
 
     def bounded(self) -> BoundCertificate:
         """Return the certificate of bounds of an answer."""
@@ -165,9 +161,9 @@ class _Search:
         if dependent:
             self.reasons = dict.fromkeys(("lower", "upper"), _DEPENDENT.format(dependent[0]))
             return BoundCertificate(self.whole, self.traces)
-        answer = _candidate(self.raw, self.bases)
+        answer = _candidate(self.raw, self.inverses)
         implied = implied_bounds(self.data).with_traces(self.traces)
-        if self.raw.X is not None and isinstance(self.raw.X[0], LowRank) and fixes_diagonal(self.data):
+        if _proves_factor(self.raw, self.whole):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
         lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
@@ -210,13 +206,9 @@ class _Search:
             return y
         # With the cost -I, multipliers of the dual cone have A*(y) below -I.
         blocks = tuple(
-            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.inner.blocks
+            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.program.blocks
         )
-        found = (
-            self._solved(replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k)))
-            if self.resolve
-            else None
-        )
+        found = self._solved(replace(self.program, blocks=blocks, c=np.zeros(self.program.k)))
         if found is None or found.duals is None:
             return None
         inside = np.where(self.data.required, found.duals, 0.0)
@@ -232,12 +224,12 @@ class _Search:
         if along is None or self.raw._ray is None:
             return nothing
         ray = best_upper(along, Candidate(_symmetric(self.raw._ray), np.array(self.raw.u), None), ())
-        blocks = tuple(replace(block, cost=None) for block in self.inner.blocks)
-        empty = replace(self.inner, blocks=blocks, c=np.zeros(self.inner.k))
+        blocks = tuple(replace(block, cost=None) for block in self.program.blocks)
+        empty = replace(self.program, blocks=blocks, c=np.zeros(self.program.k))
         found = self._solved(empty)
         if found is None or found.X is None:
             return nothing
-        answer = _candidate(found)
+        answer = _candidate(found, self.inverses)
         upper = best_upper(self.data, answer, self.interior(answer, "primal", empty))
         if upper.side.value == math.inf:
             return nothing
@@ -252,20 +244,27 @@ class _Search:
         )
 
     def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
-        """Yield a looser answer, and answers of the problem with a smaller cone, inside the own one."""
+        """Yield a looser answer, and one of the problem with a smaller cone, inside the own one.
+
+        An answer with an inner iterate needs no looser one.
+        """
         if not self.resolve or answer.X is None or answer.y is None:
             return
-        loose = self._solved(program or self.inner, _LOOSE)
-        if loose is not None and loose.X is not None:
-            yield _candidate(loose)
-        for share in _SHIFTS:
-            shifted = _shifted(program or self.inner, answer, share, side)
-            found = self._solved(shifted.program)
-            if found is not None and found.X is not None:
-                own = _candidate(found)
-                assert own.X is not None
-                X = tuple(A + E for A, E in zip(own.X, shifted.X, strict=True))
-                yield Candidate(X, own.u + shifted.u, own.y)
+        if answer.inner is None and self.loose is not None:
+            yield self.loose
+        shifted = _shifted(program or self.program, answer, side, self.data, self.bases)
+        found = self._solved(shifted.program)
+        if found is not None and found.X is not None:
+            own = _candidate(found, self.inverses)
+            assert own.X is not None
+            X = tuple(A + size * np.eye(len(A)) for A, size in zip(own.X, shifted.sizes, strict=True))
+            yield Candidate(X, own.u + shifted.u, own.y)
+
+    @cached_property
+    def loose(self) -> Candidate | None:
+        """An answer farther inside the cones, of the problem itself."""
+        found = self._solved(self.program, _LOOSE)
+        return None if found is None or found.X is None else _candidate(found, self.inverses)
 
     def _solved(self, program: Program, tol: float = _TOL) -> Solution | None:
         if not self.resolve:
@@ -279,42 +278,61 @@ class _Search:
             return None
 
 
+def _proves_factor(raw: Solution, data: Data) -> bool:
+    """Whether the factor of an answer itself is near a feasible one."""
+    return raw.X is not None and len(raw.X) == 1 and isinstance(raw.X[0], LowRank) and fixes_diagonal(data)
+
+
 @dataclass(frozen=True, eq=False)
 class _Shifted:
-    """A program for ``X - E`` and ``u - v`` with costs ``C - E'``, and ``E`` and ``v``."""
+    """A program for ``M - s I`` and ``u - v`` with larger costs, and the sizes ``s`` and ``v``."""
 
     program: Program
-    X: tuple[Array, ...]
+    sizes: Sequence[float]
     u: Array
 
 
-def _shifted(program: Program, answer: Candidate, share: float, side: str) -> _Shifted:
-    """Return the problem in which the cone of matrices, or that of slacks, is smaller by a share."""
+def _shifted(
+    program: Program,
+    answer: Candidate,
+    side: str,
+    data: Data,
+    bases: Sequence[Array | None],
+) -> _Shifted:
+    """Return the problem in which the cone of matrices, or that of slacks, is smaller.
+
+    The cones are those of ``M`` in ``X = H M H'``; the program is the given one.
+    """
     assert answer.X is not None
     assert answer.y is not None
     bounded = np.isfinite(program.u_lo) | np.isfinite(program.u_hi)
     inward = np.where(np.isfinite(program.u_lo), 1.0, -1.0) * (bounded & (program.u_lo < program.u_hi))
     if side == "primal":
-        sizes = [share * float(np.trace(X)) / len(X) for X in answer.X]
-        X = tuple(size * np.eye(len(own)) for size, own in zip(sizes, answer.X, strict=True))
-        v = share * float(np.abs(answer.u).mean()) * inward if program.k else answer.u
-        v[program.cones.axes] = share * np.abs(answer.u[program.cones.axes])
+        sizes = [_SHIFT * float(np.trace(M)) / len(M) for M in answer.X]
+        X = [
+            size * np.eye(len(M)) if H is None else LowRank(math.sqrt(max(size, 0.0)) * H)
+            for size, M, H in zip(sizes, answer.X, bases, strict=True)
+        ]
+        v = _SHIFT * float(np.abs(answer.u).mean()) * inward if program.k else answer.u
+        v[program.cones.axes] = _SHIFT * np.abs(answer.u[program.cones.axes])
         moved = program.activity(X, v)
+        moved[np.isinf(data.lo) & (program.bounds.lo == program.bounds.hi)] = 0.0  # exactly, on faces
         bounds = replace(program.bounds, lo=program.bounds.lo - moved, hi=program.bounds.hi - moved)
-        return _Shifted(replace(program, bounds=bounds), X, v)
+        return _Shifted(replace(program, bounds=bounds), sizes, v)
     blocks = []
     for b, block in enumerate(program.blocks):
-        Z = block.C - program.A.adjoint(answer.y, b)
-        size = share * float(np.abs(np.linalg.eigvalsh(Z)).mean())
+        H, Z = bases[b], block.C - program.A.adjoint(answer.y, b)
+        Z = Z if H is None else H.T @ Z @ H
+        size = _SHIFT * float(np.abs(np.linalg.eigvalsh(Z)).mean())
         own = _identity(block.n, -size)
         linear = block.nearness is None and block.cap is None
         cost = own if block.cost is None else add_rows(block.cost, own)
         blocks.append(replace(block, cost=cost) if linear else block)
     reduced = program.c - program.Bt @ answer.y
     size = abs(program.Bt) @ np.abs(answer.y) + np.abs(program.c)  # reduced costs themselves may all vanish
-    c = program.c - (share * float(size.mean()) * inward if program.k else 0.0)
-    c[program.cones.axes] -= share * np.abs(reduced[program.cones.axes])
-    nothing = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+    c = program.c - (_SHIFT * float(size.mean()) * inward if program.k else 0.0)
+    c[program.cones.axes] -= _SHIFT * np.abs(reduced[program.cones.axes])
+    nothing = [0.0] * len(program.blocks)
     return _Shifted(replace(program, blocks=tuple(blocks), c=c), nothing, np.zeros(program.k))
 
 
@@ -323,24 +341,48 @@ def _identity(n: int, weight: float) -> SparseRows:
     return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
 
 
-def _candidate(raw: Solution, bases: Sequence[Array | None] | None = None) -> Candidate:
-    """Return an answer with dense matrices, symmetric to the last bit, in the coordinates of the bases."""
-    X, u, y = raw._point
-    if X is not None and bases is not None:
-        X = tuple(part if P is None else _coordinates(part, P) for part, P in zip(X, bases, strict=True))
-    small = X is not None and all(part.shape[0] <= LARGEST_DENSE for part in X)
-    return Candidate(_symmetric(X) if small else None, np.array(u, dtype=float), y, raw.value, raw.error)
+def _candidate(raw: Solution, inverses: Sequence[Array | None]) -> Candidate:
+    """Return an answer with its inner iterate; matrices are dense, in the coordinates of the bases.
+
+    The left inverses are those of the bases.
+    """
+    X, inner = raw._point[0], raw._inner
+    y = None if raw.duals is None else np.asarray(raw.duals)
+    return Candidate(
+        _dense(X, inverses),
+        np.array(raw.u, dtype=float),
+        y,
+        raw.value,
+        raw.error,
+        raw.dual_value,
+        None
+        if inner is None or y is None
+        else Candidate(_dense(inner.X, inverses), inner.u, inner.y[: len(y)]),
+    )
 
 
-def _coordinates(X: Any, H: Array) -> Array:
-    """Return the ``M`` for which ``H M H'`` is nearest to a matrix."""
+def _dense(X: Sequence[Any] | None, inverses: Sequence[Array | None]) -> tuple[Array, ...] | None:
+    """Return matrices in the coordinates of the bases, symmetric to the last bit, None if one is large."""
+    if X is None:
+        return None
+    own = [part if L is None else _coordinates(part, L) for part, L in zip(X, inverses, strict=True)]
+    return _symmetric(own) if all(part.shape[0] <= LARGEST_DENSE for part in own) else None
+
+
+def _left_inverse(H: Array | None) -> Array | None:
+    if H is None:
+        return None
     Q, R = np.linalg.qr(H)
+    found: Array = scipy.linalg.solve_triangular(R, Q.T)
+    return found
+
+
+def _coordinates(X: Any, L: Array) -> Array:
+    """Return the ``M`` for which ``H M H'`` is nearest to a matrix; `L` is the left inverse of ``H``."""
     if isinstance(X, LowRank):
-        half: Array = scipy.linalg.solve_triangular(R, Q.T @ X.factor)
+        half = L @ X.factor
         return half @ half.T
-    half = scipy.linalg.solve_triangular(R, Q.T @ np.asarray(X) @ Q)
-    M: Array = scipy.linalg.solve_triangular(R, half.T)
-    return M
+    return L @ np.asarray(X) @ L.T
 
 
 def _symmetric(X: Sequence[Any]) -> tuple[Array, ...]:

@@ -66,7 +66,7 @@ class ActiveSet:
     def restored(self, answer: Answer) -> Answer:
         """Return the answer to all rows from that to the working set."""
         on_faces = None if answer.y_on_faces is None else self.multipliers(answer.y_on_faces)
-        return replace(answer, y=self.multipliers(answer.y), y_on_faces=on_faces)
+        return replace(answer, y=self.multipliers(answer.y), y_on_faces=on_faces, inner=None)
 
     def of(self, program: Program) -> Program:
         """Return the program in the working set, with the fixed rows in its linear terms."""

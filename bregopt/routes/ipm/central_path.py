@@ -64,6 +64,7 @@ class _CentralPath(Method):
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
         self._has_no_objective = not pays(program)
+        self._inner: Answer | None = None
 
     def certificate(self, at: Iterate) -> Certificate:
         X, y = self._engine.matrices(at), 0 * at.y if self._has_no_objective else at.y
@@ -76,7 +77,10 @@ class _CentralPath(Method):
                 magnitudes=self._engine.magnitudes(arrays),
                 traces=self._engine.traces(arrays),
             )
-        return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
+        certificate = certify(PrimalDualPoint(self._program, X, at.u, y, **known))
+        if self._inner is None and certificate.meets(self._tuning.inner_error):
+            self._inner = Answer(X, at.u, y, StopReason.CONVERGED, 0)
+        return certificate
 
     def advance(self, at: Iterate) -> Iterate | None:
         return self._engine.advance(at)
@@ -98,7 +102,7 @@ class _CentralPath(Method):
         """Return the answer at the best point of the path."""
         at = found.at
         y = 0 * at.y if self._has_no_objective else at.y
-        return Answer(self._engine.matrices(at), at.u, y, found.stop, found.step)
+        return Answer(self._engine.matrices(at), at.u, y, found.stop, found.step, inner=self._inner)
 
     def diverges(self, at: Iterate) -> bool:
         return self._dual_diverges(at) or self._primal_diverges(at)

@@ -20,6 +20,8 @@ class InteriorPointTuning(WorkingSetTuning):
     path_share : float
         Fraction of the tolerance that the certificate on the path has to meet. The rest is for round-off in
         the certificate of the whole problem.
+    inner_error : float
+        Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
     second_form_rows : int
         Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes
         about a second.
@@ -272,6 +274,7 @@ class InteriorPointTuning(WorkingSetTuning):
     # central_path.py
     steps: int = 100
     path_share: float = 0.5
+    inner_error: float = 1e-2
     second_form_rows: int = 500
     stall_steps: int = 20
     primal_divergence: float = 1e-3
