@@ -1,7 +1,14 @@
 """Shared fixtures: a seeded generator, a clock that is equal on all machines, the folder of real data."""
 
-import itertools
 import os
+
+# `pytest -n` starts a process for each core; with threads of BLAS beside them the suite takes twice as long.
+# BLAS reads the variable when it is loaded, and scripts in processes of their own inherit it.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# isort: split
+import itertools
 import signal
 from pathlib import Path
 from types import SimpleNamespace
