@@ -212,8 +212,7 @@ def test_ctrl_c_brings_the_answer_so_far(long, after, late, monkeypatch):
     with ctrl_c(monkeypatch, after) as sent:
         solution, used = timed(problem, **options)
         end = time.process_time()
-    if not sent:
-        assert solution.status == "optimal"
+    if solution.status == "optimal":  # it came after the last look, or never
         with ctrl_c(monkeypatch, _PART * used) as sent:
             solution = problem.solve(**options)
             end = time.process_time()
