@@ -10,6 +10,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # isort: split
 import itertools
 import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,6 +66,13 @@ def plug_ins():
         held.clear()
         held.update(before)
     REDUCTIONS[:] = reductions
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Two processes, shared by tests that neither end nor patch them, as their start takes a second."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")
