@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import DATA
 from page_tables import pages
 
 import bregopt as bo
 from bregopt.routes.tuning import Tuning
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def loaded(name, monkeypatch):
@@ -78,9 +78,11 @@ def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):
         assert (BENCHMARKS / "results" / f"{name}.md").read_text().startswith(heading), name
 
 
-def test_two_versions_take_turns(monkeypatch, capfd):
-    known = shutil.which("git") and subprocess.run(["git", "rev-parse", "HEAD"], cwd=BENCHMARKS, check=False)
-    base = "HEAD" if known and known.returncode == 0 else "."  # the other version is a folder in any case
+# Python compiles all modules of a commit's files first.
+@pytest.mark.parametrize("base", [".", pytest.param("HEAD", marks=pytest.mark.slow)])
+def test_two_versions_take_turns(base, monkeypatch, capfd):
+    if base == "HEAD" and not has_commits():
+        pytest.skip("needs git and a commit")
     module = loaded("compare", monkeypatch)
     monkeypatch.chdir(BENCHMARKS.parent)
     for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):  # a temporary folder is not measured
@@ -106,6 +108,18 @@ def test_a_change_is_marked_where_three_quarters_of_the_rounds_see_it(monkeypatc
     noise = [[1.0, ratio, ratio] for ratio in (0.9, 1.0, 1.1, 1.2)]
     assert module.row("a call", noise)[0].endswith("|  |")
     assert module.row("a call", [*noise, None]) == ("| a call | | | | | refused |", None)
+
+
+def has_commits():
+    command = ["git", "rev-parse", "HEAD"]
+    return shutil.which("git") and not subprocess.run(command, cwd=BENCHMARKS, check=False).returncode
+
+
+def test_a_commit_is_a_folder_of_its_files(monkeypatch, tmp_path):
+    if not has_commits():
+        pytest.skip("needs git and a commit")
+    folder = loaded("compare", monkeypatch).checkout("HEAD", tmp_path / "base")
+    assert (folder / "bregopt" / "__init__.py").exists()
 
 
 def test_a_version_that_is_neither_folder_nor_commit_is_refused(monkeypatch, tmp_path):
@@ -171,9 +185,16 @@ def test_a_constant_is_listed_by_its_effect(monkeypatch):
     )
 
 
-def test_a_small_run_judges_what_is_to_be_reached(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "families", [("lambda_max", "Chebyshev LMI"), pytest.param(None, marks=pytest.mark.slow)]
+)
+def test_a_small_run_judges_what_is_to_be_reached(families, monkeypatch, capsys):
     pytest.importorskip("clarabel")
     module = loaded("semidefinite", monkeypatch)
+    if families is not None:
+        every = loaded("sdp_cones", monkeypatch).families(quick=True)
+        of_cones = {name: every[name] for name in families}
+        monkeypatch.setattr(loaded("sdp_cone_table", monkeypatch), "families", lambda quick: of_cones)
     words = ["--quick", "--only", "20 LMIs of order 4", "cones", "--solvers", "Clarabel", "--repeat", "1"]
     monkeypatch.setattr(sys, "argv", ["semidefinite", *words])
     module.main()
