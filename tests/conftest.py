@@ -25,6 +25,8 @@ from bregopt.divergences import DIVERGENCES
 from bregopt.presolve import REDUCTIONS
 from bregopt.routes import registry
 
+pytest.register_assert_rewrite("page_tables")  # so that a failure shows the lines that differ
+
 # Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
 hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile(

@@ -15,7 +15,7 @@ from multiprocessing import current_process, get_all_start_methods, get_context
 import cvxpy as cp
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bregopt as bo
 from bregopt import cli
@@ -297,7 +297,7 @@ def test_a_problem_that_cannot_be_sent_is_an_outcome():
 
 def test_workers_have_one_blas_thread():
     like = nearest(4, 0)
-    with pool() as processes:
+    with threadpool_limits(2, user_api="blas"), pool() as processes:
         for executor in (None, processes):
             (answer,) = bo.solve_many([BlasThreads(like.objective, like.constraints)], executor)
             assert answer.args == ({1},)
