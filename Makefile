@@ -11,7 +11,8 @@ OLDEST_PINS := "numpy==1.26.*" "scipy==1.13.*" "cvxpy==1.6.0" "highspy==1.10.*" 
 # Pages and benchmarks print what the newest versions print, and the sweep of atoms is of the newest CVXPY's.
 NEWEST_ONLY := tests/test_docs.py tests/test_benchmarks.py tests/test_cvxpy_atoms.py
 
-# OpenBLAS picks its kernels by processor. This one runs on every x86-64 and is no recent machine's own.
+# OpenBLAS picks its kernels by processor. This one runs on every x86-64 and is no recent machine's own. With `-n`,
+# tests have one thread of BLAS each (tests/conftest.py) unless the variable has another number.
 KERNEL := Nehalem
 PEER_TESTS := $(shell grep -l "^import peers" tests/test_*.py)
 
@@ -28,7 +29,7 @@ coverage: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal --cov
 
 kernels: $(STAMP)
-	OPENBLAS_CORETYPE=$(KERNEL) $(BIN)/pytest -n 2 --dist worksteal $(PEER_TESTS)
+	OPENBLAS_CORETYPE=$(KERNEL) OMP_NUM_THREADS=2 $(BIN)/pytest -n 2 --dist worksteal $(PEER_TESTS)
 
 oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 --dist worksteal $(NEWEST_ONLY:%=--ignore=%)

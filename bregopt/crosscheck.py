@@ -17,7 +17,8 @@ from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.plotting import Axes, plot_intervals
-from bregopt.program import LowRank, Matrix
+from bregopt.program import LowRank, Matrix, Program
+from bregopt.program.scale import scale_of
 from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes
@@ -32,7 +33,9 @@ __all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
 
 _REFERENCE, _BACKENDS = "cvxpy", ("CLARABEL", "SCS")
 
-_ROUNDING = 1e-12  # largest difference of two evaluations of one objective, relative to the larger value
+# Largest difference of two evaluations of one objective, relative to the largest of both values and the
+# objective's scale: a value near zero is the difference of larger terms.
+_ROUNDING = 1e-12
 _HELD = (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
 _PROVEN = (Status.INFEASIBLE, Status.UNBOUNDED)
 _TITLES = ("solver", "status", "value", "bound", "gap", "residual", "error", "distance", "seconds", "agrees")
@@ -221,7 +224,9 @@ def cross_check(
         name: _solved(problem, asked[name][0], own[name])
         for name in items_bar([*reversed(own)], "routes", progress)
     }
-    return CrossCheck(tuple(_row(name, found[name], found[next(iter(own))]) for name in own))
+    first = found[next(iter(own))]
+    scale = 0.0 if foreign else _scale(problem.program())
+    return CrossCheck(tuple(_row(name, found[name], first, scale) for name in own))
 
 
 def _checkable(problem: Any) -> Any:
@@ -266,7 +271,15 @@ def _solved(problem: Any, solver: str, options: Mapping[str, Any]) -> Solution |
             return error
 
 
-def _row(name: str, found: Solution | SolverError, first: Solution | SolverError) -> CrossCheckRow:
+def _scale(program: Program) -> float:
+    """Return the scale of the objective, zero beside a low-rank start, which has none before presolve."""
+    starts = [block.nearness.X0 for block in program.blocks if block.nearness is not None]
+    return 0.0 if any(isinstance(X0, LowRank) for X0 in starts) else scale_of(program).objective
+
+
+def _row(
+    name: str, found: Solution | SolverError, first: Solution | SolverError, scale: float
+) -> CrossCheckRow:
     if isinstance(found, SolverError):
         nan = math.nan
         return CrossCheckRow(name, "solver_error", str(found), nan, nan, nan, nan, nan, nan, nan, False)
@@ -281,13 +294,14 @@ def _row(name: str, found: Solution | SolverError, first: Solution | SolverError
         error=found.error,
         seconds=found.timings["total"],
         distance=math.nan if isinstance(first, SolverError) else _relative_distance(found.X, first.X),
-        agrees=isinstance(first, Solution) and _agree(found, first),
+        agrees=isinstance(first, Solution) and _agree(found, first, scale),
     )
 
 
-def _agree(a: Solution, b: Solution) -> bool:
+def _agree(a: Solution, b: Solution, scale: float) -> bool:
+    """Whether two answers to one problem, whose objective has a scale, can both be right."""
     if a.status in _HELD and b.status in _HELD:
-        rounding = _ROUNDING * max(abs(a.value), abs(b.value))
+        rounding = _ROUNDING * max(abs(a.value), abs(b.value), scale)
         allowed = a.error + b.error + rounding
         return math.isfinite(allowed) and abs(a.value - b.value) <= allowed
     return a.status == b.status and a.status in _PROVEN

@@ -1,8 +1,17 @@
 """Shared fixtures: a seeded generator, a clock that is equal on all machines, the folder of real data."""
 
-import itertools
 import os
+
+# `pytest -n` starts a process for each core; with threads of BLAS beside them the suite takes twice as long.
+# BLAS reads the variable when it is loaded, and scripts in processes of their own inherit it.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# isort: split
+import itertools
 import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +24,8 @@ from bregopt import clock
 from bregopt.divergences import DIVERGENCES
 from bregopt.presolve import REDUCTIONS
 from bregopt.routes import registry
+
+pytest.register_assert_rewrite("page_tables")  # so that a failure shows the lines that differ
 
 # Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
 hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, derandomize=True)
@@ -57,6 +68,13 @@ def plug_ins():
         held.clear()
         held.update(before)
     REDUCTIONS[:] = reductions
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Two processes, shared by tests that neither end nor patch them, as their start takes a second."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")

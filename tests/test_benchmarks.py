@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import DATA
 from page_tables import pages
 
 import bregopt as bo
 from bregopt.routes.tuning import Tuning
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def loaded(name, monkeypatch):
@@ -78,9 +78,11 @@ def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):
         assert (BENCHMARKS / "results" / f"{name}.md").read_text().startswith(heading), name
 
 
-def test_two_versions_take_turns(monkeypatch, capfd):
-    known = shutil.which("git") and subprocess.run(["git", "rev-parse", "HEAD"], cwd=BENCHMARKS, check=False)
-    base = "HEAD" if known and known.returncode == 0 else "."  # the other version is a folder in any case
+# Python compiles all modules of a commit's files first.
+@pytest.mark.parametrize("base", [".", pytest.param("HEAD", marks=pytest.mark.slow)])
+def test_two_versions_take_turns(base, monkeypatch, capfd):
+    if base == "HEAD" and not has_commits():
+        pytest.skip("needs git and a commit")
     module = loaded("compare", monkeypatch)
     monkeypatch.chdir(BENCHMARKS.parent)
     for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):  # a temporary folder is not measured
@@ -106,6 +108,18 @@ def test_a_change_is_marked_where_three_quarters_of_the_rounds_see_it(monkeypatc
     noise = [[1.0, ratio, ratio] for ratio in (0.9, 1.0, 1.1, 1.2)]
     assert module.row("a call", noise)[0].endswith("|  |")
     assert module.row("a call", [*noise, None]) == ("| a call | | | | | refused |", None)
+
+
+def has_commits():
+    command = ["git", "rev-parse", "HEAD"]
+    return shutil.which("git") and not subprocess.run(command, cwd=BENCHMARKS, check=False).returncode
+
+
+def test_a_commit_is_a_folder_of_its_files(monkeypatch, tmp_path):
+    if not has_commits():
+        pytest.skip("needs git and a commit")
+    folder = loaded("compare", monkeypatch).checkout("HEAD", tmp_path / "base")
+    assert (folder / "bregopt" / "__init__.py").exists()
 
 
 def test_a_version_that_is_neither_folder_nor_commit_is_refused(monkeypatch, tmp_path):
@@ -171,22 +185,26 @@ def test_a_constant_is_listed_by_its_effect(monkeypatch):
     )
 
 
-def test_a_small_run_judges_what_is_to_be_reached(monkeypatch, capsys):
+# Each solver of an instance runs in a process of its own.
+@pytest.mark.parametrize("instances", [[], pytest.param(["20 LMIs of order 4"], marks=pytest.mark.slow)])
+def test_a_small_run_judges_what_is_to_be_reached(instances, monkeypatch, capsys):
     pytest.importorskip("clarabel")
     module = loaded("semidefinite", monkeypatch)
-    words = ["--quick", "--only", "20 LMIs of order 4", "cones", "--solvers", "Clarabel", "--repeat", "1"]
+    words = ["--quick", "--only", *instances, "cones", "--solvers", "Clarabel", "--repeat", "1"]
     monkeypatch.setattr(sys, "argv", ["semidefinite", *words])
     module.main()
     tables = [page_table.splitlines() for page_table in pages.TABLE.findall(capsys.readouterr().out)]
-    instances, cones, reached = tables
-    runs = [pages.titles(line)[1:3] for line in instances[2:]]
-    assert runs[:3] == [
-        ["bregopt path", "optimal"],
-        ["bregopt method", "optimal"],
-        ["bregopt BREGOPT", "optimal"],
-    ]
-    assert ["Clarabel", "Solved"] in runs
-    assert ["Clarabel by CVXPY", "optimal"] in runs
+    *of_instances, cones, reached = tables
+    for table in of_instances:
+        runs = [pages.titles(line)[1:3] for line in table[2:]]
+        assert runs[:3] == [
+            ["bregopt path", "optimal"],
+            ["bregopt method", "optimal"],
+            ["bregopt BREGOPT", "optimal"],
+        ]
+        assert ["Clarabel", "Solved"] in runs
+        assert ["Clarabel by CVXPY", "optimal"] in runs
+    assert len(of_instances) == len(instances)
     errors = np.array([pages.titles(line)[5].split() for line in cones[2:]], dtype=float)
     # Near the minimum of a quadratic the gradient is as small as the root of the gap.
     assert errors[:, 2].max() < 1e-4

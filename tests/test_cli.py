@@ -572,15 +572,6 @@ def test_a_terminal_without_umlauts_gets_an_escape_and_the_outputs_are_written(t
     assert read_matrix(tmp_path / "X.csv").values.shape == (2, 2)
 
 
-def test_start_is_lean():
-    heavy = {"cvxpy", "pandas", "sklearn", "matplotlib"}
-    code = f"import sys, bregopt.cli; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="pipes break in another way there")
 def test_broken_pipe_is_quiet(matrix):
     command = [sys.executable, "-m", "bregopt", "solve", str(matrix), *NEAREST, "--verbose"]

@@ -2,8 +2,7 @@
 
 import pickle
 import warnings
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -84,11 +83,11 @@ def test_executors_give_the_same_answers(monkeypatch):
     np.testing.assert_array_equal(threads.gap, serial.gap)
 
 
-def test_processes_give_the_same_answers():
+def test_processes_give_the_same_answers(processes):
     A = dict(enumerate(rolling(6, 8)))
     A[2] = "no matrix"
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.warns(bo.DataWarning, match="matrix 2"):
-        panel = bo.nearest_correlation(A, executor=pool)
+    with pytest.warns(bo.DataWarning, match="matrix 2"):
+        panel = bo.nearest_correlation(A, executor=processes)
     assert panel.status.tolist() == ["optimal"] * 2 + ["error"] + ["optimal"] * 3
     del A[2]
     serial = bo.nearest_correlation(A)

@@ -1,6 +1,7 @@
 """cross_check: agreement, disagreement, and an unchanged problem."""
 
 import sys
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -178,6 +179,21 @@ def test_inaccurate_answer_within_its_own_error_is_no_contradiction(problem):
     check = checked(problem, solvers=("bregman", "cvxpy"), tol=1e-15)
     assert check.ok, f"\n{check}"
     assert check.rows[1].status == "optimal_inaccurate"
+
+
+@pytest.mark.parametrize(("apart", "ok"), [(3e-15, True), (1e-9, False)])
+def test_round_off_of_a_value_near_zero_is_no_contradiction(apart, ok, monkeypatch):
+    """The distance of X0 from itself is the difference of terms of order one."""
+    solve = bo.Problem.solve
+
+    def rounded(self, solver, **options):
+        value = apart if solver == "cvxpy" else 0.0
+        return replace(solve(self, solver=solver, **options), value=value, dual_value=value, error=0.0)
+
+    monkeypatch.setattr(bo.Problem, "solve", rounded)
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.diag([1.0, 2.0]))))
+    assert bo.cross_check(problem, solvers=("bregman", "cvxpy")).ok == ok
 
 
 def test_low_rank_distance_needs_no_square_array():

@@ -268,6 +268,22 @@ class TestAsPublished:
         np.testing.assert_allclose(np.diag(best.X), 1 / 3, atol=1e-3)
 
 
+@pytest.mark.parametrize("step", ["approximate", "exact"])
+def test_round_off_does_not_choose_among_equal_rows(step):
+    """From the identity all distances are equal; a start that differs by round-off takes the same steps."""
+    n = 12
+    i, j = np.triu_indices(n, 1)
+    X, noise = bo.PSD(n), 1e-16 * symmetric(np.random.default_rng(0), 1, n)[0]
+    duals = []
+    for X0 in (np.eye(n) / n, np.eye(n) / n + noise):
+        rows = [bo.sq_distance(X, i, j) <= np.where((i + j) % 3, 1 / n, 3 / n), bo.trace(X) == 1]
+        problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, X0)), rows)
+        with pytest.warns(bo.ConvergenceWarning):
+            sol = problem.solve("definiteboost", step=step, corrections=False, max_iter=40)
+        duals.append(sol.duals[0])
+    np.testing.assert_allclose(*duals, atol=1e-10)
+
+
 class TestMargin:
     @pytest.mark.parametrize("options", [{"step": "exact"}, {"order": "cyclic"}, {}])
     def test_value_of_path(self, options):

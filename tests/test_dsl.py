@@ -826,7 +826,7 @@ def test_sizes_that_memory_does_not_hold_are_refused_before_they_are_made(name):
 
 @pytest.mark.parametrize("solver", ["path", "psdboost", "cvxpy"])
 def test_routes_refuse_matrices_that_memory_does_not_hold(solver):
-    X = bo.PSD(10**6)
+    X = bo.PSD(4 * 10**5)
     problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.trace(X) == 1])
     with pytest.raises(bo.UnsupportedProblemError, match=r"it would need [\d.]+ GB of memory"):
         problem.solve(solver=solver)

@@ -13,6 +13,7 @@ SEED = 20
 @pytest.mark.parametrize("target", fuzz.TARGETS, ids=lambda target: target.__name__)
 def test_hostile_input_is_refused_and_answers_are_true(target, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(fuzz.QUICK, "time_limit", 2.0)
     turns = sum(fuzz.TARGETS.values())
     trials = [trial for trial in range(2 * turns) if fuzz.target_of(trial) is target]
     failed = {trial: fuzz.run_trial(SEED, trial) for trial in trials}

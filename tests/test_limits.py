@@ -192,7 +192,7 @@ def in_time(problem, limit, late, options):
 
 
 @late
-@pytest.mark.parametrize("limit", [0.05, 0.5])
+@pytest.mark.parametrize("limit", [0.05, 0.2, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_an_answer_comes_in_time(long, limit, late):
     problem, options = long
     solution, used = in_time(problem, limit, late, options)
@@ -212,8 +212,7 @@ def test_ctrl_c_brings_the_answer_so_far(long, after, late, monkeypatch):
     with ctrl_c(monkeypatch, after) as sent:
         solution, used = timed(problem, **options)
         end = time.process_time()
-    if not sent:
-        assert solution.status == "optimal"
+    if solution.status == "optimal":  # it came after the last look, or never
         with ctrl_c(monkeypatch, _PART * used) as sent:
             solution = problem.solve(**options)
             end = time.process_time()

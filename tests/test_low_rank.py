@@ -1,7 +1,5 @@
 """Low rank: the answers of full rank on the range, no n x n matrix, and explicit rank decisions."""
 
-import subprocess
-import sys
 import tracemalloc
 import warnings
 
@@ -132,15 +130,6 @@ def test_large_problem_stays_small():
     assert isinstance(sol.X, bo.LowRank)
     assert sol.X.factor.shape == (n, r)
     assert sol.gap < 0.1
-
-
-def test_import_is_lean():
-    code = (
-        "import sys, bregopt; "
-        "heavy = {'cvxpy', 'sklearn', 'pandas', 'matplotlib', 'networkx', 'highspy'} & set(sys.modules); "
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_what_is_decided_about_the_rank_is_said(capsys, caplog):

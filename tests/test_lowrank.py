@@ -365,14 +365,14 @@ class TestBound:
     def test_nothing_of_order_n_squared(self):
         import tracemalloc
 
-        graph = grid(50, 60)
+        graph = grid(40, 50)
         problem = balanced(graph)
         tracemalloc.start()
         sol = problem.solve(tol=1e-3)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert (sol.solver, sol.status) == ("lowrank", "optimal")
-        assert peak < 8 * 3000**2 / 4
+        assert peak < 8 * 2000**2 / 4
 
 
 class TestSurface:

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from multiprocessing import current_process, get_all_start_methods, get_context
 
 import cvxpy as cp
-import engines
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bregopt as bo
 from bregopt import cli
@@ -298,7 +297,7 @@ def test_a_problem_that_cannot_be_sent_is_an_outcome():
 
 def test_workers_have_one_blas_thread():
     like = nearest(4, 0)
-    with pool() as processes:
+    with threadpool_limits(2, user_api="blas"), pool() as processes:
         for executor in (None, processes):
             (answer,) = bo.solve_many([BlasThreads(like.objective, like.constraints)], executor)
             assert answer.args == ({1},)
@@ -339,54 +338,6 @@ def test_ctrl_c_returns_the_answers_that_are_there(parallel):
     assert 0 < len(solved) < 200
     assert all(isinstance(a, CancelledError) for a in answers if not isinstance(a, bo.Solution))
     assert signal.getsignal(signal.SIGINT) is before
-
-
-OTHERS = (
-    engines.EXECUTOR
-    + """
-import os, sys
-import numpy as np
-import bregopt as bo
-
-def problems():
-    rng, X, p = np.random.default_rng(0), bo.PSD(6, name="X"), bo.Parameter(6)
-    A = rng.uniform(-1, 1, (6, 6))
-    problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, (A + A.T) / 2)), [bo.diag(X) == p])
-    return [(problem, {p: rng.uniform(0.5, 1.5, 6)}) for _ in range(40)]
-
-class Deadly(bo.Problem):
-    def _solve(self, *arguments):
-        os._exit(1)
-
-def main(kind):
-    if kind == "dask":
-        import dask
-        dask.config.set({"distributed.scheduler.allowed-failures": 0})
-    given = problems()
-    expected = bo.solve_many(given)
-    with executor(kind) as found:
-        answers = bo.solve_many(given, found)
-        if kind != "mpi":
-            like = given[0][0]
-            like.parameters[0].value = np.ones(6)
-            deadly = Deadly(like.objective, like.constraints)
-            *rest, dead = bo.solve_many([*given[:5], deadly], found)
-            assert isinstance(dead, Exception) and all(isinstance(a, bo.Solution) for a in rest), rest
-    same = [np.array_equal(a.X, b.X) and a.value == b.value for a, b in zip(answers, expected)]
-    print("the same" if all(same) else same)
-
-if __name__ == "__main__":
-    main(sys.argv[1])
-"""
-)
-
-
-@pytest.mark.parametrize("kind", engines.MODULES)
-def test_other_executors(kind, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(OTHERS)
-    output = engines.run(kind, script)
-    assert output.strip().endswith("the same"), output
 
 
 # --- What is sent -----------------------------------------------------------------------------------

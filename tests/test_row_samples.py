@@ -4,7 +4,6 @@ import functools
 import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -187,7 +186,7 @@ def in_files(given, folder, dtype=np.float64):
 
 
 @pytest.mark.parametrize(("name", "dtype"), zip(DIVERGENCES, [np.float32, np.float64], strict=True))
-def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_path, monkeypatch):
+def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_path, monkeypatch, processes):
     monkeypatch.setattr(sample, "_CHUNK", 400)
     rows = in_files(data(m=6_000, n=300), tmp_path, dtype)
     used = []
@@ -195,10 +194,7 @@ def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_pat
         solve, "sample_objective", lambda *a: used.append(sampled.sample_objective(*a)) or used[-1]
     )
     serial = rows.solve(np.eye(6), name, sample=1_500)
-    with (
-        ThreadPoolExecutor(2) as threads,
-        ProcessPoolExecutor(2, mp_context=get_context("spawn")) as processes,
-    ):
+    with ThreadPoolExecutor(2) as threads:
         for executor in (threads, processes):
             other = rows.solve(np.eye(6), name, sample=1_500, executor=executor)
             assert (other.value, other.dual_value, other.iterations) == (

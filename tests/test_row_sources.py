@@ -1,8 +1,6 @@
 """Rows in Parquet files and Dask arrays: the answers of the same rows in memory."""
 
 import pickle
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -79,10 +77,9 @@ def test_parquet_files_are_read_in_part_and_sent_as_paths(tmp_path, table, monke
     assert groups == [[3]] * 4
 
 
-def test_parquet_files_in_other_processes(tmp_path, table):
+def test_parquet_files_in_other_processes(tmp_path, table, processes):
     rows = bo.RowChunks.from_parquet(written(table, tmp_path / "rows.parquet"), points=POINTS, chunk=400)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        assert rows.solve(np.eye(3), executor=pool).value == rows.solve(np.eye(3)).value
+    assert rows.solve(np.eye(3), executor=processes).value == rows.solve(np.eye(3)).value
 
 
 def without(table, *names):

@@ -124,7 +124,7 @@ def test_the_answer_does_not_depend_on_chunks_order_origin_or_rotation():
     assert np.isclose(scaled.value, 1e6 * first.value, rtol=2e-6)
 
 
-def test_every_executor_gives_the_same_digits(tmp_path):
+def test_every_executor_gives_the_same_digits(tmp_path, processes):
     points, triplets = data(m=1_000)
     np.save(tmp_path / "points.npy", points)
     np.save(tmp_path / "triplets.npy", triplets)
@@ -132,8 +132,7 @@ def test_every_executor_gives_the_same_digits(tmp_path):
     alone = bo.TripletChunks(triplets, points, chunk=400).solve(sample=800)
     with ThreadPoolExecutor(2) as pool:
         threaded = files.solve(sample=800, executor=pool)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        parallel = files.solve(sample=800, executor=pool)
+    parallel = files.solve(sample=800, executor=processes)
     for other in (threaded, parallel):
         assert (other.X == alone.X).all()
         assert other.dual_value == alone.dual_value

@@ -95,7 +95,8 @@ class Boost:
     def step(self, lo: Array, hi: Array) -> int:
         """Step on the row with the largest increase of the dual; return the number of steps."""
         errors = self._errors(self._A.apply((self.X,)), self.y, lo, hi)
-        k = int(np.argmax(self._relative(np.abs(errors))))
+        size = self._relative(np.abs(errors))
+        k = int(np.argmax(size >= (1 - self._tuning.tied_rows) * size.max()))
         if errors[k] == 0 or self.range[k] == 0:
             return 0
         self._move(k, float(errors[k]), lo[k] == hi[k])

@@ -28,6 +28,9 @@ class DefiniteBoostTuning(Tuning):
     row_round_off : float
         Round-off of the norm and of the eigenvalues of a row, relative to these. It decides whether a
         row fixes the trace, and whether it holds only on the boundary of the cone.
+    tied_rows : float
+        Difference of the errors of two rows, relative to the larger one, below which they count as equal. A
+        step takes the first of equal rows. Round-off, which depends on the processor, would take another one.
     """
 
     # nearness.py, search.py and route.py
@@ -37,3 +40,4 @@ class DefiniteBoostTuning(Tuning):
     # boost.py and rows.py
     step_round_off: float = 1e-15
     row_round_off: float = 1e-12
+    tied_rows: float = 1e-9

@@ -1,0 +1,39 @@
+"""Optional and large packages are imported where they are used only; one process looks at every step."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+CODE = """
+import sys
+
+def assert_lean(*more):
+    found = {"cvxpy", "sklearn", "pandas", "matplotlib", *more} & set(sys.modules)
+    assert not found, found
+
+import bregopt as bo
+assert_lean("networkx", "highspy")
+assert {"learn", "online", "Problem"} <= set(dir(bo)), dir(bo)
+assert_lean("networkx", "highspy")
+
+import bregopt.cli
+assert_lean()
+
+X = bo.PSD(2)
+bo.Problem(bo.Minimize(bo.logdet_div(X, [[1, 0], [0, 1]])), [bo.trace(X) == 1]).explain()
+assert_lean()
+bo.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]])
+assert_lean()
+
+print(bo.learn.LogDetMetricLearner.__name__, bo.online.MEG.__name__)
+"""
+
+
+def test_packages_are_imported_where_they_are_used():
+    found = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "backend CLARABEL" in found.stdout  # of a solver of CVXPY's, which is not loaded
+    assert found.stdout.splitlines()[-1] == "LogDetMetricLearner MEG"
