@@ -683,7 +683,7 @@ class TestBadInput:
     def test_unknown_solver_and_options(self):
         X = bo.PSD(2)
         problem = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [bo.trace(X) == 1])
-        with pytest.raises(ValueError, match=r"unknown solver 'SCS'.* and its name as backend"):
+        with pytest.raises(ValueError, match=r"unknown solver 'SCS'.*, backend='SCS'"):
             problem.solve(solver="SCS")
         with pytest.raises(ValueError, match="unknown solver 'bergman'; did you mean 'bregman'"):
             problem.solve(solver="bergman")

@@ -91,7 +91,8 @@ def resolve(solver: Any) -> tuple[str, type[Solver]]:
         raise TypeError(f"solver is {solver!r}; expected the name of a solver or a solver class")
     known = route_names()
     if solver not in known:
-        of_cvxpy = " For a solver of CVXPY, pass solver='cvxpy' and its name as backend."
+        backend = solver if solver.isupper() else "NAME"  # CVXPY writes the names of its solvers in capitals
+        of_cvxpy = f" For a solver of CVXPY, pass solver='cvxpy', backend={backend!r}."
         raise ValueError(f"unknown solver {solver!r}{did_you_mean(solver, ['auto', *known])}{of_cvxpy}")
     return solver, load(solver)
 
