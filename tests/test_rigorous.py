@@ -21,6 +21,7 @@ from rational import KINDS, problem, problems
 import bregopt as bo
 from bregopt.cli import main
 from bregopt.program import Penalty, SparsePlusLowRank
+from bregopt.program.rows import RankOne
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
@@ -756,6 +757,34 @@ def test_the_data_of_a_program_are_its_numbers():
         truth = row[i, j] * (1 if i == j else 2)
         assert abs(Fraction(value) - truth) <= Fraction(error)
     assert block.A_rad[[1]].sum() == 0
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_dense_rows_of_vectors_are_enclosed(signs):
+    rng = np.random.default_rng(3)
+    n, m = 5, 4
+    near, far = rng.normal(size=(2, m, n))
+    near[0, 1] = far[1, 2] = 0.0
+    far[2] = -near[2]
+    if signs:
+        far = np.sign(far)
+    X = bo.PSD(n)
+    rows = [bo.quad_form(far, X) - bo.quad_form(near, X) >= 1, bo.quad_form(far, X) <= 9]
+    program = bo.Problem(bo.Minimize(bo.trace(X)), rows).program()
+    block = data_of(program).matrices[0]
+    A, rad = block.A.toarray(), block.A_rad.toarray()
+    for term in program.A.terms:
+        products = term.rows.products()
+        assert not sp.issparse(products.U)
+        for k, at in enumerate(term.at):
+            u, w = exact(products.U[k]), exact(products.W[k])
+            truth = Fraction(float(products.weight[k])) * (np.outer(u, w) + np.outer(w, u))
+            for i, j, value, error in zip(block.i, block.j, A[at], rad[at], strict=True):
+                assert abs(Fraction(float(value)) - truth[i, j] / (2 if i == j else 1)) <= Fraction(
+                    float(error)
+                )
+            if signs and isinstance(term.rows, RankOne):
+                assert not rad[at].any()
 
 
 def logarithmic_rows(weight, bound):

@@ -11,7 +11,16 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, scattered
 from bregopt.program import LowRank, Penalty, Program
-from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, Rows, SparseRows
+from bregopt.program.rows import (
+    Coordinates,
+    DenseRows,
+    Distances,
+    Entries,
+    RankOne,
+    RankTwo,
+    Rows,
+    SparseRows,
+)
 from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
@@ -115,21 +124,42 @@ def _matrix(program: Program, b: int, spread: Spread | None, null: Null | None) 
     parts = [_without(term.rows, term.at, left_out) for term in program.A.terms_of(b)]
     if block.cost is not None:
         parts.append((block.cost, np.array([program.m])))
-    rows, places, values, radii = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)], [np.zeros(0)]
-    for family, at in parts:
-        t = family.coordinates()
-        rows.append(np.asarray(at)[t.row])
-        places.append(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))
-        values.append(t.value)
-        radii.append(_radii(family, t))
+    listed = [_listed(family, np.asarray(at), n) for family, at in parts]
     if spread is not None:
         i, j = np.divmod(spread.place, n)
-        rows.append(spread.row)
-        places.append(np.minimum(i, j) * n + np.maximum(i, j))
-        values.append(np.zeros(len(i)))
-        radii.append(spread.rad)
-    terms = Terms(*map(np.concatenate, (rows, places, values, radii)))
+        place = np.minimum(i, j) * n + np.maximum(i, j)
+        listed.append(Terms(spread.row, place, np.zeros(len(i)), spread.rad))
+    none = Terms(np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0))
+    terms = Terms(*map(np.concatenate, zip(none, *listed, strict=True)))
     return replace(assembled(block.name, n, program.m, terms, block.cap, _anchor(block.nearness)), null=null)
+
+
+def _listed(rows: Rows, at: IntArray, n: int) -> Terms:
+    """Return the terms of a family whose rows have the places `at`."""
+    if isinstance(rows, RankOne | RankTwo):
+        U, W, weight = (getattr(rows.products(), name) for name in ("U", "W", "weight"))
+        if not (sp.issparse(U) or sp.issparse(W)):
+            return _listed_dense(rows, weight[:, None] * U, W, at, n)
+    t = rows.coordinates()
+    return Terms(at[t.row], np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j), t.value, _radii(rows, t))
+
+
+def _listed_dense(rows: Rows, U: Array, W: Array, at: IntArray, n: int) -> Terms:
+    """Return the terms of the rows ``u_k' X w_k`` for dense vectors, those of ``X_ij`` and ``X_ji`` added."""
+    i, j = np.triu_indices(n)
+    one, two = U[:, i] * W[:, j], np.where(i == j, 0.0, U[:, j] * W[:, i])
+    row, pair = np.nonzero((one != 0) | (two != 0))
+    one, two, i, j = one[row, pair], two[row, pair], i[pair], j[pair]
+    total, lost = _of_two(one, two)
+    rad = _radii(rows, Coordinates(row, i, j, one)) + _radii(rows, Coordinates(row, j, i, two))
+    return Terms(at[row], i * n + j, total, inflated(rad + lost + 4 * UNIT * rad))
+
+
+def _of_two(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the sums of two numbers, and the sizes of their errors, which are exact (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, np.abs((a - (total - part)) + (b - part))
 
 
 def assembled(
@@ -160,9 +190,7 @@ def _added(
     count = np.diff(np.append(first, len(keys)))
     total, spread, size = (np.add.reduceat(part, first) for part in (value, rad, np.abs(value)))
     a, b = value[first], value[np.minimum(first + 1, len(keys) - 1)]
-    lost = total - a  # Knuth's exact error of a sum of two
-    lost = (a - (total - lost)) + (b - lost)
-    rounding = np.where(count == 1, 0.0, np.where(count == 2, np.abs(lost), 2 * count * UNIT * size))
+    rounding = np.where(count == 1, 0.0, np.where(count == 2, _of_two(a, b)[1], 2 * count * UNIT * size))
     spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
     row, column = np.divmod(keys[first], columns)
     return row, column, total, spread
