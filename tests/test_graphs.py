@@ -342,6 +342,7 @@ def test_repr_says_what_was_proven():
     [
         (bo.min_balanced_cut, 3.0, "proven at least 3, so at most 33.4% above the best"),
         (bo.max_cut, 5.0, "proven at most 5, so at most 20% below the best"),
+        (bo.min_balanced_cut, 1.5, "proven at least 1.5"),
         (bo.min_balanced_cut, 0.0, "proven at least 0"),
         (bo.min_balanced_cut, -1.0, "proven at least -1"),
     ],

@@ -100,7 +100,7 @@ class PartedGraph(Solution, ABC):
         if self.optimal:
             return ", so optimal"
         least, most = sorted((self.cut, self.bound))
-        if least <= 0:
+        if least <= 0 or most > 2 * least:  # beyond 100 % the two numbers say it better
             return ""
         missing, side = (most - least) / self.bound, "above" if self._proven == "least" else "below"
         return f", so at most {math.ceil(1000 * missing) / 10:g}% {side} the best"
