@@ -11,7 +11,8 @@ from typing import Any
 
 __all__ = ["Crew", "Serial", "check_executor", "failed"]
 
-_BREAKS = 3  # pools that break in a row, without an answer, before no other is started
+# Pools that break in a row, without an answer, before no other is started; and where a task is one problem.
+_BREAKS, _BREAKS_ALONE = 3, 10
 _POLL = 0.5  # seconds between two looks at the processes of a pool
 _AHEAD, _EACH = 64, 4  # tasks of `Crew.map` that are submitted and not done: at least, and for each worker
 # Of the process pools of Python and of loky; each is an attribute of the same name with an underscore.
@@ -54,6 +55,7 @@ class Crew:
         self._error: BrokenExecutor | None = None  # of the last pool, if no other follows
         self._owners: dict[Future[Any], Executor] = {}
         self._breaks = self._submitted = 0
+        self._most_breaks = _BREAKS
         self._dead: set[int] = set()  # processes at the last look
 
     @property
@@ -163,6 +165,12 @@ class Crew:
             _end(self._current)
         self._dead = dead
 
+    def retry(self) -> None:
+        """Count the pools that break anew, and allow more: from now on each task is one problem."""
+        self._breaks, self._most_breaks = 0, _BREAKS_ALONE
+        if self._error is not None and (new := _renewed(self._current)) is not None:
+            self._current, self._error = new, None
+
     def close(self) -> None:
         """Shut down a pool that was started here; the user's executor stays as it is."""
         if self._current is not self._given:
@@ -171,7 +179,8 @@ class Crew:
     def _replace(self, error: BrokenExecutor) -> None:
         self.close()
         self._breaks += 1
-        new = _renewed(self._current) if self._breaks < _BREAKS else None
+        many = self._breaks >= self._most_breaks
+        new = None if many else _renewed(self._current)
         if new is not None:
             self._current = new
             return
@@ -179,7 +188,7 @@ class Crew:
         kind = type(self._given).__name__
         error.add_note(
             f"bregopt starts no other executor in place of this {kind}: "
-            + (f"{_BREAKS} broke in a row" if self._breaks >= _BREAKS else "it knows process pools only")
+            + (f"{self._breaks} broke in a row" if many else "it knows process pools only")
             + ". Does a task end its worker, or need more memory than there is?"
         )
 

@@ -251,6 +251,14 @@ def test_a_worker_that_dies_spoils_no_other_problem():
     assert digits([*answers[:3], *answers[4:-1]]) == expected
 
 
+def test_workers_that_die_one_after_the_other_spoil_no_other_problem():
+    problems = [nearest(5, k) for k in range(3)]
+    with pool(1) as processes:
+        answers = bo.solve_many([*map(deadly, range(6)), *problems], processes, chunk=1)
+    assert all(isinstance(answer, BrokenProcessPool) for answer in answers[:6])
+    assert digits(answers[6:]) == digits(bo.solve_many(problems))
+
+
 def test_a_worker_that_dies_once_gets_a_second_try(tmp_path):
     problems = [nearest(5, 0), deadly(1, tmp_path / "died"), nearest(5, 2)]
     with pool() as processes:

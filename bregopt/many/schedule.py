@@ -52,6 +52,7 @@ def outcomes(
                 yield from result.outcomes
             else:
                 lost += batch
+        crew.retry()
         for batch, result in _results(lost, crew, _Sizes(1, 1), 1):
             if isinstance(result, Found):
                 yield from result.outcomes

@@ -84,12 +84,12 @@ class SparseFace:
         self._rows, self._columns = rows[upper], columns[upper]
         self._above, self._below = self._rows * n + self._columns, self._columns * n + self._rows
         self._twice = np.where(self._rows == self._columns, kind(1), kind(2))
-        self._halves = self._twice.astype(np.float32) / 2
         self._gathered = gathered
-        starts = np.searchsorted(self._rows, np.arange(n + 1))
-        half = np.zeros(len(self._rows), np.float32), self._columns, starts
-        # The matrix is the sum of a half and its transpose.
-        self._half, self._half_transposed = sp.csr_array(half, mask.shape), sp.csc_array(half, mask.shape)
+        number = np.empty((n, n), np.intp)
+        number.ravel()[self._above] = number.ravel()[self._below] = np.arange(len(self._rows))
+        self._number = number[rows, columns]  # of each entry of the matrix, among those of the vector
+        starts = np.searchsorted(rows, np.arange(n + 1))
+        self._matrix = sp.csr_array((np.zeros(len(rows), kind), columns, starts), mask.shape)
 
     def part(self, M: Array) -> Any:
         """Return the element that has the given entries of a symmetric matrix."""
@@ -101,16 +101,15 @@ class SparseFace:
 
     def matrix(self, d: Array) -> Any:
         """Return an element as a matrix."""
-        M = np.zeros(self._half.shape, d.dtype)
+        M = np.zeros(self._matrix.shape, d.dtype)
         flat = M.ravel()  # a view
         flat[self._above] = flat[self._below] = d
         return M
 
     def congruence(self, M: Array, d: Array) -> Any:
         """Return the element that has the given entries of ``M D M``, for a symmetric `M`."""
-        self._half.data = self._half_transposed.data = d * self._halves
-        product = self._half @ M
-        product += self._half_transposed @ M
+        self._matrix.data = d.take(self._number)
+        product = self._matrix @ M
         if not self._gathered:
             return self.part(M @ product)
         rows_of = np.ascontiguousarray(product.T)
