@@ -476,18 +476,22 @@ def test_bounds_hold_for_every_value_in_an_interval(place):
     found.certificate.check()
 
 
+def solved_cut(half, tol):
+    """Return the relaxed maximum cut of the graph with the edges of ``half + half'``, and its solution."""
+    W = sp.csr_array(half + half.T)
+    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
+    X = bo.PSD(W.shape[0])
+    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
+    return prob, prob.solve(tol=tol, solver="lowrank")
+
+
 @pytest.mark.parametrize("n", [600, pytest.param(5200, marks=pytest.mark.slow)])
 def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
     rng = np.random.default_rng(0)
     weights = rng.choice([-1.0, 1.0], (2, n))
     at = np.arange(n)
     parts = [sp.csr_array((w, (at, (at + d) % n)), (n, n)) for w, d in zip(weights, (1, 2), strict=True)]
-    W = sum(parts[1:], parts[0])
-    W = sp.csr_array(W + W.T)
-    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
-    X = bo.PSD(n)
-    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
-    sol = prob.solve(tol=1e-3, solver="lowrank")
+    _, sol = solved_cut(sum(parts[1:], parts[0]), 1e-3)
     found = sol.verify()
     assert found.reasons == {}
     assert abs(found.lower - sol.value) <= 1e-9 * sol.value
@@ -501,12 +505,8 @@ def test_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
 def test_cuts_of_large_graphs_whose_factor_is_dense_have_both_bounds(n, tmp_path):
     rng = np.random.default_rng(1)
     i, j = rng.integers(0, n, (2, 4 * n))
-    W = sp.csr_array((rng.choice([-1.0, 1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
-    W = sp.csr_array(W + W.T)
-    laplacian = sp.csr_array(sp.diags_array(W.sum(axis=1)) - W)
-    X = bo.PSD(n)
-    prob = bo.Problem(bo.Maximize(bo.inner(laplacian / 4, X)), [bo.diag(X) == 1])
-    sol = prob.solve(tol=1e-4, solver="lowrank")
+    half = sp.csr_array((rng.choice([-1.0, 1.0, 2.0], 4 * n) * (i != j), (i, j)), (n, n))
+    prob, sol = solved_cut(half, 1e-4)
     found = sol.verify()
     assert found.reasons == {}
     assert abs(found.lower - sol.value) <= 1e-9 * sol.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -82,12 +83,12 @@ class Solved(BaseEstimator):
         return solution.X
 
 
-class OfProblem(Solved):
+class OfProblem(Solved, ABC):
     """An estimator whose fit to points and labels solves a :class:`bregopt.Problem`."""
 
+    @abstractmethod
     def _fitting(self, X: Any, y: Any) -> Fitting:
         """Fit by the solution of the problem that is yielded."""
-        raise NotImplementedError
 
     def _run(self, fitting: Fitting) -> Self:
         """Solve the problem of a fit."""
