@@ -27,7 +27,7 @@ from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
 from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
 from bregopt.program import ENDED, StopReason
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.graphical_lasso import LassoAnswer, solve_lasso
+from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress
 from bregopt.routes.solution import Ray, Solution, Status
 

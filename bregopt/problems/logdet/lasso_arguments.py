@@ -14,7 +14,7 @@ from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.routes import base
-from bregopt.routes.graphical_lasso import LassoTuning
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["LassoProblem", "LassoSettings", "lasso_problem", "lasso_settings", "penalty_weight"]
 

@@ -5,9 +5,3 @@
 them where they make no progress (``part``). ``solve`` puts the parts together, and ``recognition`` finds the
 problem in a program.
 """
-
-from bregopt.routes.graphical_lasso.recognition import LassoProgram, as_lasso
-from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
-
-__all__ = ["LassoAnswer", "LassoProgram", "LassoTuning", "as_lasso", "solve_lasso"]

@@ -18,7 +18,6 @@ from bregopt.certify.graphical_lasso import LassoData
 from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.program.anchor import divergence_of
-from bregopt.routes.graphical_lasso.solve import solve_lasso
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress
 
@@ -74,6 +73,8 @@ class LassoProgram:
         self, tol: float, limit: int | None, tuning: LassoTuning, start: Start | None, progress: Progress
     ) -> Answer:
         """Return the answer in the terms of the program."""
+        from bregopt.routes.graphical_lasso.solve import solve_lasso  # only those with such a program wait
+
         data, program = self.data(), self.program
         X0 = None if start is None or not start.X else np.asarray(start.X[0])
         if X0 is not None:

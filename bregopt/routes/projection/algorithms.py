@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from pkgutil import resolve_name
+from typing import Any
 
 from bregopt.divergences import Divergence
-from bregopt.program import Answer, Block, Program, Start
-from bregopt.routes import base
-from bregopt.routes.progress import Progress
-from bregopt.routes.projection.cold_newton import QI_SUN
-from bregopt.routes.projection.cyclic import cyclic_projection
-from bregopt.routes.projection.dual_interior import dual_interior, has_more_rows_than_unknowns
-from bregopt.routes.projection.dual_newton import dual_newton
-from bregopt.routes.projection.hildreth import dykstra_hildreth
-from bregopt.routes.projection.weighted import weighted_frobenius
+from bregopt.program import Block, Program
+from bregopt.routes.projection.citations import DYKSTRA, KULIS, QI_SUN, QI_SUN_WEIGHTED
 from bregopt.routes.reductions import Method, behind
 
 __all__ = [
-    "DEMPSTER",
-    "KULIS",
     "METHODS",
     "WHITENING",
     "Algorithm",
@@ -32,64 +25,55 @@ __all__ = [
 METHODS = ("auto", "newton", "cyclic")
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
-KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
-DEMPSTER = (
-    "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
-    "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
-)
-_DYKSTRA = (
-    "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
-    "the Nearest Correlation Matrix: A Problem from Finance, IMA J. Numer. Anal. 22"
-)
-_QI_SUN_WEIGHTED = (
-    "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
-    "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
-    "for Convex Programming, Math. Oper. Res. 22"
-)
+_PACKAGE = "bregopt.routes.projection"
 
 
-def _logdet_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Run the interior-point method, with its own constants. Other divergences need not load it."""
-    from bregopt.routes.ipm.logdet_newton import logdet_newton
-
-    own = base.Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
-    return logdet_newton(program, own, start, progress)
-
-
-def _exponential_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Run Newton's method on the dual, with a barrier where multipliers may not be unique."""
-    on_dual = dual_interior if has_more_rows_than_unknowns(program, settings.tuning) else dual_newton
-    return on_dual(program, settings, start, progress)
-
-
-class Algorithm(NamedTuple):
+@dataclass(frozen=True)
+class Algorithm:
     """A function, its method and citation, the features of divergences that it needs in each block.
 
-    `several` tells whether it takes more than one block.
+    Parameters
+    ----------
+    method : str
+    needs : tuple of str
+    function : str
+        Its module in this package, and its name. The module is imported on first use.
+    citation : str
+    several : bool
+        Whether it takes more than one block.
+    reductions : tuple of str
+        Those behind which it runs.
     """
 
     method: str
-    needs: frozenset[str]
-    run: Method
+    needs: tuple[str, ...]
+    function: str
     citation: str
-    several: bool
+    several: bool = True
+    reductions: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Method:
+        """The function for a whole program."""
+        function: Method = resolve_name(f"{_PACKAGE}.{self.function}")
+        return behind(self.reductions, function) if self.reductions else function
 
 
 # The first match is used.
 _ALGORITHMS = (
-    Algorithm("newton", frozenset({"barrier"}), behind(WHITENING, _logdet_newton), KULIS, True),
-    Algorithm("newton", frozenset({"weights"}), weighted_frobenius, _QI_SUN_WEIGHTED, False),
-    Algorithm("newton", frozenset({"spectrum", "quadratic"}), dual_newton, QI_SUN, True),
+    Algorithm("newton", ("barrier",), "logdet_interior:logdet_interior", KULIS, reductions=WHITENING),
+    Algorithm("newton", ("weights",), "weighted:weighted_frobenius", QI_SUN_WEIGHTED, several=False),
+    Algorithm("newton", ("spectrum", "quadratic"), "dual_newton:dual_newton", QI_SUN),
     Algorithm(
         "newton",
-        frozenset({"spectrum", "exponential"}),
-        behind(_FEWER_ROWS, _exponential_newton),
+        ("spectrum", "exponential"),
+        "exponential_newton:exponential_newton",
         KULIS,
-        True,
+        reductions=_FEWER_ROWS,
     ),
-    Algorithm("newton", frozenset({"spectrum"}), behind(_FEWER_ROWS, dual_newton), KULIS, True),
-    Algorithm("cyclic", frozenset({"spectrum", "quadratic"}), dykstra_hildreth, _DYKSTRA, False),
-    Algorithm("cyclic", frozenset({"point"}), cyclic_projection, KULIS, False),
+    Algorithm("newton", ("spectrum",), "dual_newton:dual_newton", KULIS, reductions=_FEWER_ROWS),
+    Algorithm("cyclic", ("spectrum", "quadratic"), "hildreth:dykstra_hildreth", DYKSTRA, several=False),
+    Algorithm("cyclic", ("point",), "cyclic:cyclic_projection", KULIS, several=False),
 )
 
 

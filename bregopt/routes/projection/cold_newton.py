@@ -16,17 +16,14 @@ from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.divergences.stacks import STACKED, simplex_shifts
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
+from bregopt.routes.projection.citations import QI_SUN
 from bregopt.routes.projection.stacked_answer import scaled
 
 if TYPE_CHECKING:
     from bregopt.routes.derivatives.products import Products
 
-__all__ = ["LARGEST_COLD", "QI_SUN", "Proven", "correlation_stack", "proven_from_cold", "refined"]
+__all__ = ["LARGEST_COLD", "Proven", "correlation_stack", "proven_from_cold", "refined"]
 
-QI_SUN = (
-    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
-    "SIAM J. Matrix Anal. Appl. 28"
-)
 LARGEST_COLD = 60  # order up to which it takes less time
 _DIVERGENCE = "frobenius"
 _STEPS = 12

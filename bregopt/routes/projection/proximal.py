@@ -22,10 +22,11 @@ from bregopt.program.anchor import divergence_of
 from bregopt.routes import monitor
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
+from bregopt.routes.projection.proximal_terms import with_proximal_terms
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.reductions import Method
 
-__all__ = ["proximal", "with_proximal_terms"]
+__all__ = ["proximal"]
 
 # The multipliers that make slacks psd need not be exact: their least eigenvalue only has to be positive.
 _INWARD_TOL, _INWARD_STEPS, _LEAST_INWARD = 1e-3, 50, 0.1
@@ -39,20 +40,6 @@ class _Point:
     X: tuple[Array, ...]
     y: Array
     mu: float
-
-
-def with_proximal_terms(program: Program, at: tuple[Array, ...] | None = None, mu: float = 1.0) -> Program:
-    """Return the program with ``mu ||Z - Z_k||^2`` for matrices without a divergence; ``Z_k`` is in `at`."""
-    if None not in program.divergences:
-        return program
-
-    def with_term(b: int, block: Block) -> Block:
-        if block.nearness is not None:
-            return block
-        Z = np.zeros((block.n, block.n)) if at is None else at[b]
-        return replace(block, nearness=Nearness("frobenius", Z, mu))
-
-    return replace(program, blocks=tuple(with_term(b, block) for b, block in enumerate(program.blocks)))
 
 
 def proximal(solve: Method) -> Method:

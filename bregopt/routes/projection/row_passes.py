@@ -18,7 +18,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import is_definite, root_of
-from bregopt.program import ENDED, Answer, Penalty, Program, Start, StopReason
+from bregopt.program import ENDED, Answer, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress, reason
@@ -26,31 +26,13 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
 from bregopt.routes.reductions import Method as Solve
 
-__all__ = ["after_row_passes", "suits_row_passes"]
+__all__ = ["after_row_passes"]
 
 _FINAL = (StopReason.CONVERGED, *ENDED)
 _CITATION = (
     "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
     "Liu, Nocedal (1989), On the Limited Memory BFGS Method for Large Scale Optimization, Math. Program. 45"
 )
-
-
-def suits_row_passes(program: Program, tuning: ProjectionTuning) -> bool:
-    """Whether a pass over the rows takes far less time than a Newton step: many soft rows, a small order."""
-    if len(program.blocks) > 1 or program.k:
-        return False
-    (block,) = program.blocks
-    nearness, n = block.nearness, block.n
-    if program.m < max(tuning.pass_rows, tuning.pass_ratio * n) or nearness is None or block.cap is not None:
-        return False
-    exponential, barrier = nearness.kind.exponential, nearness.kind.barrier and n >= tuning.pass_order
-    return (
-        (exponential or barrier)
-        and not nearness.parameters
-        and bool((program.bounds.kind > int(Penalty.HINGE)).all())
-        and all(term.rows.rank == 1 for term in program.A.terms)
-        and bool(program.A.definite_signs.all())
-    )
 
 
 def after_row_passes(newton: Solve) -> Solve:
