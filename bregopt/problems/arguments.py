@@ -9,8 +9,9 @@ from typing import Any
 from bregopt.errors import did_you_mean
 from bregopt.routes.options import option_names
 
-__all__ = ["check_arguments"]
+__all__ = ["PANEL", "check_arguments"]
 
+PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 
 

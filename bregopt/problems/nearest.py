@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -16,24 +15,19 @@ from bregopt.io.stacks import is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.psd import PSD
-from bregopt.problems.arguments import check_arguments
-from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
+from bregopt.problems.arguments import PANEL, check_arguments
+from bregopt.problems.correlation.answer import CorrelationSolution
 from bregopt.problems.correlation.direct import solve_directly
-from bregopt.problems.correlation.equal_groups import solve_groups
-from bregopt.problems.correlation.norms import solve_norm
-from bregopt.problems.correlation.rank import solve_rank
-from bregopt.problems.correlation.request import Request, read_request
-from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
-from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, obstacle, suggestion
+from bregopt.problems.correlation.request import read_request
 from bregopt.problems.nearest_arguments import covariance_message
-from bregopt.problems.nearest_stacks import nearest_correlations, nearest_psds
 from bregopt.problems.objective import nearness
-from bregopt.problems.solutions import Solutions
-from bregopt.problems.stacks import PANEL
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import time_limit
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import StackOptions
+
+if TYPE_CHECKING:
+    from bregopt.problems.solutions import Solutions
 
 __all__ = ["nearest_correlation", "nearest_psd"]
 
@@ -82,6 +76,8 @@ def nearest_psd(
     check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
     declarations = _declarations(constraints)
     if is_stack(A):
+        from bregopt.problems.nearest_stacks import nearest_psds  # only those with stacks wait
+
         return nearest_psds(nearest_psd, A, declarations, divergence, options)
     labels = labels_of(A, "A")
     target = _target(A)
@@ -224,39 +220,19 @@ def nearest_correlation(
             "suggest": suggest,
         }
         if is_stack(A):
+            from bregopt.problems.nearest_stacks import nearest_correlations  # only those with stacks wait
+
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
         request = read_request(A, divergence, given)
         message = covariance_message(request.A.diagonal(), request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
-        if suggest:
-            check_suggestible(request)
         direct = solve_directly(request, options)
         if direct is not None:
             return direct
-        solution = labeled(_solver(request)(request, options), request.labels)
-        unmet = suggest and solution.status != Status.OPTIMAL
-        suggested = suggestion(request, given, nearest_correlation) if unmet else None
-        if suggested is not None or not (suggest or obstacle(request)):
-            solution = _with_hint(solution, suggested)
-        return reportable(solution, Asked.of(request), suggested)
+        from bregopt.problems.correlation.answered import answered  # small matrices do not wait
 
-
-def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
-    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
-    if solution.status not in INFEASIBLE:
-        return solution
-    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
-    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
-
-
-def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution]:
-    """Return the function that solves the problem."""
-    if request.rank is not None:
-        return solve_rank
-    if request.groups is not None:
-        return solve_groups
-    return solve_norm if request.kind is None else solve_request
+        return answered(request, given, options, nearest_correlation)
 
 
 def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:

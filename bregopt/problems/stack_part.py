@@ -21,29 +21,24 @@ from bregopt.io.matrix_stacks import Group
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record
 from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stacked_method import METHOD, has_method, stack_settings
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.options import own_options, own_settings
-from bregopt.routes.registry import load, route
+from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 __all__ = [
-    "METHOD",
     "Part",
     "Slice",
     "StackedProblem",
-    "has_method",
     "solve_part",
     "stack_answer",
-    "stack_settings",
     "width_of",
 ]
 
-METHOD = "bregman"
 # Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
 _SLICE = 50_000
 _ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
-_OPTIONS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,18 +130,6 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
         except CutShort as cut:
             return Part(record, notes, cut.ending)
     return Part(record, notes, None)
-
-
-def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
-    """Whether the stacked method takes the divergence and the options."""
-    known = options.keys() <= _OPTIONS and options.get("solver", "auto") in ("auto", METHOD)
-    return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
-
-
-def stack_settings(options: Mapping[str, Any]) -> Any:
-    """Return the settings of the stacked method."""
-    own = {name: value for name, value in options.items() if name != "solver"}
-    return own_settings(load(METHOD), own_options(METHOD, own))
 
 
 def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: Warnings) -> None:

@@ -18,10 +18,12 @@ from bregopt.bars import items_bar
 from bregopt.clock import CutShort, Ending
 from bregopt.errors import ConvergenceWarning
 from bregopt.executors import check_executor
+from bregopt.problems.arguments import PANEL
 from bregopt.problems.solutions import ERROR, Solutions
-from bregopt.problems.stack_part import METHOD, Part, StackedProblem, solve_part, width_of
+from bregopt.problems.stack_part import Part, StackedProblem, solve_part, width_of
 from bregopt.problems.stack_record import Record
 from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stacked_method import METHOD
 from bregopt.program import StopReason
 from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.progress import reason
@@ -29,11 +31,10 @@ from bregopt.routes.registry import load
 from bregopt.routes.solution import Status
 from bregopt.threads import threads_for
 
-__all__ = ["PANEL", "solve_stack"]
+__all__ = ["solve_stack"]
 
 logger = logging.getLogger(__name__)
 
-PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _CHAIN = 32  # matrices of a chain of warm starts
 _POLL = 0.25  # seconds between two looks at the time limit and Ctrl-C
 

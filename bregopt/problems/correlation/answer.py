@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from bregopt.arrays import Array, Mask
 from bregopt.io.pandas_labels import Labels
 from bregopt.plotting import Axes, plot_correlation
-from bregopt.problems.correlation.report import CorrelationReport
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.suggest import Suggestion
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
 from bregopt.routes.solution import Solution
+
+if TYPE_CHECKING:
+    from bregopt.problems.correlation.report import CorrelationReport
+    from bregopt.problems.correlation.suggest import Suggestion
 
 __all__ = ["Asked", "CorrelationSolution", "reportable"]
 
@@ -92,6 +95,8 @@ class CorrelationSolution(Solution):
         ValueError
             If there is no answer.
         """
+        from bregopt.problems.correlation.report import CorrelationReport  # only those who ask for it wait
+
         return CorrelationReport.of(self, self._data)
 
     def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:  # type: ignore[override]

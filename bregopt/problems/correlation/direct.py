@@ -18,8 +18,7 @@ from bregopt.arrays import LARGEST, SMALLEST, ArrayOrFrame
 from bregopt.io.pandas_labels import labeled, pandas_module
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.solve import declared
-from bregopt.problems.stack_part import METHOD, has_method, stack_settings
+from bregopt.problems.stacked_method import METHOD, has_method, stack_settings
 from bregopt.program import LowRank, StopReason
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
@@ -40,6 +39,8 @@ class _Direct(CorrelationSolution):
 
     @cached_property
     def _in_program(self) -> Solution:
+        from bregopt.problems.correlation.solve import declared  # only those who ask for its program wait
+
         problem = declared(self._request)
         known = {f.name: getattr(self, f.name) for f in fields(Solution)}
         known |= {"X": (self._proven.X[0],), "u": np.zeros(0), "duals": self._proven.y[0]}
