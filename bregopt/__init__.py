@@ -19,17 +19,11 @@ from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.extremes import max, min
 from bregopt.modeling.convex.inequality import ConvexConstraint
 from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
-from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
-from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
 from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
@@ -42,10 +36,8 @@ from bregopt.modeling.objectives import (
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
-from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.contradiction import Conflict
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
 from bregopt.routes.solution import Solution
@@ -60,6 +52,13 @@ if _TYPE_CHECKING:
     from bregopt.io.sdpa_writer import write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
+    from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
+    from bregopt.modeling.convex.extremes import max, min
+    from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
+    from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
+    from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+    from bregopt.modeling.inner_products import inner
+    from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
     from bregopt.problems.correlation.answer import CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
@@ -88,6 +87,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.verify import verify
     from bregopt.rigorous.certificate import BoundCertificate
     from bregopt.rigorous.verification import ProvenBound, Verification
+    from bregopt.routes.contradiction import Conflict
 
 __version__ = "0.1.0"
 
@@ -224,6 +224,25 @@ _MODULES = {
     "write_sdpa": "bregopt.io.sdpa_writer",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
+    "abs": "bregopt.modeling.convex.elementwise",
+    "log": "bregopt.modeling.convex.elementwise",
+    "maximum": "bregopt.modeling.convex.elementwise",
+    "minimum": "bregopt.modeling.convex.elementwise",
+    "pos": "bregopt.modeling.convex.elementwise",
+    "square": "bregopt.modeling.convex.elementwise",
+    "max": "bregopt.modeling.convex.extremes",
+    "min": "bregopt.modeling.convex.extremes",
+    "norm1": "bregopt.modeling.convex.norms",
+    "norm2": "bregopt.modeling.convex.norms",
+    "norm_inf": "bregopt.modeling.convex.norms",
+    "norm_nuc": "bregopt.modeling.convex.singular_values",
+    "sigma_max": "bregopt.modeling.convex.singular_values",
+    "quad_over_lin": "bregopt.modeling.convex.squares",
+    "sum_squares": "bregopt.modeling.convex.squares",
+    "inner": "bregopt.modeling.inner_products",
+    "kron": "bregopt.modeling.subsystems",
+    "partial_trace": "bregopt.modeling.subsystems",
+    "partial_transpose": "bregopt.modeling.subsystems",
     "CorrelationSolution": "bregopt.problems.correlation.answer",
     "nearest_covariance": "bregopt.problems.correlation.covariance",
     "FactorModel": "bregopt.problems.correlation.factors",
@@ -264,6 +283,7 @@ _MODULES = {
     "BoundCertificate": "bregopt.rigorous.certificate",
     "ProvenBound": "bregopt.rigorous.verification",
     "Verification": "bregopt.rigorous.verification",
+    "Conflict": "bregopt.routes.contradiction",
 }
 
 

@@ -38,7 +38,7 @@ from typing import Any
 
 from bregopt import cli
 from bregopt.divergences import DIVERGENCES
-from bregopt.presolve import REDUCTIONS
+from bregopt.presolve import REQUESTED, UNIVERSAL
 from bregopt.routes import registry
 
 ROOT = Path(__file__).parents[1]
@@ -164,8 +164,8 @@ def _is_free(above: list[str], line: str, number: re.Match[str], free: tuple[str
 def run(page: Path) -> Iterator[Output]:
     """Run the blocks of a page in an empty folder, and yield what it shows and what they print."""
     source, namespace = page.read_text(), {"__name__": "page"}
-    registries: list[dict[str, Any]] = [registry._registered, DIVERGENCES]  # a page may add to them
-    before, reductions = [dict(held) for held in registries], list(REDUCTIONS)
+    registries: list[dict[str, Any]] = [registry._registered, DIVERGENCES, UNIVERSAL, REQUESTED]
+    before = [dict(held) for held in registries]  # a page may add to them
     os.environ["MPLBACKEND"] = "Agg"
     try:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), warnings.catch_warnings():
@@ -175,7 +175,6 @@ def run(page: Path) -> Iterator[Output]:
         for held, known in zip(registries, before, strict=True):
             held.clear()
             held.update(known)
-        REDUCTIONS[:] = reductions
 
 
 def _outputs(source: str, name: str, namespace: dict[str, Any]) -> Iterator[Output]:

@@ -22,7 +22,7 @@ import pytest
 
 from bregopt import clock
 from bregopt.divergences import DIVERGENCES
-from bregopt.presolve import REDUCTIONS
+from bregopt.presolve import REQUESTED, UNIVERSAL
 from bregopt.routes import registry
 
 pytest.register_assert_rewrite("page_tables")  # so that a failure shows the lines that differ
@@ -62,12 +62,12 @@ def ticking(monkeypatch):
 @pytest.fixture
 def plug_ins():
     """Remove after a test the plug-ins that it registers."""
-    routes, divergences, reductions = dict(registry._registered), dict(DIVERGENCES), list(REDUCTIONS)
+    registries = (registry._registered, DIVERGENCES, UNIVERSAL, REQUESTED)
+    before = [dict(held) for held in registries]
     yield
-    for held, before in ((registry._registered, routes), (DIVERGENCES, divergences)):
+    for held, known in zip(registries, before, strict=True):
         held.clear()
-        held.update(before)
-    REDUCTIONS[:] = reductions
+        held.update(known)
 
 
 @pytest.fixture(scope="session")

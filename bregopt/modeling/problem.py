@@ -23,7 +23,6 @@ from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.rounds import Rounds
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable
@@ -182,6 +181,8 @@ class Problem:
 
     def _in_rounds(self, solver: Any, start: Solution | None, options: Mapping[str, Any]) -> Solution:
         """Solve with the rows that are generated, which then are rows of the program."""
+        from bregopt.modeling.rounds import Rounds  # only those who generate rows wait
+
         rounds = Rounds(self, solver, options)
         answer = rounds.solve(start)
         solved = rounds.current

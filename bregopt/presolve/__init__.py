@@ -1,26 +1,19 @@
 """Reductions: each turns a program into a simpler one, and an answer to that into an answer to the first.
 
-:data:`REDUCTIONS` lists them in the order in which they are applied.
+Every route uses those in :data:`UNIVERSAL`, then the ones that it requests by name from :data:`REQUESTED`.
+Both are in the order in which reductions are applied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from pkgutil import resolve_name
 
-from bregopt.presolve.boxes import Boxes
-from bregopt.presolve.chordal import Chordal
-from bregopt.presolve.dual_form import DualForm
-from bregopt.presolve.faces import Faces
-from bregopt.presolve.independent_rows import IndependentRows
-from bregopt.presolve.range_space import RangeSpaces
 from bregopt.presolve.reduction import Presolved, Reduced, Reduction, presolve, summaries
-from bregopt.presolve.redundant_equalities import RedundantEqualities
-from bregopt.presolve.scaling import Scaling
-from bregopt.presolve.slacks import Slacks
-from bregopt.presolve.whitening import Whitening
 
 __all__ = [
-    "REDUCTIONS",
+    "REQUESTED",
+    "UNIVERSAL",
     "Presolved",
     "Reduced",
     "Reduction",
@@ -30,19 +23,18 @@ __all__ = [
     "summaries",
 ]
 
-# A new reduction is one file and one line here.
-REDUCTIONS: list[Reduction] = [
-    RangeSpaces(),
-    Boxes(),
-    Slacks(),
-    DualForm(),
-    RedundantEqualities(),
-    IndependentRows(),
-    Faces(),
-    Chordal(),
-    Whitening(),
-    Scaling(),
-]
+# A new reduction is one file and one line here: its module and its class, which are loaded on first use.
+UNIVERSAL: dict[str, str | Reduction] = {"range space": "range_space:RangeSpaces", "boxes": "boxes:Boxes"}
+REQUESTED: dict[str, str | Reduction] = {
+    "slacks": "slacks:Slacks",
+    "dual form": "dual_form:DualForm",
+    "redundant equalities": "redundant_equalities:RedundantEqualities",
+    "independent rows": "independent_rows:IndependentRows",
+    "faces": "faces:Faces",
+    "chordal sparsity": "chordal:Chordal",
+    "whitening": "whitening:Whitening",
+    "scaling": "scaling:Scaling",
+}
 
 
 def register_reduction(cls: type[Reduction]) -> type[Reduction]:
@@ -55,11 +47,19 @@ def register_reduction(cls: type[Reduction]) -> type[Reduction]:
     cls : class
         With the attributes and methods of :class:`Reduction`.
     """
-    others = [known for known in REDUCTIONS if known.name != cls.name]
-    REDUCTIONS[:] = sorted([*others, cls()], key=lambda reduction: not reduction.universal)
+    for known in (UNIVERSAL, REQUESTED):
+        known.pop(cls.name, None)
+    (UNIVERSAL if cls.universal else REQUESTED)[cls.name] = cls()
     return cls
 
 
 def reductions(names: Collection[str]) -> list[Reduction]:
-    """Return the reductions with the given names, in the order of :data:`REDUCTIONS`."""
-    return [reduction for reduction in REDUCTIONS if reduction.name in names]
+    """Return the reductions with the given names, in the order in which they are applied."""
+    return [_loaded(known, name) for known in (UNIVERSAL, REQUESTED) for name in known if name in names]
+
+
+def _loaded(known: dict[str, str | Reduction], name: str) -> Reduction:
+    reduction = known[name]
+    if isinstance(reduction, str):
+        reduction = known[name] = resolve_name(f"{__name__}.{reduction}")()
+    return reduction

@@ -6,16 +6,18 @@ There ``X`` or the multipliers grow without end. An answer says so, with the siz
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bregopt.certify import Certificate, PrimalDualPoint, certify, divergence_factor
 from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
-from bregopt.presolve.recession import Recession, recession
 from bregopt.program import Answer, LowRank, Program, StopReason
 from bregopt.program.scale import scale_of
-from bregopt.routes.logarithmic_rays import logarithmic_ray
+
+if TYPE_CHECKING:
+    from bregopt.presolve.recession import Recession
 
 __all__ = ["with_attainment"]
 
@@ -42,9 +44,12 @@ def with_attainment(
     """
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return answer, certificate
-    ray = None if certificate.meets(tol) else logarithmic_ray(program, answer.X)
-    if ray is not None:
-        return replace(answer, X=ray[0], u=ray[1], stop=StopReason.UNBOUNDED), certificate
+    if not certificate.meets(tol):
+        from bregopt.routes.logarithmic_rays import logarithmic_ray  # only answers that fail wait
+
+        ray = logarithmic_ray(program, answer.X)
+        if ray is not None:
+            return replace(answer, X=ray[0], u=ray[1], stop=StopReason.UNBOUNDED), certificate
     if not _is_linear(program, answer):
         return answer, certificate
     sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
@@ -69,6 +74,8 @@ def _is_linear(program: Program, answer: Answer) -> bool:
 
 
 def _found(program: Program, answer: Answer) -> Recession | None:
+    from bregopt.presolve.recession import recession  # only answers that diverge wait
+
     try:
         return recession(program, answer.X)
     except CutShort:

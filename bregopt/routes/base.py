@@ -58,7 +58,7 @@ class Capabilities:
         Least number of dense matrices of a block's order in memory at once; 0 for none. A problem whose
         matrices do not fit into memory is refused with the numbers.
     reductions : tuple of str
-        Names of the reductions that a program undergoes for this route (:data:`bregopt.presolve.REDUCTIONS`),
+        Names of the reductions that a program undergoes for this route (:data:`bregopt.presolve.REQUESTED`),
         besides the universal ones.
     """
 

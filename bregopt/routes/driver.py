@@ -15,8 +15,7 @@ from bregopt.bars import digits_bar
 from bregopt.certify import Certificate, PrimalDualPoint, certify, check_families, is_farkas, is_ray
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.presolve import REDUCTIONS, Presolved, presolve, reductions, summaries
-from bregopt.presolve.revealed_faces import revealed_faces
+from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
 from bregopt.program import (
     ENDED,
     Answer,
@@ -130,8 +129,7 @@ def _solved(
 
 def _names(solver: Solver | type[Solver]) -> list[str]:
     """Return the names of a route's reductions: the universal ones, then those in its capabilities."""
-    universal = [r.name for r in REDUCTIONS if r.universal and r.name not in _RESTATING]
-    return [*universal, *solver.capabilities.reductions]
+    return [*(name for name in UNIVERSAL if name not in _RESTATING), *solver.capabilities.reductions]
 
 
 def reductions_of(solver: type[Solver], program: Program, settings: Settings) -> list[str]:
@@ -192,6 +190,8 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
         certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, S=answer.S))
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
+    from bregopt.presolve.revealed_faces import revealed_faces  # only answers that stall wait
+
     try:
         on_faces = presolve(program, reductions(("faces",)), settings)
         faces = on_faces.program.faces

@@ -17,7 +17,6 @@ from numpy.linalg import LinAlgError
 
 from bregopt import clock
 from bregopt.errors import SolverError, UnsupportedProblemError
-from bregopt.presolve.clique_rows import pattern_of
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
 from bregopt.routes import driver
@@ -187,6 +186,8 @@ def _order(program: Program) -> int:
 
 def _narrow(program: Program) -> bool:
     """Whether all entries of cost and rows in the one matrix are in a narrow band, after reordering."""
+    from bregopt.presolve.clique_rows import pattern_of  # only large problems wait
+
     pattern = pattern_of(program, 0) if len(program.blocks) == 1 else None
     return pattern is not None and pattern.bandwidth <= _NARROW
 

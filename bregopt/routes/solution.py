@@ -16,11 +16,11 @@ from bregopt.certify import dimacs_errors
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
-from bregopt.routes.contradiction import Conflict
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.rigorous.verification import Verification
+    from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
     from bregopt.routes.solve_options import RouteOptions, SolverLike
