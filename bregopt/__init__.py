@@ -62,6 +62,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.correlation.answer import CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+    from bregopt.problems.correlation.nearest import nearest_correlation
     from bregopt.problems.correlation.pairwise import pairwise_correlation
     from bregopt.problems.correlation.report import CorrelationReport
     from bregopt.problems.correlation.shrinking import shrink_correlation
@@ -82,7 +83,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
-    from bregopt.problems.nearest import nearest_correlation, nearest_psd
+    from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import verify
     from bregopt.rigorous.certificate import BoundCertificate
@@ -247,6 +248,7 @@ _MODULES = {
     "nearest_covariance": "bregopt.problems.correlation.covariance",
     "FactorModel": "bregopt.problems.correlation.factors",
     "factor_correlation": "bregopt.problems.correlation.factors",
+    "nearest_correlation": "bregopt.problems.correlation.nearest",
     "pairwise_correlation": "bregopt.problems.correlation.pairwise",
     "CorrelationReport": "bregopt.problems.correlation.report",
     "shrink_correlation": "bregopt.problems.correlation.shrinking",
@@ -276,8 +278,7 @@ _MODULES = {
     "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
     "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
-    "nearest_correlation": "bregopt.problems.nearest",
-    "nearest_psd": "bregopt.problems.nearest",
+    "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",

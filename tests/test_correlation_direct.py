@@ -12,7 +12,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.problems.correlation.direct import solve_directly
-from bregopt.problems.nearest import read_request
+from bregopt.problems.correlation.nearest import read_request
 from bregopt.routes.routing import solve as solve_program
 
 NAMES = ("fixed", "lower", "upper", "weights", "max_condition", "groups", "max_rank")

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import rectangular
 from bregopt.io.frame_stacks import FrameStack, frame_stack
 from bregopt.io.matrix_stacks import ArrayStack, DictStack, ListStack, length_of, real_numbers
 from bregopt.io.pandas_labels import is_pandas
+from bregopt.program.lowrank import LowRank
 
-__all__ = ["MatrixStack", "is_stack", "read_stack"]
+__all__ = ["MatrixStack", "StackLike", "is_stack", "read_stack"]
 
+StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
 MatrixStack = ArrayStack | DictStack | FrameStack
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from bregopt.divergences import DIVERGENCES
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.problems.correlation.answer import CorrelationSolution
-from bregopt.problems.nearest import nearest_correlation
+from bregopt.problems.correlation.nearest import nearest_correlation
 
 __all__ = ["add_repair"]
 
