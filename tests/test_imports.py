@@ -31,9 +31,32 @@ assert_lean()
 print(bo.learn.LogDetMetricLearner.__name__, bo.online.MEG.__name__)
 """
 
+FIRST_SOLVE = """
+import sys
+import bregopt as bo
+
+def loaded(*names):
+    return [m for m in sys.modules for name in names if m.startswith(f"bregopt.{name}")]
+
+print(bo.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]]).status)
+print(loaded("routes.ipm.", "presolve.chordal", "problems.stacks", "problems.correlation.rank"))
+print(bo.nearest_psd([[1, 2], [2, 1]], lambda X: bo.trace(X) == 1).status)
+print(loaded("routes.ipm.path", "presolve.faces", "routes.projection.weighted", "routes.matrix_generation"))
+"""
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_first_solve_waits_for_the_modules_of_its_method_only():
+    found = run(FIRST_SOLVE)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split("\n") == ["optimal", "['bregopt.routes.ipm.tuning']", "optimal", "[]", ""]
+
 
 def test_packages_are_imported_where_they_are_used():
-    found = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    found = run(CODE)
     assert found.returncode == 0, found.stderr
     assert "backend CLARABEL" in found.stdout  # of a solver of CVXPY's, which is not loaded
     assert found.stdout.splitlines()[-1] == "LogDetMetricLearner MEG"
