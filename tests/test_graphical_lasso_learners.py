@@ -98,6 +98,15 @@ def test_criteria_select_from_the_path(criterion):
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")
+@pytest.mark.parametrize("asked", [{}, {"weights": 2 - np.eye(6)}, {"pattern": [(0, 1), (2, 5)]}])
+def test_a_number_of_weights_asks_for_the_range_of_the_path(asked):
+    points = samples()
+    path = bo.graphical_lasso_path(np.cov(points, rowvar=False, bias=True), 5, **asked)
+    learner = GraphicalLassoCV(5, cv=2, **asked).fit(points)
+    np.testing.assert_allclose(learner.alphas_, path.alphas, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
 def test_plots_and_bad_parameters():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -112,6 +121,8 @@ def test_plots_and_bad_parameters():
         ({"alphas": 0}, "alphas is 0"),
         ({"alphas": [-1.0]}, "alphas has the value -1"),
         ({"criterion": "ebic", "ebic_gamma": 2}, "gamma is 2"),
+        ({"weights": 2.0}, "weights has 0 dimensions"),
+        ({"weights": np.ones((2, 2))}, "weights has shape"),
     ):
         with pytest.raises(ValueError, match=message):
             GraphicalLassoCV(**parameters).fit(points)

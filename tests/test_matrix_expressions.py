@@ -40,7 +40,19 @@ def check(e, expected):
 
 
 class TestValues:
-    @pytest.mark.parametrize("kind", [np.array, sp.csr_array, sp.csc_array, sp.coo_array])
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            np.array,
+            sp.csr_array,
+            sp.csc_array,
+            sp.coo_array,
+            sp.dok_array,
+            sp.lil_array,
+            sp.dia_array,
+            sp.bsr_array,
+        ],
+    )
     def test_products(self, X, u, rng, kind):
         V, U, D = X.value, u.value, rng.normal(size=(3, N)) * (rng.random((3, N)) < 0.7)
         M = kind(D)

@@ -124,7 +124,7 @@ class GraphicalLassoCV(SparsePrecision):
         points = self._samples(X)
         S = empirical_covariance(points, assume_centered=self.assume_centered)
         if self.criterion == "cv":
-            self.alphas_ = _decreasing(self.alphas, S, self.weights)
+            self.alphas_ = self._decreasing(X, S)
             scores = self._fold_scores(points, y, executor)
             mean = scores.mean(axis=0)
             self.cv_results_ = {
@@ -171,6 +171,16 @@ class GraphicalLassoCV(SparsePrecision):
         finally:
             crew.close()
 
+    def _decreasing(self, X: Any, S: Array) -> Array:
+        """Return the weights in decreasing order; a number asks for the range of the whole sample."""
+        if np.ndim(self.alphas) > 0:
+            return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
+        count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
+        largest = float(S.diagonal().max())  # without covariances all weights give the same answer
+        if np.count_nonzero(S) > np.count_nonzero(S.diagonal()):
+            largest = self._path_of(X, S, 1).alphas[0]
+        return np.geomspace(largest, _LEAST_ALPHA * largest, count)
+
     def _asked_of_path(self, n: int) -> dict[str, Any]:
         """Return the arguments of a path; with explicit weights only the last fit warns of raw units."""
         asked = self._asked()
@@ -196,18 +206,6 @@ class GraphicalLassoCV(SparsePrecision):
         path = graphical_lasso_path(labeled_features(S, X), alphas, **self._asked_of_path(len(S)))
         order = np.argsort(-path.alphas, kind="stable")
         return type(path)(path.alphas[order], [path[k] for k in order])
-
-
-def _decreasing(alphas: Any, S: Array, weights: Any) -> Array:
-    """Return the weights in decreasing order; a number asks for the range of the whole sample."""
-    if np.ndim(alphas) > 0:
-        return np.sort(finite_array(alphas, "alphas", ndim=1))[::-1]
-    count = positive_integer(alphas, "alphas", ", the number of weights, or a list of weights")
-    W = np.ones(S.shape) if weights is None else np.asarray(weights)
-    off = (W > 0) & ~np.eye(len(S), dtype=bool)
-    largest = float((np.abs(S[off]) / W[off]).max(initial=0.0))
-    largest = largest or float(S.diagonal().max())  # without covariances all weights give the same answer
-    return np.geomspace(largest, _LEAST_ALPHA * largest, count)
 
 
 def _scores(

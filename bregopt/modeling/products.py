@@ -68,7 +68,7 @@ def multiplied(e: A, matrix: Any, left: bool = True) -> A:
     ValueError
         If the shapes do not go together, or a number is not finite.
     """
-    finite_array(matrix.data if sp.issparse(matrix) else matrix, "factor of @")
+    finite_array(sp.coo_array(matrix).data if sp.issparse(matrix) else matrix, "factor of @")
     shape = _product_shape(matrix.shape, e.shape, left) if left else _product_shape(e.shape, matrix.shape)
     factor = _as_matrix(matrix, left)
     sides = (factor, None) if left else (None, factor)
