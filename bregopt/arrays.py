@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,6 +40,7 @@ __all__ = [
     "finite_array",
     "hermitian_matrix",
     "index_array",
+    "is_mapping",
     "positive_integer",
     "positive_number",
     "rectangular",
@@ -95,6 +96,10 @@ _ENTRY = 48  # bytes that an entry of a matrix takes in an expression: two indic
 
 def rectangular(value: Any, name: str) -> NDArray[Any]:
     """Return `value` as an array of any type; a ValueError names it if its rows differ in length."""
+    if sp.issparse(value):
+        check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
+        dense: NDArray[Any] = value.toarray()
+        return dense
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -134,9 +139,6 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     """
     if isinstance(value, float) and abs(value) <= LARGEST and _accepts(ndim, 0):
         return np.array(value)  # a shortcut for most weights and bounds
-    if sp.issparse(value):
-        check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
-        value = value.toarray()
     raw = rectangular(value, name)
     if raw.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
@@ -158,7 +160,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
 
 def complex_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> ComplexArray:
     """Return `value` as a new complex array, with parts that :func:`finite_array` accepts."""
-    dense = value.toarray() if sp.issparse(value) else rectangular(value, name)
+    dense = rectangular(value, name)
     if dense.dtype.kind != "c":
         return finite_array(value, name, ndim).astype(complex)
     real = finite_array(dense.real, f"real part of {name}", ndim)
@@ -187,6 +189,11 @@ def _check_magnitude(array: Array, name: str, least: float) -> None:
 def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
     """Whether a number of dimensions is accepted; None accepts all."""
     return ndim is None or found == ndim or (isinstance(ndim, tuple) and found in ndim)
+
+
+def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether a value maps keys to values. A sparse matrix of SciPy's dok format is a dict, but does not."""
+    return isinstance(value, Mapping) and not sp.issparse(value)
 
 
 def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:

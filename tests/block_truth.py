@@ -49,7 +49,7 @@ class Blocks:
     def problem(self) -> bo.Problem:
         """Return the problem in bregopt's language."""
         X = [bo.PSD(len(C), name=f"X{k}") for k, C in enumerate(self.C)]
-        met = [k for k, A in enumerate(self.A) if A.any()]
+        met = [k for k, A in enumerate(self.A) if A.any()] or [0]
         body = sum((bo.inner(self.A[k], X[k]) for k in met[1:]), bo.inner(self.A[met[0]], X[met[0]]))
         objective = sum(
             (bo.inner(C, X_k) for C, X_k in zip(self.C[1:], X[1:], strict=True)), bo.inner(self.C[0], X[0])

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -476,6 +477,26 @@ def test_lists_and_integers_are_stacks_too():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isinstance(bo.nearest_psd([[1, 2], [2, 1]]), bo.Solution)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.dok_array, sp.dok_matrix, sp.lil_array, sp.coo_array])
+def test_sparse_matrices_of_any_format_are_matrices(kind):
+    A, B = symmetric(2, 4)
+    mask = np.abs(A) > np.median(np.abs(A))
+    for dense, sparse in (
+        (bo.nearest_correlation(A), bo.nearest_correlation(kind(A))),
+        (bo.nearest_psd(A), bo.nearest_psd(kind(A))),
+        (bo.nearest_correlation(A, fixed=mask), bo.nearest_correlation(kind(A), fixed=kind(mask))),
+        (
+            bo.nearest_correlation(A, lower=-np.abs(A), weights=A**2),
+            bo.nearest_correlation(A, lower=kind(-np.abs(A)), weights=kind(A**2)),
+        ),
+        (bo.nearest_correlation(B), bo.nearest_correlation([kind(A), kind(B)])[1]),
+        (bo.nearest_correlation(A), bo.nearest_correlation({"one": kind(A), "two": kind(B[:2, :2])})["one"]),
+    ):
+        check_equal(sparse, dense)
+    with pytest.raises(TypeError, match="groups"):
+        bo.nearest_correlation(A, groups=kind(A))
 
 
 def test_many_fixed_entries_are_solved_one_by_one(monkeypatch):

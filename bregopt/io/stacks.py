@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import rectangular
+from bregopt.arrays import is_mapping, rectangular
 from bregopt.io.frame_stacks import FrameStack, frame_stack
 from bregopt.io.matrix_stacks import ArrayStack, DictStack, ListStack, length_of, real_numbers
 from bregopt.io.pandas_labels import is_pandas
@@ -22,7 +23,7 @@ MatrixStack = ArrayStack | DictStack | FrameStack
 
 def is_stack(value: Any) -> bool:
     """Whether a value holds several matrices rather than one."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return True
     if is_pandas(value, "DataFrame"):
         return bool(value.index.nlevels == 2 and value.columns.nlevels == 1)
@@ -41,7 +42,7 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     ValueError
         If there is no matrix, or those of an array are not square.
     """
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
         stack = frame_stack(value, name, real)
@@ -59,9 +60,10 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
 
 
 def _uniform(matrices: Sequence[Any]) -> bool:
-    """Whether matrices are no frames and of one order."""
+    """Whether matrices are of one order, and neither frames nor sparse."""
     orders = {length_of(matrix) for matrix in matrices}
-    return len(orders) == 1 and not any(is_pandas(matrix, "DataFrame") for matrix in matrices)
+    plain = not any(is_pandas(matrix, "DataFrame") or sp.issparse(matrix) for matrix in matrices)
+    return plain and len(orders) == 1
 
 
 def _depth(value: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, is_mapping
 from bregopt.divergences import Divergence
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, read_stack
@@ -138,7 +138,7 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
         if len(own) == len(labels) or not labels.isin(own).all():
             return value  # other labels are refused later
         return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return _by_label(value, name, matrices, labels, present)
     if present is None or np.ndim(value) == 0:
         return value

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, is_mapping
 from bregopt.io.pandas_labels import Labels, aligned
 
 __all__ = ["Groups", "read_groups"]
@@ -65,7 +65,7 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     """
     if value is None:
         return None
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         names = _of_mapping(value, list(range(n)) if labels is None else list(labels))
     else:
         if isinstance(value, str) or not hasattr(value, "__len__") or np.ndim(value) != 1:

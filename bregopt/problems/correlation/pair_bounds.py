@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.arrays import Array, IntArray, finite_array, is_mapping
 from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels
 from bregopt.problems.correlation.groups import Groups
@@ -19,7 +19,7 @@ __all__ = ["by_pairs", "of_pairs", "of_present"]
 def by_pairs(value: Any) -> bool:
     """Whether bounds are given by pairs: a dict all of whose keys are tuples of two."""
     return (
-        isinstance(value, Mapping)
+        is_mapping(value)
         and len(value) > 0
         and all(isinstance(key, tuple) and len(key) == 2 for key in value)
     )
@@ -60,7 +60,7 @@ def of_pairs(
         If a key is no pair, or names nothing; if a pair has no entry off the diagonal; if a bound is no
         finite number.
     """
-    if not isinstance(value, Mapping):
+    if not is_mapping(value):
         return value
     if not by_pairs(value):
         raise TypeError(
