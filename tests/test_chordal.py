@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.presolve import chordal, constants
+from bregopt.presolve import chordal, clique_blocks, constants
 from bregopt.presolve.chordal import Chordal
 from bregopt.presolve.clique_rows import CliqueTerms, Pattern, pattern_of
 from bregopt.presolve.clique_work import _fronts, core, sizes_of, work
@@ -32,10 +32,10 @@ ALWAYS_SPARSE = InteriorPointTuning(sparse_rows=1, sparse_schur=1e9, sparse_sear
 def forced(monkeypatch):
     """Let the reduction apply to small matrices, with all vertices eliminated."""
     monkeypatch.setattr(chordal, "LEAST_CHORDAL_ORDER", 1)
-    monkeypatch.setattr(chordal, "SEARCH_SHARE", 1e9)
-    monkeypatch.setattr(chordal, "core", len)
-    monkeypatch.setattr(chordal, "may_be_cheaper", lambda tree, pattern: True)
-    monkeypatch.setattr(chordal, "is_cheaper", lambda cliques, pattern: True)
+    monkeypatch.setattr(clique_blocks, "SEARCH_SHARE", 1e9)
+    monkeypatch.setattr(clique_blocks, "core", len)
+    monkeypatch.setattr(clique_blocks, "may_be_cheaper", lambda tree, pattern: True)
+    monkeypatch.setattr(clique_blocks, "is_cheaper", lambda cliques, pattern: True)
     monkeypatch.setattr("bregopt.presolve.clique_rows.LARGEST_PATTERN", 2.0)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program import Face, LinearMap
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.stack_rows import StackRows
-from bregopt.routes.ipm.stack_schur import SchurValues
-from bregopt.routes.ipm.stack_terms import StackTerms
 from bregopt.routes.ipm.tuning import InteriorPointTuning
+
+if TYPE_CHECKING:
+    from bregopt.routes.ipm.stack_rows import StackRows
+    from bregopt.routes.ipm.stack_schur import SchurValues
 
 __all__ = ["Group", "GroupRows", "groups_of", "rows_of_blocks", "split"]
 
@@ -145,16 +146,16 @@ def groups_of(
         for b, face in enumerate(faces)
         if b not in inside
     ]
-    for blocks, terms in stacks:
-        cone, own = StackCone(len(blocks), terms.n), np.stack([C[b] for b in blocks])
-        groups.append(Group(blocks, cone, StackRows(terms, tuning), own, weights[blocks[0]]))
+    for blocks, rows in stacks:
+        cone, own = StackCone(len(blocks), faces[blocks[0]].n), np.stack([C[b] for b in blocks])
+        groups.append(Group(blocks, cone, rows, own, weights[blocks[0]]))
     return tuple(groups)
 
 
 def _stacks(
     A: LinearMap, faces: Sequence[Face], weights: Sequence[float], tuning: InteriorPointTuning
-) -> Iterator[tuple[tuple[int, ...], StackTerms]]:
-    """Yield the blocks of each stack, of equal order and weight, and their terms."""
+) -> Iterator[tuple[tuple[int, ...], StackRows]]:
+    """Yield the blocks of each stack, of equal order and weight, and their rows."""
 
     def kind(b: int) -> tuple[int, float]:
         return faces[b].n, weights[b]
@@ -163,6 +164,9 @@ def _stacks(
     for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
         if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= tuning.stack_terms:
-            found = StackTerms.of(A, own)
-            if StackRows.fits(found, tuning):
-                yield own, found
+            from bregopt.routes.ipm.stack_rows import StackRows  # only several equal orders wait
+            from bregopt.routes.ipm.stack_terms import StackTerms
+
+            terms = StackTerms.of(A, own)
+            if StackRows.fits(terms, tuning):
+                yield own, StackRows(terms, tuning)

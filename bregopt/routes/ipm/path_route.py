@@ -12,13 +12,11 @@ from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
-from bregopt.presolve.revealed_faces import revealed_faces, shortfall
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.ipm.working_set_start import first_active_set
 from bregopt.routes.progress import Progress
 from bregopt.routes.reductions import behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops, on_working_set
@@ -142,6 +140,8 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
     """
     if stalled.stop is not StopReason.STALLED:
         return stalled
+    from bregopt.presolve.revealed_faces import revealed_faces, shortfall  # only answers that stall wait
+
     try:
         revealed = revealed_faces(program, stalled.y)
         if revealed is None:
@@ -161,6 +161,8 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
 
 
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    from bregopt.routes.ipm.working_set_start import first_active_set  # only many rows wait
+
     count = _sample_size(program, settings.tuning)
     active_set = first_active_set(_on_all_rows, program, settings, count, start)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)

@@ -37,7 +37,6 @@ from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
-from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -120,8 +119,9 @@ class PrimalDual:
 
     def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array]:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
-        if isinstance(self._system, SparseRowSystem):
-            return self._system.gram(P, rows)
+        own = self._system.gram(P, rows) if isinstance(self._system, RowSystem) else None
+        if own is not None:
+            return own
         H = sum(group.rows.schur(P_g, P_g, rows) for group, P_g in zip(self.groups, P, strict=True))
         return DefiniteFactor(np.asarray(H), self._tuning).solve
 

@@ -55,6 +55,10 @@ class RowSystem:
     def direct(self) -> bool:
         return self._direct
 
+    def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array] | None:
+        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, None where the matrix is dense."""
+        return None
+
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         bounded = np.flatnonzero(np.isfinite(scaling_point.D))
         if self._direct:

@@ -63,7 +63,7 @@ class SparseRowSystem(RowSystem):
         return cls(A, rows, B, tuning) if fill <= tuning.sparse_factor * A.m**2 / 2 else None
 
     def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array]:
-        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, without variables."""
+        """Return the solver of these equations, without variables."""
         matrix = self._matrix(P, P, np.zeros(self._A.m), np.ones(self._B.shape[1]))
         return SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
 

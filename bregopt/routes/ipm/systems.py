@@ -20,11 +20,9 @@ from typing import Any
 
 from bregopt.arrays import Mask
 from bregopt.program import LinearMap
-from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.newton_point import System
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["system_for"]
@@ -55,10 +53,14 @@ def system_for(
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
-    sparse = SparseRowSystem.of(A, rows, B, tuning) if direct and not in_rows and len(A.orders) > 1 else None
-    if sparse is not None:
-        return sparse
-    if in_rows or len(A.orders) > 1:
+    several = len(A.orders) > 1
+    if several and direct and not in_rows:
+        from bregopt.routes.ipm.sparse_row_system import SparseRowSystem  # only several matrices wait
+
+        sparse = SparseRowSystem.of(A, rows, B, tuning)
+        if sparse is not None:
+            return sparse
+    if in_rows or several:
         return RowSystem(A, rows, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m
     equalities = int(exact.sum())
@@ -67,5 +69,7 @@ def system_for(
     entries = n * (n + 1) // 2
     fewer = entries + k + equalities < m and (equalities == 0 or entries <= tuning.largest_bordered_entries)
     if fewer or iterated:
+        from bregopt.routes.ipm.entry_system import EntrySystem  # only many rows wait
+
         return EntrySystem(A, B, exact, tuning)
     return RowSystem(A, rows, B, tuning, direct)
