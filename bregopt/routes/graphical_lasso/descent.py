@@ -19,7 +19,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.routes.graphical_lasso.face import Face, face_of
 from bregopt.routes.graphical_lasso.model import NewtonModel
-from bregopt.routes.graphical_lasso.point import LassoPoint, with_dual
+from bregopt.routes.graphical_lasso.point import LassoPoint, ascended, with_dual
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["Descent"]
@@ -76,14 +76,14 @@ class Descent:
         value = data.value(X, root)
         if value < at.value:
             at = replace(at, X=X, root=root, value=value)
-        return with_dual(data, at, W)
+        return with_dual(data, at, ascended(X, data.S - W))
 
     def _estimated(self) -> float:
-        """Return the gap that the inverse would prove, clipped to the box, to second order.
+        """Return the gap that the dual point of :meth:`proven` would prove, to second order.
 
         The second-order term takes the diagonal of ``X`` for the whole.
         """
-        U = np.clip(-self._gradient, -self._penalty, self._penalty)
+        U = np.clip(ascended(self.X, self._gradient), -self._penalty, self._penalty)
         linear = self._paid - float(np.vdot(self.X, U))
         U += self._gradient
         U *= U

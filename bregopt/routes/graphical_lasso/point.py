@@ -15,7 +15,7 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.routes.graphical_lasso.neighborhoods import neighborhood_estimate
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
-__all__ = ["LassoPoint", "first_point", "symmetric", "with_dual"]
+__all__ = ["LassoPoint", "ascended", "first_point", "symmetric", "with_dual"]
 
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
 # Factors of the entries off the diagonal of an estimate. It is reduced until it is definite, and then a bit
@@ -99,9 +99,22 @@ def _definite(X: Array) -> Array | None:
     return None
 
 
-def with_dual(data: LassoData, at: LassoPoint, W: Array) -> LassoPoint:
-    """Return the point with the dual point of an approximate inverse, if its bound is better."""
-    U = data.clip(W - data.S)
+def ascended(X: Array, gradient: Array) -> Array:
+    """Return a step of ascent on the dual from ``inv(X) - S``, which is the negative `gradient`.
+
+    There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides by
+    its diagonal. Without the step the gap that a clipped inverse proves is of first order in the error of the
+    entries that are not zero, with it of second order.
+    """
+    scale = 1 / X.diagonal()
+    step: Array = X * scale * scale[:, None]
+    step -= gradient
+    return step
+
+
+def with_dual(data: LassoData, at: LassoPoint, U: Array) -> LassoPoint:
+    """Return the point with the nearest dual point of the box, if its bound is better."""
+    U = data.clip(U)
     bound = data.bound(U)
     return replace(at, U=U, bound=bound) if bound > at.bound else at
 
