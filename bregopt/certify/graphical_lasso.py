@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.linalg import log_det, root_of
 
-__all__ = ["LassoData", "certify_lasso", "lasso_certificate"]
+__all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +54,13 @@ class LassoData:
         return infinite if infinite.any() else None
 
     @cached_property
-    def _finite(self) -> Array:
+    def prices(self) -> Array:
         """The penalty with zeros for infinite ones."""
         return self.penalty if self._infinite is None else np.where(self._infinite, 0.0, self.penalty)
 
     def block(self, rows: IntArray) -> LassoData:
         """Return the problem of some rows and columns."""
-        square = np.ix_(rows, rows)
+        square = square_of(rows, self.n)
         return LassoData(self.S[square], self.penalty[square])
 
     def linear_part(self, X: Array) -> float:
@@ -68,7 +69,7 @@ class LassoData:
 
     def paid(self, X: Array) -> float:
         """Return ``sum P_ij |X_ij|``; infinite if an entry is not zero that must be."""
-        paid = float(np.vdot(self._finite, np.abs(X)))
+        paid = float(np.vdot(self.prices, np.abs(X)))
         return paid if self._infinite is None or not X[self._infinite].any() else math.inf
 
     def loss(self, X: Array) -> float:
@@ -82,13 +83,23 @@ class LassoData:
 
     def clip(self, U: Array) -> Array:
         """Return the nearest point of the box, ``|U_ij| <= P_ij``."""
-        nearest: Array = np.clip(U, -self.penalty, self.penalty)
-        return nearest
+        return clipped(U, self.penalty)
 
     def bound(self, U: Array) -> float:
         """Return the lower bound of a point of the box; ``-inf`` if ``S + U`` is not positive definite."""
         root = root_of(self.S + U)
         return -math.inf if root is None else log_det(root) + self.n
+
+
+def clipped(U: Array, reach: Array) -> Array:
+    """Return the numbers, but at most `reach` from zero. ``np.clip`` takes three times as long."""
+    nearest: Array = np.minimum(U, reach)
+    return np.maximum(nearest, -reach, out=nearest)
+
+
+def square_of(rows: IntArray, n: int) -> Any:
+    """Return the index of some rows and the same columns in matrices of order `n`; of all rows, in a view."""
+    return (slice(None), slice(None)) if len(rows) == n else np.ix_(rows, rows)
 
 
 def lasso_certificate(n: int, primal: float, dual: float) -> Certificate:
@@ -123,12 +134,12 @@ def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]
     for rows in parts:
         if len(rows) == 1:
             continue
-        whole, square = len(rows) == data.n, np.ix_(rows, rows)
-        block, X_k, U_k = (data, X, U) if whole else (data.block(rows), X[square], U[square])
+        square = square_of(rows, data.n)
+        block, X_k = data.block(rows), X[square]
         outside[square] = False
         root = root_of(X_k)
         primals.append(math.inf if root is None else block.value(X_k, root))
-        duals.append(block.bound(U_k))
+        duals.append(block.bound(U[square]))
     dual = -math.inf if outside.any() else math.fsum(duals)
     return lasso_certificate(data.n, math.fsum(primals), dual)
 

@@ -52,6 +52,8 @@ class LassoProblem:
     def data(self, alpha: float) -> LassoData:
         """Return the problem with the penalty ``alpha w_ij``; an infinite weight is one for any `alpha`."""
         infinite = np.isinf(self.weights)
+        if not infinite.any():
+            return LassoData(self.S, alpha * self.weights)
         penalty = alpha * np.where(infinite, 0.0, self.weights)
         return LassoData(self.S, np.where(infinite, np.inf, penalty))
 

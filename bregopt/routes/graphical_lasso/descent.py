@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify.graphical_lasso import LassoData
+from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.routes.graphical_lasso.face import Face, face_of
@@ -42,7 +42,7 @@ class Descent:
         kind: Any = np.float32 if single else np.float64
         self.single, self._tuning = single, tuning
         self._S, self._penalty = data.S.astype(kind), data.penalty.astype(kind)
-        self._prices = np.where(np.isinf(self._penalty), kind(0), self._penalty)
+        self._prices = data.prices.astype(kind)
         self._noise = tuning.value_noise * data.n * float(np.finfo(kind).eps)
         self._length: float | None = None  # of the gradient steps of the next model
         self.estimate = math.inf
@@ -75,7 +75,7 @@ class Descent:
             return at
         value = data.value(X, root)
         if value < at.value:
-            at = replace(at, X=X, root=root, value=value)
+            at = replace(at, X=X, value=value)
         return with_dual(data, at, ascended(X, data.S - W))
 
     def _estimated(self) -> float:
@@ -83,7 +83,7 @@ class Descent:
 
         The second-order term takes the diagonal of ``X`` for the whole.
         """
-        U = np.clip(ascended(self.X, self._gradient), -self._penalty, self._penalty)
+        U = clipped(ascended(self.X, self._gradient), self._penalty)
         linear = self._paid - float(np.vdot(self.X, U))
         U += self._gradient
         U *= U

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.certify.graphical_lasso import clipped
 from bregopt.routes.graphical_lasso.face import Face
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
@@ -87,16 +88,17 @@ class NewtonModel:
         self._products += 1
         return self._face.congruence(M, d.astype(M.dtype, copy=False))
 
-    def _steepest(self) -> Any:
-        """Return the subgradient of least norm."""
+    def _steepest(self) -> tuple[Any, Any]:
+        """Return the subgradient of least norm, and the signs after a short step against it."""
         g, p = self._gradient, self._penalty
-        return np.where(self.y == 0, _shrunk(g, p), g + p * np.sign(self.y))
+        signs = np.sign(np.where(self.y == 0, -_shrunk(g, p), self.y))
+        return (g + p * signs) * (signs != 0), signs
 
     def _gradient_step(self) -> None:
         """Take a proximal gradient step, shortened if the value is above that of the last few points."""
         face = self._face
         if self.length is None:
-            v = self._steepest()
+            v, _ = self._steepest()
             self.length = face.inner(v, v) / max(face.inner(v, self._times(self._W, v)), TINY)
         t = self.length
         e = _shrunk(self.y - t * self._gradient, t * self._penalty)
@@ -106,21 +108,17 @@ class NewtonModel:
         if not curvature > 0:
             self.length = None
             return
-        # The penalty is convex. Its change is summed by entries: the difference of sums would be round-off.
-        paid = np.abs(self.y + e) - np.abs(self.y)
-        slope = face.inner(self._gradient, e) + face.inner(self._penalty, paid)
+        size = face.inner(e, e)
+        slope = -size / t  # the change of linear part and penalty is at most that, and mostly that
         above = self._values[-1] + slope + curvature / 2 > max(self._values)
         self._move(e, change, slope, curvature, min(1.0, -slope / curvature) if above else 1.0)
         self._steps += 1  # the two lengths of Barzilai and Borwein, in turns
         odd = self._steps % 2
-        self.length = (
-            face.inner(e, e) / curvature if odd else curvature / max(face.inner(change, change), TINY)
-        )
+        self.length = size / curvature if odd else curvature / max(face.inner(change, change), TINY)
 
     def _face_step(self) -> None:
         """Minimize with the signs of the entries fixed; entries that change it become zero."""
-        steepest = self._steepest()
-        signs = np.where(self.y == 0, -np.sign(steepest), np.sign(self.y))
+        steepest, signs = self._steepest()
         d, change = self._conjugate_gradients(-steepest, signs)
         z = self.y + d
         crossed = z * signs < 0
@@ -140,16 +138,18 @@ class NewtonModel:
         """
         face, tuning = self._face, self._tuning
         free = (signs != 0).astype(r.dtype)
-        d, change, start = np.zeros_like(r), np.zeros_like(r), self.y
+        d, change, p, start = np.zeros_like(r), np.zeros_like(r), np.zeros_like(r), self.y
         enough = tuning.face_decrease**2 * face.inner(r, r)
         allowed = tuning.changed_signs * np.count_nonzero(free)
-        p, rz = np.zeros_like(r), math.inf
+        rz = math.inf
         for _ in range(tuning.face_steps):
-            z = self._times(self._X, r) * free
+            z = self._times(self._X, r)
+            z *= free
             before, rz = rz, face.inner(r, z)
             if not rz > 0:
                 break
-            p = z + (rz / before) * p
+            p *= rz / before
+            p += z
             q = self._times(self._W, p)
             curvature = face.inner(p, q)
             if not curvature > 0:
@@ -157,7 +157,8 @@ class NewtonModel:
             step = rz / curvature
             d += step * p
             change += step * q
-            r = r - step * (q * free)
+            q *= step * free
+            r -= q
             if np.count_nonzero((start + d) * signs < 0) > allowed or face.inner(r, r) <= enough:
                 break
         return d, change
@@ -173,4 +174,4 @@ class NewtonModel:
 
 def _shrunk(a: Any, reach: Any) -> Any:
     """Return the numbers, nearer to zero by at most `reach`."""
-    return a - np.maximum(np.minimum(a, reach), -reach)
+    return a - clipped(a, reach)

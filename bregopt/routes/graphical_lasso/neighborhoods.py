@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify.graphical_lasso import LassoData
+from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.linalg import symmetrize
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
@@ -48,8 +48,7 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     length = np.ones((data.n, 1), kind)
     for step in range(tuning.regression_steps):
         E = B - length * residual
-        threshold = length * reach
-        E -= np.clip(E, -threshold, threshold)
+        E -= clipped(E, length * reach)
         E -= B
         change = _product(E, S)
         B += E

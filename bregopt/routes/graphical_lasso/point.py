@@ -29,8 +29,8 @@ class LassoPoint:
 
     Parameters
     ----------
-    X, root : array of shape (n, n)
-        Positive definite, and its Cholesky factor.
+    X : array of shape (n, n)
+        Positive definite.
     value : float
         Objective at ``X``.
     U : array of shape (n, n)
@@ -40,7 +40,6 @@ class LassoPoint:
     """
 
     X: Array
-    root: Array
     value: float
     U: Array
     bound: float
@@ -62,9 +61,8 @@ def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoP
         root = root_of(candidate)
         value = math.inf if root is None else data.value(candidate, root)
         if root is not None and value < data.n:  # the value of the identity
-            return LassoPoint(candidate, root, value, nothing, -math.inf)
-    identity = np.eye(data.n)
-    return LassoPoint(identity, identity, float(data.n), nothing, -math.inf)
+            return LassoPoint(candidate, value, nothing, -math.inf)
+    return LassoPoint(np.eye(data.n), float(data.n), nothing, -math.inf)
 
 
 def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterator[Array]:

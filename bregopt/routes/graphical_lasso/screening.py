@@ -23,22 +23,22 @@ def connected_parts(data: LassoData) -> list[IntArray]:
     """
     edges = np.abs(data.S) > data.penalty
     np.fill_diagonal(edges, False)
-    if _soon_connected(edges):
-        return [np.arange(data.n)]
-    count, label = connected_components(sp.csr_array(edges), directed=False)
-    if count == 1:
-        return [np.arange(data.n)]
+    alone = ~edges.any(axis=0)
+    if _soon_connected(edges, alone):
+        joined = np.flatnonzero(~alone)
+        return [*([joined] if len(joined) else []), *np.flatnonzero(alone)[:, None]]
+    _, label = connected_components(sp.csr_array(edges), directed=False)
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(label))[:-1])
     return sorted(parts, key=len, reverse=True)
 
 
-def _soon_connected(edges: Mask) -> bool:
-    """Whether all vertices are a few edges away from the first, which dense arrays say sooner."""
-    reached = np.arange(len(edges)) == 0
+def _soon_connected(edges: Mask, alone: Mask) -> bool:
+    """Whether all vertices with edges are a few edges away from the first, which dense arrays say sooner."""
+    reached = np.arange(len(edges)) == np.argmin(alone)
     for _ in range(_BREADTH):
         further = edges[reached].any(axis=0) | reached
-        if further.all():
+        if (further | alone).all():
             return True
         if np.array_equal(further, reached):
             return False

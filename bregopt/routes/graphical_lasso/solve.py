@@ -11,7 +11,7 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import EPS, Array, IntArray
 from bregopt.certify import Certificate
-from bregopt.certify.graphical_lasso import LassoData, certify_lasso, lasso_certificate
+from bregopt.certify.graphical_lasso import LassoData, certify_lasso, lasso_certificate, square_of
 from bregopt.program import StopReason
 from bregopt.routes.graphical_lasso.part import solve_part
 from bregopt.routes.graphical_lasso.point import LassoPoint, first_point
@@ -137,7 +137,7 @@ class _Parts:
             stop = self._solved(part, tol)
             if stop is not StopReason.CONVERGED:
                 if stop is StopReason.UNBOUNDED:
-                    self.direction[np.ix_(part.rows, part.rows)] = part.at.X * part.units
+                    self.direction[square_of(part.rows, self._n)] = part.at.X * part.units
                 return stop
         return StopReason.CONVERGED
 
@@ -147,7 +147,7 @@ class _Parts:
         X, U = np.diag(self._units**2), -data.clip(data.S)
         np.fill_diagonal(U, data.penalty.diagonal())
         for part in self._parts:
-            square = np.ix_(part.rows, part.rows)
+            square = square_of(part.rows, self._n)
             X[square] = part.at.X * part.units + 0.0  # no negative zeros
             U[square] = part.at.U / part.units
         return X, data.clip(U)
@@ -174,11 +174,10 @@ class _Parts:
 
 def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None, tuning: LassoTuning) -> _Part:
     """Return a part in its own units."""
-    whole = len(rows) == data.n
-    block, own = (data, units) if whole else (data.block(rows), units[rows])
+    block, own = data.block(rows), units[rows]
     square = np.outer(own, own)
     scaled = LassoData(block.S * square, block.penalty * square)
-    first = None if start is None else (start if whole else start[np.ix_(rows, rows)]) / square
+    first = None if start is None else start[square_of(rows, data.n)] / square
     return _Part(rows, scaled, square, first_point(scaled, first, tuning))
 
 

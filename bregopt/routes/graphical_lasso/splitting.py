@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.certify.graphical_lasso import LassoData
+from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.linalg import root_of
 from bregopt.routes.graphical_lasso.point import LassoPoint, symmetric
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
@@ -57,7 +57,7 @@ class Splitting:
         X = symmetric(self._Z)
         root = root_of(X)
         value = math.inf if root is None else data.value(X, root)
-        return at if root is None or value >= at.value else replace(at, X=X, root=root, value=value)
+        return at if root is None or value >= at.value else replace(at, X=X, value=value)
 
     def _iterate(self) -> None:
         rho, before, ratio = self._number(self._rho), self._Z, self._tuning.balance
@@ -66,7 +66,7 @@ class Splitting:
         T = (Q * positive) @ Q.T
         relax = self._number(self._tuning.relaxation)
         A, reach = relax * T + (1 - relax) * before + self._V, self._penalty / rho
-        self._V = np.clip(A, -reach, reach)
+        self._V = clipped(A, reach)
         self._Z = A - self._V
         primal = _norm(T - self._Z) / max(_norm(T), _norm(self._Z))
         multiplier = _norm(self._V)
