@@ -41,6 +41,7 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     S, reach = data.S.astype(kind), data.penalty.astype(kind)
     np.fill_diagonal(S, 0)
     targets = S.copy()
+    S -= kind(tuning.shrinkage) * clipped(S, reach)
     np.fill_diagonal(S, 1)
     np.fill_diagonal(reach, np.inf)
     B = np.zeros_like(S)  # a regression is a row

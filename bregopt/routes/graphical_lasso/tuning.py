@@ -75,7 +75,8 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    regression_steps: int = 6
+    regression_steps: int = 5
+    shrinkage: float = 0.5
     gradient_steps: int = 3
     model_decrease: float = 0.4
     model_products: int = 24
