@@ -79,15 +79,16 @@ class SparseFace:
 
     def __init__(self, mask: Mask, kind: Any, gathered: bool) -> None:
         n = len(mask)
-        rows, columns = np.divmod(np.flatnonzero(mask), n)
+        entries = np.flatnonzero(mask)
+        rows, columns = np.divmod(entries, n)
         upper = rows <= columns
         self._rows, self._columns = rows[upper], columns[upper]
-        self._above, self._below = self._rows * n + self._columns, self._columns * n + self._rows
+        self._above, self._below = entries[upper], self._columns * n + self._rows
         self._twice = np.where(self._rows == self._columns, kind(1), kind(2))
         self._gathered = gathered
-        number = np.empty((n, n), np.intp)
-        number.ravel()[self._above] = number.ravel()[self._below] = np.arange(len(self._rows))
-        self._number = number[rows, columns]  # of each entry of the matrix, among those of the vector
+        number = np.empty(n * n, np.intp)
+        number[self._above] = number[self._below] = np.arange(len(self._rows))
+        self._number = number.take(entries)  # of each entry of the matrix, among those of the vector
         starts = np.searchsorted(rows, np.arange(n + 1))
         self._matrix = sp.csr_array((np.zeros(len(rows), kind), columns, starts), mask.shape)
 

@@ -75,7 +75,7 @@ def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterat
             yield inverse_of(full)
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
-    if np.count_nonzero(R) >= 2 * data.n:  # it has a cycle
+    if np.count_nonzero(R != 0) >= 2 * data.n:  # it has a cycle
         estimate = _definite(neighborhood_estimate(data, tuning))
         if estimate is not None:
             yield estimate.astype(np.float64)

@@ -77,7 +77,7 @@ class LassoTuning(Tuning):
     steps: int = 200
     regression_steps: int = 5
     shrinkage: float = 0.5
-    gradient_steps: int = 3
+    gradient_steps: int = 4
     model_decrease: float = 0.4
     model_products: int = 24
     rounds: int = 30
@@ -85,7 +85,7 @@ class LassoTuning(Tuning):
     idle_ratio: float = 0.5
     idle_rounds: int = 4
     value_noise: float = 8.0
-    face_decrease: float = 0.15
+    face_decrease: float = 0.3
     face_steps: int = 12
     changed_signs: float = 0.1
     least_decrease: float = 1e-4
