@@ -1,11 +1,11 @@
 """The regression of each variable on all others with a penalty, from which a precision matrix follows.
 
 The solution of sparse inverse covariance estimation with the covariance ``W`` of the model has the columns
-``X_ij = -b_ij X_jj``, where ``b_j`` minimizes ``b' W b / 2 - b' S_j + sum_i P_ij |b_i|`` over ``b_jj = 0``
-(Friedman, Hastie, Tibshirani 2008, Sparse Inverse Covariance Estimation with the Graphical Lasso,
-Biostatistics 9, sect. 2). With ``S`` in the place of ``W`` these are the regressions of Meinshausen, Bühlmann
-(2006), High-Dimensional Graphs and Variable Selection with the Lasso, Ann. Stat. 34. All columns are
-minimized at the same time, with one product of matrices a step.
+``X_ij = -b_ij X_jj``, where ``b_j`` minimizes ``b' W b / 2 - b' S_j + sum_i P_ij |b_i|`` over ``b_jj = 0``. And
+``W b_j`` is the column ``j`` of ``W`` (Friedman, Hastie, Tibshirani 2008, Sparse Inverse Covariance Estimation
+with the Graphical Lasso, Biostatistics 9, sect. 2). They minimize and replace one column after the other. Here
+a few gradient steps minimize all columns at the same time, with one product of matrices a step, and then all
+are replaced. ``S`` with the entries shrunk by the penalty is the first ``W``.
 """
 
 from __future__ import annotations
@@ -39,35 +39,44 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     """
     kind: Any = np.float32 if data.n >= tuning.single_order else np.float64
     S, reach = data.S.astype(kind), data.penalty.astype(kind)
+    W = S - clipped(S, reach)
+    np.fill_diagonal(W, 1)
     np.fill_diagonal(S, 0)
-    targets = S.copy()
-    S -= kind(tuning.shrinkage) * clipped(S, reach)
-    np.fill_diagonal(S, 1)
     np.fill_diagonal(reach, np.inf)
-    B = np.zeros_like(S)  # a regression is a row
-    residual = -targets  # the gradient of the quadratic part
-    length = np.ones((data.n, 1), kind)
-    for step in range(tuning.regression_steps):
-        E = B - length * residual
-        E -= clipped(E, length * reach)
-        E -= B
-        change = _product(E, S)
-        B += E
-        residual += change
-        size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
-        steep = curvature > np.maximum(_LEAST_CURVATURE * size, _TINY)
-        if step % 2:  # the two lengths of Barzilai and Borwein, in turns, for each row
-            ratio = size, curvature
-        else:
-            ratio = curvature, np.einsum("ij,ij->i", change, change)
-        length = np.divide(*ratio, out=np.ones_like(size), where=steep)[:, None]
-    residual += targets
+    B, residual = np.zeros_like(S), -S  # a regression is a row; the gradient of its quadratic part
+    lengths = np.ones((data.n, 1), kind)
+    for sweep in range(tuning.regressions):
+        if sweep:
+            W = S + clipped(symmetrize(residual + S) - S, reach)
+            np.fill_diagonal(W, 1)
+            residual = _product(B, W) - S
+        lengths = _descended(B, residual, lengths, W, reach, tuning.regression_steps)
+    residual += S
     explained = np.einsum("ij,ij->i", B, residual)
     precision = 1 / np.maximum(1 - explained, _LEAST_VARIANCE)
     B *= -precision[:, None]
     X: Array = symmetrize(B)
     np.fill_diagonal(X, precision)
     return X
+
+
+def _descended(B: Any, residual: Any, lengths: Any, W: Any, reach: Any, steps: int) -> Any:
+    """Take proximal gradient steps in place, and return the lengths of the next ones, one for each row."""
+    for step in range(steps):
+        E = B - lengths * residual
+        E -= clipped(E, lengths * reach)
+        E -= B
+        change = _product(E, W)
+        B += E
+        residual += change
+        size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
+        steep = curvature > np.maximum(_LEAST_CURVATURE * size, _TINY)
+        if step % 2:  # the two lengths of Barzilai and Borwein, in turns
+            ratio = size, curvature
+        else:
+            ratio = curvature, np.einsum("ij,ij->i", change, change)
+        lengths = np.divide(*ratio, out=np.ones_like(size), where=steep)[:, None]
+    return lengths
 
 
 def _product(E: Any, S: Any) -> Any:

@@ -20,7 +20,7 @@ __all__ = ["LassoPoint", "ascended", "first_point", "symmetric", "with_dual"]
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
 # Factors of the entries off the diagonal of an estimate. It is reduced until it is definite, and then a bit
 # further: the inverse of a nearly singular matrix has large entries, and so many more that may be free.
-_FACTORS, _MARGIN = (1.0, 0.9, 0.8), 0.97
+_FACTORS, _MARGIN = (1.0 / 0.97, 1.0, 0.9, 0.8), 0.97
 
 
 @dataclass(frozen=True, eq=False)

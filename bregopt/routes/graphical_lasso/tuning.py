@@ -19,13 +19,16 @@ class LassoTuning(Tuning):
     ----------
     steps : int
         Limit on steps, each with a certificate, where the option `max_iter` gives none.
+    regressions : int
+        Times that the regressions of the start are taken, each with the covariance of the last ones. With 2
+        the time is a twentieth longer.
     regression_steps : int
-        Gradient steps of the regressions that give the start. With 8 the time is a twentieth longer.
+        Gradient steps of each. With 2 or 4 the time is a twentieth longer at some orders.
     gradient_steps : int
-        Proximal gradient steps on the model before a step on a face. With 2 the time is a twentieth longer.
+        Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
     model_decrease : float
-        Ratio of the proximal residual at which the model is minimized enough. With 0.2 or 0.3 the time is a
-        twentieth longer.
+        Ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time is the
+        same.
     model_products : int
         Products with the Hessian after which a model is left.
     rounds : int
@@ -39,8 +42,8 @@ class LassoTuning(Tuning):
     value_noise : float
         Increase of the objective that counts as round-off, in units of the order times the machine precision.
     face_decrease : float
-        Ratio of the residual at which conjugate gradients on a face end. With 0.3 and 6 steps dense real
-        matrices take a twentieth more time.
+        Ratio of the residual at which conjugate gradients on a face end. With 0.15 the time is a fortieth
+        longer.
     face_steps : int
         Limit on conjugate gradient steps on a face.
     changed_signs : float
@@ -75,8 +78,8 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    regression_steps: int = 5
-    shrinkage: float = 0.5
+    regressions: int = 3
+    regression_steps: int = 3
     gradient_steps: int = 4
     model_decrease: float = 0.4
     model_products: int = 24
