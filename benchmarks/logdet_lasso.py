@@ -4,8 +4,9 @@
 
 The time is that of the processor, in seconds, for the loosest tolerance of each package, of those on a grid,
 whose answer has a relative gap of at most 1e-4 or 1e-7, in parentheses divided by ours; "-" if none has after
-20 s of trials. The dual point of a peer is the inverse of its answer, clipped to the box. `FOLDER` has
-spambase.data and MNIST's test images. gglasso is left out if it is not installed.
+20 s of trials. The gap is that of the best dual point known, of each package: those that follow from its
+covariance, and from the inverse of its answer, before and after a step of ascent. `FOLDER` has spambase.data
+and MNIST's test images. gglasso is left out if it is not installed.
 """
 
 from __future__ import annotations
@@ -87,35 +88,42 @@ def problems(data: Path | None, quick: bool) -> Iterator[tuple[str, Any, float]]
             yield "MNIST", correlations(images[:, np.sort(often)]), 0.2
 
 
-def ours(S: Any, alpha: float, tol: float) -> Any:
-    """Return our answer."""
-    return bo.graphical_lasso(S, alpha, tol=tol).X
+def ours(S: Any, alpha: float, tol: float) -> tuple[Any, Any]:
+    """Return our answer and its covariance, the dual point."""
+    answer = bo.graphical_lasso(S, alpha, tol=tol)
+    return answer.X, S + answer.duals[0]
 
 
-def scikit_learn(S: Any, alpha: float, tol: float) -> Any:
-    """Return the answer of scikit-learn, whose tolerance is absolute."""
-    return by_coordinates(S, alpha, tol=tol * len(S), enet_tol=min(1e-4, tol), max_iter=1000)[1]
+def scikit_learn(S: Any, alpha: float, tol: float) -> tuple[Any, Any]:
+    """Return the answer of scikit-learn, whose tolerance is absolute, and its covariance."""
+    W, X = by_coordinates(S, alpha, tol=tol * len(S), enet_tol=min(1e-4, tol), max_iter=1000)
+    return X, W
 
 
-def gglasso(S: Any, alpha: float, tol: float) -> Any:
-    """Return the answer of gglasso, which splits into components first."""
+def gglasso(S: Any, alpha: float, tol: float) -> tuple[Any, Any]:
+    """Return the answer of gglasso, which splits into components first, and its inverse."""
     from gglasso.solver.single_admm_solver import block_SGL
 
     with contextlib.redirect_stdout(io.StringIO()):
         start = np.eye(len(S))
-        return block_SGL(S, alpha, Omega_0=start, tol=0.01 * tol, rtol=0.1 * tol, max_iter=20000)["Theta"]
+        X = block_SGL(S, alpha, Omega_0=start, tol=0.01 * tol, rtol=0.1 * tol, max_iter=20000)["Theta"]
+    return X, np.linalg.inv(X)
 
 
-def gap(S: Any, alpha: float, X: Any) -> float:
-    """Return the relative gap of an answer, with the inverse clipped to the box as the dual point."""
+def gap(S: Any, alpha: float, X: Any, covariance: Any) -> float:
+    """Return the relative gap of an answer, with the best of some dual points."""
     n, X = len(S), (X + X.T) / 2
     reach = alpha * (1 - np.eye(n))
-    (sign, logdet), W = np.linalg.slogdet(X), np.linalg.inv(X)
-    dual_sign, dual = np.linalg.slogdet(S + np.clip(W - S, -reach, reach))
-    if sign <= 0 or dual_sign <= 0:
+    (sign, logdet), W, d = np.linalg.slogdet(X), np.linalg.inv(X), 1 / X.diagonal()
+    bounds = [-np.inf]
+    for M in (covariance, W, W + X * np.outer(d, d)):
+        dual_sign, dual = np.linalg.slogdet(S + np.clip((M + M.T) / 2 - S, -reach, reach))
+        bounds += [dual + n] if dual_sign > 0 else []
+    bound = max(bounds)
+    if sign <= 0 or not np.isfinite(bound):
         return np.inf
     value = (S * X).sum() - logdet + (reach * np.abs(X)).sum()
-    return (value - dual - n) / max(abs(value), abs(dual + n), 0.01 * n)
+    return (value - bound) / max(abs(value), abs(bound), 0.01 * n)
 
 
 def seconds(solve: Callable[..., Any], S: Any, alpha: float, goal: float) -> float | None:
@@ -126,11 +134,11 @@ def seconds(solve: Callable[..., Any], S: Any, alpha: float, goal: float) -> flo
         for _ in range(3 if len(S) <= 200 else 1):
             begin = time.process_time()
             try:
-                X = solve(S, alpha, float(tol))
+                answer = solve(S, alpha, float(tol))
             except (ArithmeticError, ValueError, np.linalg.LinAlgError):
                 break
             times.append(time.process_time() - begin)
-            if gap(S, alpha, X) > goal:
+            if gap(S, alpha, *answer) > goal:
                 break
         else:
             return min(times)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 pandas = pytest.importorskip("pandas")
 
@@ -246,7 +247,11 @@ def test_warm_starts_limits_and_callbacks():
     steps = []
     with pytest.warns(bo.ConvergenceWarning):
         ended = bo.graphical_lasso(
-            S, 0.05, tol=1e-12, callback=lambda step: steps.append(step) or len(steps) == 2
+            S,
+            0.05,
+            tol=1e-12,
+            callback=lambda step: steps.append(step) or len(steps) == 2,
+            tuning=LassoTuning(step_factor=10.0),  # more steps
         )
     assert ended.status == "user_limit"
     assert ended.iterations == len(steps) == 2

@@ -68,20 +68,33 @@ def test_the_model_is_minimized(n, density):
     assert (np.abs(slope) <= 0.4 + tol).all()
 
 
-def test_the_estimate_is_the_regressions_of_each_variable_on_the_others():
+@pytest.mark.parametrize("sweeps", [1, 2, 3])
+def test_the_estimate_is_the_regressions_of_each_variable_on_the_others(sweeps):
     linear_model = pytest.importorskip("sklearn.linear_model")
     S, n, alpha = correlations(15, 60), 15, 0.1
     data = LassoData(S, alpha * (1 - np.eye(n)))
-    X = neighborhood_estimate(data, LassoTuning(regression_steps=300))
-    root = np.linalg.cholesky(S).T
-    rows = np.zeros((n, n))
-    for j in range(n):
-        others = np.arange(n) != j
-        lasso = linear_model.Lasso(alpha / n, fit_intercept=False, tol=1e-12, max_iter=10**5)
-        b = lasso.fit(root[:, others], root[:, j]).coef_
-        rows[j, j] = 1 / (1 - b @ S[np.ix_(others, others)] @ b)
-        rows[j, others] = -b * rows[j, j]
+    X = neighborhood_estimate(data, LassoTuning(sweeps=sweeps, sweep_steps=300, settled=1e-9))
+    W = np.sign(S) * np.maximum(np.abs(S) - alpha, 0)
+    for _ in range(sweeps):
+        np.fill_diagonal(W, 1)
+        root = np.linalg.cholesky(W).T
+        rows, columns = np.zeros((n, n)), np.zeros((n, n))
+        for j in range(n):
+            others = np.arange(n) != j
+            lasso = linear_model.Lasso(alpha / n, fit_intercept=False, tol=1e-12, max_iter=10**5)
+            b = lasso.fit(root[:, others], np.linalg.solve(root.T, S[:, j])).coef_
+            columns[others, j] = W[np.ix_(others, others)] @ b
+            rows[j, j] = 1 / (1 - b @ columns[others, j])
+            rows[j, others] = -b * rows[j, j]
+        W = (columns + columns.T) / 2
     np.testing.assert_allclose(X, (rows + rows.T) / 2, atol=1e-6)
+
+
+def test_the_regressions_converge_to_the_solution():
+    S, n, alpha = correlations(15, 60), 15, 0.1
+    data = LassoData(S, alpha * (1 - np.eye(n)))
+    X = neighborhood_estimate(data, LassoTuning(sweeps=200, settled=1e-12))
+    np.testing.assert_allclose(X, bo.graphical_lasso(S, alpha, tol=1e-12).X, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [40, 120])

@@ -1,15 +1,16 @@
 """The regression of each variable on all others with a penalty, from which a precision matrix follows.
 
 The solution of sparse inverse covariance estimation with the covariance ``W`` of the model has the columns
-``X_ij = -b_ij X_jj``, where ``b_j`` minimizes ``b' W b / 2 - b' S_j + sum_i P_ij |b_i|`` over ``b_jj = 0``. And
-``W b_j`` is the column ``j`` of ``W`` (Friedman, Hastie, Tibshirani 2008, Sparse Inverse Covariance Estimation
-with the Graphical Lasso, Biostatistics 9, sect. 2). They minimize and replace one column after the other. Here
-a few gradient steps minimize all columns at the same time, with one product of matrices a step, and then all
-are replaced. ``S`` with the entries shrunk by the penalty is the first ``W``.
+``X_ij = -b_ij X_jj``, where ``b_j`` minimizes ``b' W b / 2 - b' S_j + sum_i P_ij |b_i|`` over ``b_jj = 0``,
+and ``W b_j`` is the column ``j`` of ``W`` (Friedman, Hastie, Tibshirani 2008, Sparse Inverse Covariance
+Estimation with the Graphical Lasso, Biostatistics 9, sect. 2). They minimize and replace one column after the
+other. Here a few gradient steps reduce all columns at the same time, with one product of matrices a step, and
+then all are replaced. The first ``W`` is ``S`` with its entries shrunk by the penalty.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ _TINY: Any = np.finfo(np.float32).tiny
 
 
 def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
-    """Return a symmetric matrix, mostly positive definite.
+    """Return a symmetric matrix near the solution, mostly positive definite.
 
     Parameters
     ----------
@@ -44,13 +45,19 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     np.fill_diagonal(S, 0)
     np.fill_diagonal(reach, np.inf)
     B, residual = np.zeros_like(S), -S  # a regression is a row; the gradient of its quadratic part
-    lengths = np.ones((data.n, 1), kind)
-    for sweep in range(tuning.regressions):
+    lengths, change = np.ones((data.n, 1), kind), math.inf
+    for sweep in range(tuning.sweeps):
         if sweep:
+            last, before = change, W
             W = S + clipped(symmetrize(residual + S) - S, reach)
             np.fill_diagonal(W, 1)
             residual = _product(B, W) - S
-        lengths = _descended(B, residual, lengths, W, reach, tuning.regression_steps)
+            change = float(np.linalg.norm(W - before)) / math.sqrt(data.n)
+            if change > last:  # it does not converge
+                break
+        lengths = _descended(B, residual, lengths, W, reach, tuning.sweep_steps)
+        if change <= tuning.settled:
+            break
     residual += S
     explained = np.einsum("ij,ij->i", B, residual)
     precision = 1 / np.maximum(1 - explained, _LEAST_VARIANCE)

@@ -18,9 +18,9 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 __all__ = ["LassoPoint", "ascended", "first_point", "symmetric", "with_dual"]
 
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
-# Factors of the entries off the diagonal of an estimate. It is reduced until it is definite, and then a bit
-# further: the inverse of a nearly singular matrix has large entries, and so many more that may be free.
-_FACTORS, _MARGIN = (1.0 / 0.97, 1.0, 0.9, 0.8), 0.97
+# Factors of the entries off the diagonal of an estimate. It is reduced until it is definite by a margin: the
+# inverse of a nearly singular matrix has large entries, and so many more that may be free.
+_FACTORS, _MARGIN = (1.0, 0.97, 0.9, 0.8), 0.97
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +88,10 @@ def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterat
 def _definite(X: Array) -> Array | None:
     """Return a matrix whose entries off the diagonal are reduced until it is definite by a margin."""
     for factor in _FACTORS:
-        reduced = factor * X
-        np.fill_diagonal(reduced, X.diagonal())
-        if root_of(reduced) is not None:
-            reduced *= _MARGIN
+        further = factor / _MARGIN * X
+        np.fill_diagonal(further, X.diagonal())
+        if root_of(further) is not None:
+            reduced = factor * X
             np.fill_diagonal(reduced, X.diagonal())
             return reduced
     return None
@@ -100,9 +100,9 @@ def _definite(X: Array) -> Array | None:
 def ascended(X: Array, gradient: Array) -> Array:
     """Return a step of ascent on the dual from ``inv(X) - S``, which is the negative `gradient`.
 
-    There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides by
-    its diagonal. Without the step the gap that a clipped inverse proves is of first order in the error of the
-    entries that are not zero, with it of second order.
+    There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides
+    by its diagonal. The gap that a clipped inverse proves is of first order in the errors of its entries, with
+    the step it is of second order.
     """
     scale = 1 / X.diagonal()
     step: Array = X * scale * scale[:, None]

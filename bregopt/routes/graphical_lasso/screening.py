@@ -23,7 +23,7 @@ def connected_parts(data: LassoData) -> list[IntArray]:
     """
     edges = np.abs(data.S) > data.penalty
     np.fill_diagonal(edges, False)
-    alone = ~edges.any(axis=0)
+    alone: Mask = ~np.any(edges, axis=0)
     if _soon_connected(edges, alone):
         joined = np.flatnonzero(~alone)
         return [*([joined] if len(joined) else []), *np.flatnonzero(alone)[:, None]]

@@ -19,11 +19,14 @@ class LassoTuning(Tuning):
     ----------
     steps : int
         Limit on steps, each with a certificate, where the option `max_iter` gives none.
-    regressions : int
-        Times that the regressions of the start are taken, each with the covariance of the last ones. With 2
-        the time is a twentieth longer.
-    regression_steps : int
-        Gradient steps of each. With 2 or 4 the time is a twentieth longer at some orders.
+    sweeps : int
+        Limit on the times that the regressions of the start are taken, each time with the covariance of the
+        last ones.
+    sweep_steps : int
+        Gradient steps of the regressions each time. With 1 the time is a tenth longer, with 3 a thirtieth.
+    settled : float
+        Change of the covariance, in units of its diagonal, with which the start is near enough. With 0.05 the
+        time is a twentieth longer, with 0.01 a fiftieth.
     gradient_steps : int
         Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
     model_decrease : float
@@ -78,8 +81,9 @@ class LassoTuning(Tuning):
     """
 
     steps: int = 200
-    regressions: int = 3
-    regression_steps: int = 3
+    sweeps: int = 20
+    sweep_steps: int = 2
+    settled: float = 0.02
     gradient_steps: int = 4
     model_decrease: float = 0.4
     model_products: int = 24
