@@ -45,7 +45,7 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     np.fill_diagonal(S, 0)
     np.fill_diagonal(reach, np.inf)
     B, residual = np.zeros_like(S), -S  # a regression is a row; the gradient of its quadratic part
-    lengths, change = np.ones((data.n, 1), kind), math.inf
+    lengths, change, steps = np.ones((data.n, 1), kind), math.inf, tuning.sweep_steps
     for sweep in range(tuning.sweeps):
         if sweep:
             last, before = change, W
@@ -53,9 +53,9 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
             np.fill_diagonal(W, 1)
             residual = _product(B, W) - S
             change = float(np.linalg.norm(W - before)) / math.sqrt(data.n)
-            if change > last:  # it does not converge
-                break
-        lengths = _descended(B, residual, lengths, W, reach, tuning.sweep_steps)
+            if change > last:  # the regressions lag behind their covariance
+                steps *= 2
+        lengths = _descended(B, residual, lengths, W, reach, steps)
         if change <= tuning.settled:
             break
     residual += S

@@ -101,8 +101,8 @@ def ascended(X: Array, gradient: Array) -> Array:
     """Return a step of ascent on the dual from ``inv(X) - S``, which is the negative `gradient`.
 
     There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides
-    by its diagonal. The gap that a clipped inverse proves is of first order in the errors of its entries, with
-    the step it is of second order.
+    by its diagonal. The gap that a clipped inverse proves is of first order in the errors of its entries,
+    that with the step is of second order.
     """
     scale = 1 / X.diagonal()
     step: Array = X * scale * scale[:, None]

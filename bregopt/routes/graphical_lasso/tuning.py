@@ -23,7 +23,8 @@ class LassoTuning(Tuning):
         Limit on the times that the regressions of the start are taken, each time with the covariance of the
         last ones.
     sweep_steps : int
-        Gradient steps of the regressions each time. With 1 the time is a tenth longer, with 3 a thirtieth.
+        Gradient steps of the regressions each time, at first: they double where the covariance changes more
+        than before. With 1 the time is a tenth longer, with 3 a thirtieth.
     settled : float
         Change of the covariance, in units of its diagonal, with which the start is near enough. With 0.05 the
         time is a twentieth longer, with 0.01 a fiftieth.
