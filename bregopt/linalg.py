@@ -31,8 +31,8 @@ _WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of a
 # Between two checkpoints of a factorization there are `_PRODUCT` operations, or `_LEAST_WIDTH` columns if
 # those take more.
 _PRODUCT, _LEAST_WIDTH = 4_000_000_000, 192
-# LAPACK inverts triangular matrices entry by entry. Between these orders BLAS, with the identity on the right,
-# is faster: 1.8 times at an order of 100 in single precision.
+# LAPACK inverts triangular matrices entry by entry. Between these orders BLAS, applied to the identity, is
+# faster: 1.8 times at an order of 100 in single precision.
 _SMALL, _LARGE = 32, 700
 _LEAF = 128  # order from which halves, of which one corner is zero, are faster
 _BLOCK = 128  # rows and columns of a block in a transpose

@@ -24,7 +24,8 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 __all__ = ["neighborhood_estimate"]
 
 _LEAST_VARIANCE = 1e-2  # of what a regression leaves, so that its inverse stays moderate
-_LEAST_CURVATURE: Any = np.float32(1e-6)  # along a step, relative to its square; below it the length is one
+_LEAST_CURVATURE: Any = np.float32(1e-4)  # along a step, relative to its square; below it the length is one
+_LONGEST = 8  # factor of the number of steps of a sweep, up to which it may double
 _SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
 
@@ -55,6 +56,8 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
             change = float(np.linalg.norm(W - before)) / math.sqrt(data.n)
             if change > last:  # the regressions lag behind their covariance
                 steps *= 2
+            if steps > _LONGEST * tuning.sweep_steps:
+                break
         lengths = _descended(B, residual, lengths, W, reach, steps)
         if change <= tuning.settled:
             break
@@ -74,9 +77,12 @@ def _descended(B: Any, residual: Any, lengths: Any, W: Any, reach: Any, steps: i
         E -= clipped(E, lengths * reach)
         E -= B
         change = _product(E, W)
+        size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
+        concave = curvature < 0
+        if concave.any():  # `W` may be indefinite; a regression without a minimum stays where it is
+            E[concave] = change[concave] = 0
         B += E
         residual += change
-        size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
         steep = curvature > np.maximum(_LEAST_CURVATURE * size, _TINY)
         if step % 2:  # the two lengths of Barzilai and Borwein, in turns
             ratio = size, curvature
