@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify.graphical_lasso import LassoData, clipped
+from bregopt.clock import affords
 from bregopt.linalg import symmetrize
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
@@ -49,6 +50,8 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
     lengths, change, steps = np.ones((data.n, 1), kind), math.inf, tuning.sweep_steps
     for sweep in range(tuning.sweeps):
         if sweep:
+            if not affords(data.n):
+                break
             last, before = change, W
             W = S + clipped(symmetrize(residual + S) - S, reach)
             np.fill_diagonal(W, 1)
