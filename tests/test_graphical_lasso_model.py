@@ -57,9 +57,9 @@ def test_the_model_is_minimized(n, density):
     face = face_of(mask, np.float64, TUNING)
     G, P = symmetric(rng, n), np.full((n, n), 0.4)
     x = face.part(np.eye(n))
-    tuning = LassoTuning(model_decrease=1e-9, model_products=10_000)
+    tuning = LassoTuning(model_products=10_000)
     model = NewtonModel(face, X, W, x, face.part(G), face.part(P), None, tuning)
-    model.minimize()
+    model.minimize(1e-9)
     Y = face.matrix(model.y)
     slope = (G + W @ (Y - np.eye(n)) @ W) * mask  # of the quadratic part
     used = Y != 0

@@ -58,7 +58,7 @@ class Descent:
         """Take a step; True where the estimate of the gap is low enough."""
         if not self.stuck and self.estimate > enough:
             checkpoint(len(self.X))
-            self._step()
+            self._step(math.sqrt(enough / self.estimate))
         return not self.stuck and self.estimate <= enough
 
     def proven(self, data: LassoData, at: LassoPoint) -> LassoPoint:
@@ -90,12 +90,15 @@ class Descent:
         scale = self.X.diagonal()
         return linear + 0.5 * float(scale @ (U @ scale))
 
-    def _step(self) -> None:
-        """Minimize the model and go along its direction as far as the objective falls enough."""
+    def _step(self, decrease: float) -> None:
+        """Minimize the model and go along its direction as far as the objective falls enough.
+
+        The gap is of second order in the residual of the model, of which `decrease` is the ratio to reach.
+        """
         tuning = self._tuning
         face = face_of((self.X != 0) | (np.abs(self._gradient) > self._penalty), self.X.dtype.type, tuning)
         gradient, prices, x = (face.part(M) for M in (self._gradient, self._prices, self.X))
-        y = self._modeled(face, x, gradient, prices)
+        y = self._modeled(face, x, gradient, prices, decrease)
         d = y - x
         slope = face.inner(gradient, d) + face.inner(prices, np.abs(y) - np.abs(x))
         t = 1.0
@@ -108,12 +111,12 @@ class Descent:
             t /= 2
         self.stuck = True
 
-    def _modeled(self, face: Face, x: Any, gradient: Any, prices: Any) -> Any:
+    def _modeled(self, face: Face, x: Any, gradient: Any, prices: Any, decrease: float) -> Any:
         """Return a point that reduces the model; products of large matrices are in single precision."""
         kind: Any = np.float32 if len(self.X) >= self._tuning.single_order else np.float64
         X, W = self.X.astype(kind, copy=False), self._W.astype(kind, copy=False)
         model = NewtonModel(face, X, W, x, gradient, prices, self._length, self._tuning)
-        model.minimize()
+        model.minimize(max(decrease, self._tuning.model_decrease))
         self._length = model.length
         return model.y
 

@@ -65,10 +65,10 @@ class NewtonModel:
         self.length, self._steps, self._products = length, 0, 0
         self._values = [0.0]  # of the last few points, less that of x
 
-    def minimize(self) -> None:
-        """Reduce the proximal residual by a factor, within a number of products."""
+    def minimize(self, decrease: float) -> None:
+        """Reduce the proximal residual to a fraction, within a number of products."""
         tuning = self._tuning
-        enough = tuning.model_decrease * self._residual()
+        enough = decrease * self._residual()
         while True:
             for _ in range(tuning.gradient_steps):
                 self._gradient_step()

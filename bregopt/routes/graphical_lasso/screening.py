@@ -11,7 +11,7 @@ from bregopt.certify.graphical_lasso import LassoData
 
 __all__ = ["connected_parts"]
 
-_BREADTH = 6  # edges from the first vertex to the others in most connected graphs of data
+_ROUNDS = 12  # enough for most graphs of data: six edges lead from the first vertex to the others
 
 
 def connected_parts(data: LassoData) -> list[IntArray]:
@@ -23,24 +23,31 @@ def connected_parts(data: LassoData) -> list[IntArray]:
     """
     edges = np.abs(data.S) > data.penalty
     np.fill_diagonal(edges, False)
-    alone: Mask = ~np.any(edges, axis=0)
-    if _soon_connected(edges, alone):
-        joined = np.flatnonzero(~alone)
-        return [*([joined] if len(joined) else []), *np.flatnonzero(alone)[:, None]]
+    joined: Mask = np.any(edges, axis=0)
+    parts = _searched(edges, joined)
+    if parts is not None:
+        return [*sorted(parts, key=len, reverse=True), *np.flatnonzero(~joined)[:, None]]
     _, label = connected_components(sp.csr_array(edges), directed=False)
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(label))[:-1])
     return sorted(parts, key=len, reverse=True)
 
 
-def _soon_connected(edges: Mask, alone: Mask) -> bool:
-    """Whether all vertices with edges are a few edges away from the first, which dense arrays say sooner."""
-    reached = np.arange(len(edges)) == np.argmin(alone)
-    for _ in range(_BREADTH):
+def _searched(edges: Mask, joined: Mask) -> list[IntArray] | None:
+    """Return the components of the vertices with edges by a search with dense arrays, None if that is long.
+
+    Where a few rounds from a few vertices reach all, it takes a tenth of the time of a sparse matrix.
+    """
+    parts: list[IntArray] = []
+    left, reached = joined, np.zeros_like(joined)
+    for _ in range(_ROUNDS):
+        if not left.any():
+            return parts
+        if not reached.any():
+            reached[np.argmax(left)] = True
         further = edges[reached].any(axis=0) | reached
-        if (further | alone).all():
-            return True
-        if np.array_equal(further, reached):
-            return False
+        if np.array_equal(further, reached) or np.array_equal(further, left):
+            parts.append(np.flatnonzero(further))
+            left, further = left & ~further, np.zeros_like(left)
         reached = further
-    return False
+    return None

@@ -31,8 +31,8 @@ class LassoTuning(Tuning):
     gradient_steps : int
         Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
     model_decrease : float
-        Ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time is the
-        same.
+        Least ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time
+        is the same. Where a larger one is enough for the goal, that one counts.
     model_products : int
         Products with the Hessian after which a model is left.
     rounds : int
