@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.routes.graphical_lasso.face import DenseFace, SparseFace, face_of
 from bregopt.routes.graphical_lasso.model import NewtonModel
 from bregopt.routes.graphical_lasso.neighborhoods import neighborhood_estimate
+from bregopt.routes.graphical_lasso.point import ascended
+from bregopt.routes.graphical_lasso.screening import connected_parts
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 TUNING = LassoTuning()
@@ -136,3 +139,33 @@ def test_random_problems_are_proven_without_warnings(seed):
     bound = np.linalg.slogdet(S + U)[1] + n
     assert (np.abs(U) <= penalty).all()
     assert abs(value - bound) <= 1.1e-7 * max(abs(value), abs(bound), 1e-2 * n)
+
+
+def test_the_gap_of_the_ascended_inverse_is_of_second_order():
+    S, n, alpha = correlations(20, 60), 20, 0.1
+    data = LassoData(S, alpha * (1 - np.eye(n)))
+    X = bo.graphical_lasso(S, alpha, tol=1e-12).X
+    error = symmetric(np.random.default_rng(0), n) * (X != 0)
+    gaps = []
+    for size in (1e-3, 1e-4):
+        near = X + size * error
+        gradient = S - np.linalg.inv(near)
+        value = data.value(near, np.linalg.cholesky(near))
+        clipped, ascent = (data.bound(data.clip(U)) for U in (-gradient, ascended(near, gradient)))
+        assert value >= ascent > clipped
+        gaps.append((value - clipped, value - ascent))
+    assert gaps[0][0] < 20 * gaps[1][0]
+    assert gaps[0][1] > 80 * gaps[1][1]
+
+
+def test_components_are_those_of_the_graph():
+    rng = np.random.default_rng(0)
+    for n in rng.integers(1, 40, 100):
+        edges = np.triu(rng.random((n, n)) < 1.5 / n, 1)
+        edges |= edges.T
+        parts = connected_parts(LassoData(edges + np.eye(n), 0.5 * (1 - np.eye(n))))
+        count, label = connected_components(edges, directed=False)
+        assert len(parts) == count
+        assert sorted(np.concatenate(parts)) == list(range(n))
+        assert all(len(set(label[part])) == 1 for part in parts)
+        assert [len(part) for part in parts] == sorted(map(len, parts), reverse=True)
