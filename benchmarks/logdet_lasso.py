@@ -110,20 +110,25 @@ def gglasso(S: Any, alpha: float, tol: float) -> tuple[Any, Any]:
     return X, np.linalg.inv(X)
 
 
+def log_det(M: Any) -> float:
+    """Return ``logdet M``, ``-inf`` unless `M` is positive definite."""
+    try:
+        return 2 * float(np.log(np.linalg.cholesky(M).diagonal()).sum())
+    except np.linalg.LinAlgError:
+        return -np.inf
+
+
 def gap(S: Any, alpha: float, X: Any, covariance: Any) -> float:
     """Return the relative gap of an answer, with the best of some dual points."""
     n, X = len(S), (X + X.T) / 2
     reach = alpha * (1 - np.eye(n))
-    (sign, logdet), W, d = np.linalg.slogdet(X), np.linalg.inv(X), 1 / X.diagonal()
-    bounds = [-np.inf]
-    for M in (covariance, W, W + X * np.outer(d, d)):
-        dual_sign, dual = np.linalg.slogdet(S + np.clip((M + M.T) / 2 - S, -reach, reach))
-        bounds += [dual + n] if dual_sign > 0 else []
-    bound = max(bounds)
-    if sign <= 0 or not np.isfinite(bound):
+    value = (S * X).sum() - log_det(X) + (reach * np.abs(X)).sum()
+    if not np.isfinite(value):
         return np.inf
-    value = (S * X).sum() - logdet + (reach * np.abs(X)).sum()
-    return (value - bound) / max(abs(value), abs(bound), 0.01 * n)
+    W, d = np.linalg.inv(X), 1 / X.diagonal()
+    points = (covariance, W, W + X * np.outer(d, d))
+    bound = n + max(log_det(S + np.clip((M + M.T) / 2 - S, -reach, reach)) for M in points)
+    return (value - bound) / max(abs(value), abs(bound), 0.01 * n) if np.isfinite(bound) else np.inf
 
 
 def seconds(solve: Callable[..., Any], S: Any, alpha: float, goal: float) -> float | None:
