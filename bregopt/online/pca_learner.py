@@ -251,6 +251,6 @@ def _count(value: Any, name: str, least: int) -> int:
         raise TypeError(f"{name} is {value!r}; expected an integer")
     if value < least:
         raise ValueError(f"{name} is {value}; expected at least {least}")
-    if value > sys.maxsize:  # beyond floats at last
+    if int(value) > sys.maxsize:  # beyond floats at last
         raise ValueError(f"{name} is above {sys.maxsize}; expected at least {least} and at most that")
     return int(value)
