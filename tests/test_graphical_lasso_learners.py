@@ -162,3 +162,16 @@ def test_raw_units_warn_once_at_the_line_of_the_call(criterion):
     assert own[0].category is bo.DataWarning
     assert own[0].filename == __file__
     assert "Standardize the data, or pass correlations" in str(own[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
+def test_folds_of_the_user():
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    rows = np.arange(12)
+    pairs = [(rows[::2], rows[1::2]), (rows[1::2], rows[::2])]
+    masks = [(rows % 2 == 0, rows % 2 == 1), (rows % 2 == 1, rows % 2 == 0)]
+    one, two = (GraphicalLassoCV([0.5, 0.1], cv=folds).fit(X) for folds in (pairs, masks))
+    np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+    for folds in ([[0.5, 1.5], [2, 3]], [(rows, [99])], [(rows, [])]):
+        with pytest.raises((TypeError, ValueError), match="fold"):
+            GraphicalLassoCV([0.5, 0.1], cv=folds).fit(X)

@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
-from bregopt.arrays import Array, IntArray, finite_array, positive_integer
+from bregopt.arrays import Array, IntArray, finite_array, index_array, positive_integer, rectangular
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
@@ -163,7 +163,8 @@ class GraphicalLassoCV(SparsePrecision):
 
     def _fold_scores(self, points: Array, y: Any, executor: Any) -> Array:
         """Return the scores of each fold and weight."""
-        folds = list(check_cv(self.cv, y, classifier=False).split(points, y))
+        given = check_cv(self.cv, y, classifier=False).split(points, y)
+        folds = [_rows_of(fold, len(points)) for fold in given]
         crew = Crew(executor)
         try:
             shared = points, self.alphas_, self.assume_centered, self._asked_of_path(points.shape[1])
@@ -173,7 +174,7 @@ class GraphicalLassoCV(SparsePrecision):
 
     def _decreasing(self, X: Any, S: Array) -> Array:
         """Return the weights in decreasing order; a number asks for the range of the whole sample."""
-        if np.ndim(self.alphas) > 0:
+        if rectangular(self.alphas, "alphas").ndim > 0:
             return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
         count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
         largest = float(S.diagonal().max())  # without covariances all weights give the same answer
@@ -208,8 +209,17 @@ class GraphicalLassoCV(SparsePrecision):
         return type(path)(path.alphas[order], [path[k] for k in order])
 
 
+def _rows_of(fold: Any, m: int) -> tuple[IntArray, ...]:
+    """Return the training rows and the test rows of a fold, which may be the user's own."""
+    if not isinstance(fold, tuple | list) or len(fold) != 2:
+        raise TypeError(f"cv has the fold {fold!r}; expected pairs (rows to train, rows to test)")
+    masks = (rectangular(rows, "a fold of cv") for rows in fold)
+    rows = (np.flatnonzero(mask) if mask.shape == (m,) and mask.dtype == bool else mask for mask in masks)
+    return tuple(index_array(own, "a fold of cv", m) for own in rows)
+
+
 def _scores(
-    fold: tuple[IntArray, IntArray], points: Array, alphas: Array, centered: bool, asked: dict[str, Any]
+    fold: tuple[IntArray, ...], points: Array, alphas: Array, centered: bool, asked: dict[str, Any]
 ) -> Array:
     """Return the log-likelihood of the samples that one fold leaves out, for each weight."""
     train, test = (empirical_covariance(points[rows], assume_centered=centered) for rows in fold)

@@ -122,6 +122,9 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     TypeError, ValueError
         If one is bad, or two do not go together; the message names them.
     """
+    suggest = given["suggest"]
+    if not isinstance(suggest, bool | np.bool_):
+        raise TypeError(f"suggest is {suggest!r}; expected True or False")
     labels = labels_of(A, "A", "bo.pairwise_correlation(A).A, or A.corr()")
     target = given_matrix(A, given["missing"])
     n = target.A.shape[0]
@@ -157,7 +160,9 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
 
 def divergence_or_norm(divergence: Any) -> type[Divergence] | None:
     """Return the class of a divergence by its name, None for a norm."""
-    return None if divergence in _NORMS else divergence_class(divergence, _NORMS)
+    if isinstance(divergence, str) and divergence in _NORMS:
+        return None
+    return divergence_class(divergence, _NORMS)
 
 
 def check_together(request: Request, weighted: bool) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer
+from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer, rectangular
 from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.io.pandas_labels import aligned, labeled
 from bregopt.linalg import root_of
+from bregopt.memory import check_memory
 from bregopt.problems.logdet.lasso_arguments import (
     LassoProblem,
     LassoSettings,
@@ -198,13 +199,14 @@ def _predicted(known: Sequence[tuple[float, Array]], alpha: float) -> Array | No
 
 def _alphas(value: Any, problem: LassoProblem) -> Array:
     """Return the weights of a path."""
-    if np.ndim(value) == 0:
+    if rectangular(value, "alphas").ndim == 0:
         count = positive_integer(value, "alphas", ", the number of weights, or a list of weights")
         largest = problem.largest_alpha
         if largest == 0:
             raise ValueError(
                 "S has no penalized entry off its diagonal, so alphas has no range; give an array"
             )
+        check_memory(8.0 * count, f"alphas={count}")
         return np.geomspace(largest, _LEAST_ALPHA * largest, count)
     alphas = finite_array(value, "alphas", ndim=1)
     if len(alphas) == 0:
