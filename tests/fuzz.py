@@ -31,6 +31,7 @@ from collections import Counter
 from pathlib import Path
 
 import block_truth
+import fuzz_scale
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
@@ -669,6 +670,9 @@ TARGETS = {
     near: 4,
     scales: 3,
     cvxpy_problems: 2,
+    fuzz_scale.partitions: 3,
+    fuzz_scale.cuts: 3,
+    fuzz_scale.thetas: 2,
 }
 _TURNS = [target for target, times in TARGETS.items() for _ in range(times)]
 
