@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Hashable
 from pathlib import Path
 
 import block_truth
@@ -61,7 +62,9 @@ def proofs(rng):
     for name, unproven in (("lower", -np.inf), ("upper", np.inf)):
         end = getattr(proof, name)
         require(not np.isnan(end), f"{says}: a bound is NaN")
-        require(end != unproven or proof.reasons.get(name) or proof.lower == proof.upper, f"{says}: no reason")
+        require(
+            end != unproven or proof.reasons.get(name) or proof.lower == proof.upper, f"{says}: no reason"
+        )
     if not sound:
         return "stated"
     require(proof.lower <= proof.upper, f"{says}: the bounds are crossed")
@@ -104,7 +107,8 @@ def node_bounds(rng):
             top = float(rng.choice([-1.0, 0.0, 0.5, 1.0]))
             fixings[[level, "level"][rng.integers(2)]] = top
         if rng.random() < 0.1:
-            fixings[sensible(rng, len(i))] = sensible(rng, len(i))
+            key = sensible(rng, len(i))
+            fixings[key if isinstance(key, Hashable) else "no row"] = sensible(rng, len(i))
         if rng.random() < 0.1:
             fixings = {edges: hostile(rng, n)}
             problem.bound(fixings, **QUICK)
@@ -126,7 +130,7 @@ def node_bounds(rng):
 
 
 def violation(n, rows):
-    """Return the least sum of violations of rows ``(A, a, sense, b)`` of a psd matrix and a boxed variable."""
+    """Return the least sum of violations of rows ``(A, a, sense, b)`` of a matrix and a boxed variable."""
     import cvxpy as cp
 
     X, u = cp.Variable((n, n), PSD=True), cp.Variable(bounds=[0, 2])

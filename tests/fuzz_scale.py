@@ -78,6 +78,12 @@ def as_graph(rng, W):
     return forms[rng.integers(len(forms))]()
 
 
+def present(W, names):
+    """Return the weights without isolated vertices, if the names are those that occur in edges."""
+    kept = np.flatnonzero(W.any(axis=1)) if len(names) < len(W) else range(len(W))
+    return W[np.ix_(kept, kept)]
+
+
 def weights_between(W, part):
     return float(W[part[:, None] != part].sum()) / 2
 
@@ -88,9 +94,8 @@ def assignments(n, k):
 
 
 def checked_cut(W, names, found, allowed, largest, bounded):
-    """Check a cut of a graph: that of an allowed assignment, of its weight, on the right side of the bound."""
-    kept = [k for k in range(len(W)) if k in names or W[k].any()] if len(names) < len(W) else range(len(W))
-    W = W[np.ix_(kept, kept)]
+    """Check that a cut has an allowed assignment, the weight of it, and a bound that holds for all cuts."""
+    W = present(W, names)
     part = np.array([found.assignments[name] for name in names])
     scale = float(np.abs(W).sum()) / 2 or 1.0
     require(len(found.assignments) == len(names), "other vertices than those of the graph")
@@ -160,7 +165,7 @@ def cuts(rng):
         if largest:
             return options
         difference = np.abs(2 * options.sum(axis=1) - n)
-        if "sizes" in own:
+        if own.get("sizes") is not None:
             return options[(options == 0).sum(axis=1) == own["sizes"][0]]
         slack = max(n % 2, float(own.get("imbalance", 0.0)) * n + 1e-6)
         return options[(difference <= slack) & (difference < n)]
@@ -180,8 +185,7 @@ def thetas(rng):
     del weights
     with unmodified(graph):
         found = bo.lovasz_theta(graph, **QUICK)
-    kept = [k for k in range(n) if A[k].any()] if len(names) < n else range(n)
-    A = A[np.ix_(kept, kept)] > 0
+    A = present(A, names) > 0
     sets = [np.flatnonzero(row) for row in assignments(len(A), 2)]
     stable = max(len(s) for s in sets if not A[np.ix_(s, s)].any())
     clique = max(len(s) for s in sets if A[np.ix_(s, s)].sum() == len(s) * (len(s) - 1))

@@ -16,7 +16,7 @@ from bregopt.arrays import Array
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, SourceLike, source, source_of
 from bregopt.chunks.stores import is_dask, parquet_columns
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import LowRank
 from bregopt.routes.solution import Solution
 
@@ -78,7 +78,7 @@ class RowChunks:
         penalty: str = "divergence",
         chunk: int = 50_000,
     ) -> None:
-        if penalty not in _PENALTIES:
+        if not is_one_of(penalty, _PENALTIES):
             raise ValueError(f"penalty is {penalty!r}{did_you_mean(str(penalty), _PENALTIES)}")
         self.hinge = penalty == "hinge"
         self._rows = source_of(rows, "rows")

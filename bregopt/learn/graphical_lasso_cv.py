@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
 from bregopt.arrays import Array, IntArray, finite_array, positive_integer
-from bregopt.errors import DataWarning, warn_caller
+from bregopt.errors import DataWarning, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
 from bregopt.learn.graphical_lasso import SparsePrecision
@@ -119,7 +119,7 @@ class GraphicalLassoCV(SparsePrecision):
             If the best weight is the first or the last one, so that one beyond it may be better.
         """
         check_executor(executor)
-        if self.criterion not in _CRITERIA:
+        if not is_one_of(self.criterion, _CRITERIA):
             raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
         points = self._samples(X)
         S = empirical_covariance(points, assume_centered=self.assume_centered)

@@ -67,6 +67,8 @@ def verified(
     `generated` rows the program has only those that were generated: its points need not be feasible.
     """
     start = time.perf_counter()
+    if not isinstance(resolve, bool):
+        raise TypeError(f"resolve is {resolve!r}; expected True or False")
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data)

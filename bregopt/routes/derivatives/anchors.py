@@ -191,7 +191,7 @@ def symmetric_part(S: Any, n: int, name: str) -> Array:
     TypeError, ValueError
         If it is no such matrix.
     """
-    array = finite_array(np.asarray(S), name, 2)
+    array = finite_array(S, name, 2)
     if array.shape != (n, n):
         raise ValueError(f"{name} has shape {array.shape}; expected {(n, n)}")
     return _symmetric(array)
