@@ -202,6 +202,10 @@ def cross_check(
         raise TypeError(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
+    if solvers is not None and not isinstance(solvers, Iterable):
+        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names")
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress is {progress!r}; expected True or False")
     problem = _checkable(problem)
     check_options("auto", options)
     foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
@@ -251,6 +255,8 @@ def _checkable(problem: Any) -> Any:
 
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:
     """Return the route of a name, and its options; names of CVXPY's solvers are in capitals."""
+    if not isinstance(name, str | type):
+        raise TypeError(f"solvers has {name!r}; expected names of solvers")
     foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
     return (_REFERENCE, {"backend": name}) if foreign else (name, {})
 

@@ -31,6 +31,7 @@ from collections import Counter
 from pathlib import Path
 
 import block_truth
+import fuzz_proofs
 import fuzz_scale
 import numpy as np
 import scipy.io
@@ -670,9 +671,21 @@ TARGETS = {
     near: 4,
     scales: 3,
     cvxpy_problems: 2,
-    fuzz_scale.partitions: 3,
+    fuzz_proofs.proofs: 4,
+    fuzz_proofs.node_bounds: 3,
+    fuzz_proofs.conflicts: 2,
+    fuzz_proofs.derivatives: 4,
+    fuzz_scale.partitions: 2,
     fuzz_scale.cuts: 3,
     fuzz_scale.thetas: 2,
+    fuzz_scale.many: 4,
+    fuzz_scale.stacks: 6,
+    fuzz_scale.generated_rows: 4,
+    fuzz_scale.row_chunks: 6,
+    fuzz_scale.triplet_chunks: 4,
+    fuzz_scale.learned: 6,
+    fuzz_scale.round_trips: 5,
+    fuzz_scale.cross_checks: 3,
 }
 _TURNS = [target for target, times in TARGETS.items() for _ in range(times)]
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.bars import items_bar
-from bregopt.errors import ConvergenceWarning, did_you_mean, warn_caller
+from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import check_executor
 from bregopt.many.schedule import outcomes
 from bregopt.many.worker import Item, Outcome, Unit
@@ -132,7 +132,7 @@ def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
         raise TypeError(f"chunk is {chunk!r}; expected a positive integer, or None")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected a positive integer")
-    if warm_start is not False and warm_start != "chain":
+    if warm_start is not False and not is_one_of(warm_start, ("chain",)):
         raise ValueError(f'warm_start is {warm_start!r}; expected False or "chain"')
 
 
