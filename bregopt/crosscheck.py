@@ -202,14 +202,16 @@ def cross_check(
         raise TypeError(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
-    if solvers is not None and not isinstance(solvers, Iterable):
-        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names")
+    try:
+        chosen = None if solvers is None else tuple(solvers)
+    except TypeError:
+        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names") from None
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")
     problem = _checkable(problem)
     check_options("auto", options)
     foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
-    chosen = (foreign or registry.solvers()) if solvers is None else solvers
+    chosen = (foreign or registry.solvers()) if chosen is None else chosen
     asked = {name: _route(name) for name in chosen}
     own = {name: {**own_options(route, options), **more} for name, (route, more) in asked.items()}
     if solvers is None and not foreign:

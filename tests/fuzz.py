@@ -173,7 +173,11 @@ def learners(rng):
     else:
         names = [name for name in learn.__all__ if name[0].isupper()]
         cls = getattr(learn, names[rng.integers(len(names))])
-    model = cls(online.MatrixWinnow()) if cls is online.OnlineToBatch else cls()
+    required = {
+        online.OnlineToBatch: (online.MatrixWinnow(),),
+        learn.GridSearchCV: (learn.KernelLearner(), {}),
+    }
+    model = cls(*required.get(cls, ()))
     for name in rng.permutation(list(model.get_params(deep=False)))[: rng.integers(0, 3)]:
         model.set_params(**{str(name): sensible(rng)})
     T, n = 12, 3

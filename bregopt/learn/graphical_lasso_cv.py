@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
-from bregopt.arrays import Array, IntArray, finite_array, positive_integer
+from bregopt.arrays import SMALLEST, Array, IntArray, dimensions, finite_array, positive_integer
 from bregopt.errors import DataWarning, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
@@ -173,10 +173,14 @@ class GraphicalLassoCV(SparsePrecision):
 
     def _decreasing(self, X: Any, S: Array) -> Array:
         """Return the weights in decreasing order; a number asks for the range of the whole sample."""
-        if np.ndim(self.alphas) > 0:
+        if dimensions(self.alphas, "alphas") > 0:
             return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
         count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
         largest = float(S.diagonal().max())  # without covariances all weights give the same answer
+        if largest < SMALLEST:
+            raise ValueError(
+                f"X has variances of at most {largest:g}; expected {SMALLEST:g} or more: scale X"
+            )
         if np.count_nonzero(S) > np.count_nonzero(S.diagonal()):
             largest = self._path_of(X, S, 1).alphas[0]
         return np.geomspace(largest, _LEAST_ALPHA * largest, count)
