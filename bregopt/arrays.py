@@ -109,7 +109,7 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
 
 
 def dimensions(value: Any, name: str) -> int:
-    """Return the number of dimensions of an array or of lists; a ValueError names lists of different lengths."""
+    """Return the number of dimensions; a ValueError names lists of different lengths."""
     known = getattr(value, "ndim", None)
     return known if isinstance(known, int) else rectangular(value, name).ndim
 

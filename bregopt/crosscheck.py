@@ -203,7 +203,7 @@ def cross_check(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
     try:
-        chosen = None if solvers is None else tuple(solvers)
+        named = None if solvers is None else tuple(solvers)
     except TypeError:
         raise TypeError(f"solvers is {solvers!r}; expected a tuple of names") from None
     if not isinstance(progress, bool):
@@ -211,7 +211,7 @@ def cross_check(
     problem = _checkable(problem)
     check_options("auto", options)
     foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
-    chosen = (foreign or registry.solvers()) if chosen is None else chosen
+    chosen = (foreign or registry.solvers()) if named is None else named
     asked = {name: _route(name) for name in chosen}
     own = {name: {**own_options(route, options), **more} for name, (route, more) in asked.items()}
     if solvers is None and not foreign:

@@ -173,11 +173,8 @@ def learners(rng):
     else:
         names = [name for name in learn.__all__ if name[0].isupper()]
         cls = getattr(learn, names[rng.integers(len(names))])
-    required = {
-        online.OnlineToBatch: (online.MatrixWinnow(),),
-        learn.GridSearchCV: (learn.KernelLearner(), {}),
-    }
-    model = cls(*required.get(cls, ()))
+    own = {"OnlineToBatch": (online.MatrixWinnow(),), "GridSearchCV": (learn.KernelLearner(), {})}
+    model = cls(*own.get(cls.__name__, ()))
     for name in rng.permutation(list(model.get_params(deep=False)))[: rng.integers(0, 3)]:
         model.set_params(**{str(name): sensible(rng)})
     T, n = 12, 3

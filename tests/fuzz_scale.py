@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from fuzz_values import QUICK, hostile, optional, require, sensible, unmodified
+from fuzz_values import QUICK, hostile, optional, quiet, require, sensible, unmodified
 
 import bregopt as bo
 
@@ -215,7 +215,7 @@ def correlations(rng, count, n):
 
 
 def agree(found, alone, says, scale=0.0):
-    """Check that two answers agree up to the errors of their certificates, and to the round-off of a scale."""
+    """Check that two answers agree up to their errors, and to the round-off of a scale."""
     require(found.status == alone.status, f"{says}: {found.status}, alone {alone.status}")
     if alone.status == "optimal":
         error = found.error + alone.error + 1e-12 * (abs(found.value) + abs(alone.value) + scale)
@@ -462,7 +462,7 @@ def _same(a, b):
     try:
         a = np.load(a) if str(a).endswith(".npy") else np.asarray(a, dtype=float)
         return a.shape == b.shape and bool((a == b).all())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return False
 
 
@@ -646,7 +646,7 @@ def cross_checks(rng):
         names = ["tol", "max_iter", "seed", "rank_tol", "verbose", "backend", "progress", "method", "no_such"]
         own[str(rng.choice(names))] = sensible(rng)
     with unmodified(A):
-        found = bo.cross_check(problem, solvers, **own)
+        found = quiet(lambda: bo.cross_check(problem, solvers, **own))
     str(found)
     wrong = [row.solver for row in found.rows if not row.agrees and row.status in ("optimal", "infeasible")]
     sure = [row for row in found.rows if row.status in ("optimal", "infeasible", "unbounded")]

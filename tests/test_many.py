@@ -392,6 +392,8 @@ def test_bad_arguments():
         bo.solve_many([problem], progress=1)
     with pytest.raises(ValueError, match="warm_start is True"):
         bo.solve_many([problem], warm_start=True)
+    with pytest.raises(ValueError, match="warm_start is array"):
+        bo.solve_many([problem], warm_start=np.eye(2))
     with pytest.raises(TypeError, match="tolerance"):
         bo.solve_many([problem], tolerance=1e-3)
 

@@ -470,6 +470,10 @@ class TestLearner:
         (MatrixWinnow(theta=np.nan), [[1.0, 0.0]], "theta has 1 NaN"),
         (MatrixWinnow(constraints="X"), [[1.0, 0.0]], "constraints is 'X'"),
         (GeneralMatrixWinnow(rank=1.5), [np.eye(2)], "rank is 1.5"),
+        (GeneralMatrixWinnow(normalize=np.eye(2)), [np.eye(2)], "normalize is array"),
+        (BurgGradient(rates=np.eye(2)), [[1.0, 0.0]], "rates is array"),
+        (BurgGradient(update=["explicit"]), [[1.0, 0.0]], r"update is \['explicit'\]"),
+        (KernelWinnow(kernel=np.eye(2)), [[1.0, 0.0]], "kernel is array"),
     ],
 )
 def test_bad_parameters_and_instances(learner, X, message):

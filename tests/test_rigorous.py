@@ -729,6 +729,8 @@ def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():
     for wrong, error in ((-1.0, ValueError), ("a", TypeError), ([1.0, 2.0], ValueError), (True, TypeError)):
         with pytest.raises(error, match="trace_bound"):
             sol.verify(trace_bound=wrong)
+    with pytest.raises(TypeError, match="resolve is array"):
+        sol.verify(resolve=np.eye(2))
 
 
 def test_a_matrix_without_interior_has_no_upper_bound_and_says_why():

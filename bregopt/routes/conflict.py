@@ -115,7 +115,8 @@ class _Filter:
             return y if y.any() else None
         if solution.status == "infeasible":
             assert solution.duals is not None
-            y[rows] = with_trace_multipliers(small, solution.duals)
+            y[rows] = solution.duals
+            y[rows] = with_trace_multipliers(small, y[rows])
             return y
         self.decided &= solution.X is not None and solution.primal_residual <= Settings().tol
         return None
