@@ -247,7 +247,8 @@ def many(rng):
     if items and rng.random() < 0.3:  # the same element again
         items.append(items[0])
         single.append(single[0])
-    items = [items, tuple(items), iter(items)][rng.integers(3)] if rng.random() < 0.95 else hostile(rng, n)
+    good = rng.random() < 0.95
+    items = [items, tuple(items), iter(items)][rng.integers(3)] if good else hostile(rng, n)
     own = {"chunk": sensible(rng)} if rng.random() < 0.2 else {}
     own |= {"warm_start": "chain"} if rng.random() < 0.3 else {}
     if rng.random() < 0.2:
@@ -256,6 +257,8 @@ def many(rng):
         )
     with ThreadPoolExecutor(2) if rng.random() < 0.3 else contextlib.nullcontext() as pool, unmodified(A):
         found = bo.solve_many(items, **{"executor": pool, "progress": False, **own, **QUICK})
+    if not good:
+        return "hostile"
     require(len(found) == len(single), f"{len(found)} answers of {len(single)} problems")
     require(problem.solution is None and floor.value is None, "a problem was changed")
     for answer, values in zip(found, single, strict=True):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import (
     IntArray,
     MatrixLike,
+    dimensions,
     finite_array,
     index_array,
 )
@@ -169,7 +170,7 @@ def sq_distance(X: PSD, i: ArrayLike, j: ArrayLike) -> Expression:
         If indices are empty, out of range, equal, or not integers.
     """
     _matrix(X, "sq_distance")
-    scalar = np.ndim(i) == 0 and np.ndim(j) == 0
+    scalar = dimensions(i, "i") == dimensions(j, "j") == 0
     first, second = _pairs(i, j, X.n)
     same = np.flatnonzero(first == second)
     if len(same):
