@@ -344,7 +344,8 @@ def test_bad_arguments_of_all_matrices_are_refused(A, arguments, message):
 
 def test_options_and_types_are_refused():
     A = symmetric(2, 3)
-    assert bo.nearest_correlation({"a": np.eye(3), "b": bo.PSD}).status.tolist() == ["optimal", "error"]
+    with pytest.warns(bo.DataWarning, match="matrix 'b': TypeError: A has dtype object"):
+        assert bo.nearest_correlation({"a": np.eye(3), "b": bo.PSD}).status.tolist() == ["optimal", "error"]
     with pytest.raises(ValueError, match="warm_start"):
         bo.nearest_correlation(A, warm_start=True)
     with pytest.raises(TypeError, match="no option 'tolerance'"):

@@ -466,6 +466,7 @@ class TestLearner:
         (MatrixBurgGradient(ceiling=0), [[1.0, 0.0]], "ceiling is 0"),
         (OnlineLogDetMetric(), [[1.0, 0.0]], r"X has shape \(1, 2\); expected \(T, 2, d\)"),
         (MatrixWinnow(rank=0), [[1.0, 0.0]], "rank is 0"),
+        (MatrixWinnow(rank=3), [[1.0, 0.0]], "rank is 3; expected at most 2"),
         (MatrixWinnow(w0=0), [[1.0, 0.0]], "w0 is 0"),
         (MatrixWinnow(theta=np.nan), [[1.0, 0.0]], "theta has 1 NaN"),
         (MatrixWinnow(constraints="X"), [[1.0, 0.0]], "constraints is 'X'"),
