@@ -204,7 +204,7 @@ def cross_check(
         )
     try:
         named = None if solvers is None else tuple(solvers)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # of SciPy's matrices in blocks
         raise TypeError(f"solvers is {solvers!r}; expected a tuple of names") from None
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")

@@ -852,5 +852,5 @@ def test_a_solver_of_another_type_is_named(solver):
         lambda: bo.solve_many([problem], solver=solver, progress=False),
     )
     for call in calls:
-        with pytest.raises(TypeError, match="(?s)solver is .*; expected the name of a solver"):
+        with pytest.raises(TypeError, match=r"(?s)solver is .*; expected the name of a solver"):
             call()

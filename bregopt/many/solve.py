@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
@@ -137,7 +138,8 @@ def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
 
 
 def _items(problems: Any, solver: Any, options: Mapping[str, Any]) -> list[Item]:
-    if isinstance(problems, Problem | str | os.PathLike | Mapping) or not isinstance(problems, Iterable):
+    single = isinstance(problems, Problem | str | os.PathLike | Mapping) or sp.issparse(problems)
+    if single or not isinstance(problems, Iterable):
         raise TypeError(f"problems is {problems!r}; expected a list of problems, paths or pairs")
     pairs = [_problem_and_values(given, f"problems[{k}]") for k, given in enumerate(problems)]
     # One copy of each problem, so that it is one object in the pickle of a task.
