@@ -1,9 +1,10 @@
 """Trials with many hostile and random inputs: ``python tests/fuzz.py`` or ``make fuzz``.
 
 Trial `k` of seed `s` is a function of these two numbers. It passes if the library answers, or refuses with a
-documented exception; it fails if
+documented exception that it raises itself; it fails if
 
-- the library raises another exception, the process dies, or the trial exceeds its time limit,
+- another exception is raised, such as NumPy's, which names no argument, the process dies, or the trial exceeds
+  its time limit,
 - an answer is wrong: a point that violates the rows, a bound above the value at a known point, a false claim
   that a problem is infeasible or unbounded,
 - an input array is modified.
