@@ -36,7 +36,6 @@ __all__ = [
     "check_pair_bounds",
     "complex_array",
     "covers",
-    "dimensions",
     "entry_indices",
     "finite_array",
     "hermitian_matrix",
@@ -106,12 +105,6 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
     return _without_na(value, array) if array.dtype == object and hasattr(value, "isna") else array
-
-
-def dimensions(value: Any, name: str) -> int:
-    """Return the number of dimensions; a ValueError names lists of different lengths."""
-    known = getattr(value, "ndim", None)
-    return known if isinstance(known, int) else rectangular(value, name).ndim
 
 
 def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:

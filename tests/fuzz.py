@@ -3,8 +3,8 @@
 Trial `k` of seed `s` is a function of these two numbers. It passes if the library answers, or refuses with a
 documented exception that it raises itself; it fails if
 
-- another exception is raised, such as NumPy's, which names no argument, the process dies, or the trial exceeds
-  its time limit,
+- another exception is raised, such as one of NumPy, which names no argument, the process dies, or the trial
+  exceeds its time limit,
 - an answer is wrong: a point that violates the rows, a bound above the value at a known point, a false claim
   that a problem is infeasible or unbounded,
 - an input array is modified.

@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
-from bregopt.arrays import SMALLEST, Array, IntArray, dimensions, finite_array, positive_integer
+from bregopt.arrays import SMALLEST, Array, IntArray, finite_array, positive_integer, rectangular
 from bregopt.errors import DataWarning, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
@@ -173,7 +173,7 @@ class GraphicalLassoCV(SparsePrecision):
 
     def _decreasing(self, X: Any, S: Array) -> Array:
         """Return the weights in decreasing order; a number asks for the range of the whole sample."""
-        if dimensions(self.alphas, "alphas") > 0:
+        if rectangular(self.alphas, "alphas").ndim > 0:
             return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
         count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
         largest = float(S.diagonal().max())  # without covariances all weights give the same answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, dimensions, finite_array, symmetric_matrix
+from bregopt.arrays import Array, finite_array, rectangular, symmetric_matrix
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
@@ -114,7 +114,7 @@ def _weights(value: Any, n: int) -> Array:
 
 def penalty_weight(value: Any) -> float:
     """Return `alpha`."""
-    if dimensions(value, "alpha") != 0:
+    if rectangular(value, "alpha").ndim != 0:
         raise TypeError("alpha has several values; expected a number, or bo.graphical_lasso_path for several")
     alpha = float(finite_array(value, "alpha", ndim=0))
     if alpha < 0:
