@@ -35,6 +35,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 import truth
+import fuzz_logdet
 from fuzz_values import QUICK, hostile, optional, quiet, require, sensible, symmetric, unmodified
 
 import bregopt as bo
@@ -669,6 +670,12 @@ TARGETS = {
     near: 4,
     scales: 3,
     cvxpy_problems: 2,
+    fuzz_logdet.family: 6,
+    fuzz_logdet.lasso: 3,
+    fuzz_logdet.completions: 2,
+    fuzz_logdet.ellipsoids: 3,
+    fuzz_logdet.designs: 3,
+    fuzz_logdet.channels: 2,
 }
 _TURNS = [target for target, times in TARGETS.items() for _ in range(times)]
 

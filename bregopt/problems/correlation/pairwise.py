@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, ArrayOrFrame, rectangular
+from bregopt.arrays import Array, ArrayOrFrame, doubles, rectangular
 from bregopt.io.pandas_labels import is_pandas
 
 __all__ = ["PairwiseCorrelation", "pairwise_correlation"]
@@ -88,7 +88,7 @@ def _points(returns: Any) -> Array:
     given = rectangular(returns, "returns")
     if given.dtype.kind not in "biuf":
         raise TypeError(f"returns has dtype {given.dtype}; expected real numbers, NaN for a gap")
-    points: Array = np.array(given, dtype=np.float64)
+    points: Array = doubles(given)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"returns has shape {points.shape}; expected (T, n), one column an asset")
     if np.isinf(points).any():

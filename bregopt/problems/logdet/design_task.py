@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, finite_array, scattered, symmetric_matrix, symmetrized
+from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.problems.logdet.candidates import Candidates
@@ -60,6 +60,7 @@ def design_task(
         raise ValueError(
             f"candidates has shape {X.shape}; expected (m, n), or (m, n, n) with square matrices"
         )
+    check_columns(X, "candidates")
     n = X.shape[1]
     if X.ndim == 3:
         X = np.array([symmetrized(M, f"candidates[{k}]") for k, M in enumerate(X)])
@@ -163,7 +164,7 @@ def _smooth(task: DesignTask, L: Array, tol: float) -> _Found:
 def _e_found(task: DesignTask, settings: Settings) -> _Found:
     """Return E-optimal weights."""
     n, bounds = task.candidates.n, task.bounds
-    unit = float(Candidates(task.candidates.X).traces().max())
+    unit = float(task.candidates.traces().max()) or 1.0
     X = task.candidates.X / (np.sqrt(unit) if task.candidates.are_rows else unit)
     scaled = Candidates(X)
     prior = np.zeros((n, n)) if task.prior is None else task.prior / unit

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import lapack, qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, finite_array
+from bregopt.arrays import EPS, Array, check_columns, finite_array
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import root_of
 from bregopt.problems.logdet.candidates import Candidates
@@ -93,6 +93,7 @@ def min_volume_ellipsoid(
     X = finite_array(points, "points", ndim=2)
     if 0 in X.shape:
         raise ValueError(f"points has shape {X.shape}; expected at least one row and one column")
+    check_columns(X, "points")
     fixed = None if center is None else _center(center, points, X.shape[1])
     with clock.limited(settings.time_limit), threads_for(X.shape[1]):
         u, c, T, bound, steps = _enclosing(X, fixed, settings.tol)

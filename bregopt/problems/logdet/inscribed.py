@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, Mask, finite_array, scattered
+from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
 from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
@@ -81,6 +81,8 @@ def max_volume_inscribed_ellipsoid(
         raise ValueError(f"A has shape {rows.shape}; expected at least one row and one column")
     if right.shape != (m,):
         raise ValueError(f"b has shape {right.shape}; expected {(m,)}, one bound for each row of A")
+    check_columns(rows, "A")
+    check_magnitude(right, "b", SMALLEST)
     frame, series = cast(Any, A), cast(Any, b)
     if is_pandas(A, "DataFrame") and is_pandas(b, "Series") and not frame.index.equals(series.index):
         raise ValueError("b is a Series with other labels; expected those of the rows of A")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array, symmetric_matrix
+from bregopt.arrays import Array, finite_array, rectangular, symmetric_matrix
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
@@ -95,7 +95,7 @@ def _warn_of_units(variances: Array) -> None:
 
 def _weights(value: Any, n: int) -> Array:
     """Return weights from zero to infinity."""
-    given = np.array(value)
+    given = rectangular(value, "weights")
     if given.dtype.kind not in "biuf":
         raise TypeError(f"weights has dtype {given.dtype}; expected real numbers")
     infinite = np.isposinf(given)
