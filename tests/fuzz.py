@@ -35,6 +35,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 import truth
+import fuzz_atoms
 import fuzz_logdet
 from fuzz_values import QUICK, hostile, optional, quiet, require, sensible, symmetric, unmodified
 
@@ -670,6 +671,9 @@ TARGETS = {
     near: 4,
     scales: 3,
     cvxpy_problems: 2,
+    fuzz_atoms.atoms: 8,
+    fuzz_atoms.convex_problems: 3,
+    fuzz_atoms.hermitian_problems: 2,
     fuzz_logdet.family: 6,
     fuzz_logdet.lasso: 3,
     fuzz_logdet.completions: 2,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask, is_mapping
+from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
 from bregopt.divergences import Divergence
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, read_stack
@@ -119,7 +119,7 @@ def argument(value: Any, name: str, matrices: Any, of_numbers: bool = False) -> 
     if is_stack(value):
         stack = read_stack(value, name, real=False)
         return Argument(name, matrices, own=stack, places=_places(stack.keys, matrices.keys, name))
-    if of_numbers and np.ndim(value) == 1:
+    if of_numbers and rectangular(value, name).ndim == 1:
         series = is_pandas(value, "Series")
         places = _places(tuple(value.index) if series else range(len(value)), matrices.keys, name, series)
         return Argument(name, matrices, own=np.asarray(value), places=places)

@@ -75,7 +75,7 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
         raise ValueError(f"min_samples is {min_samples}; expected at least 2")
     frame: Any = returns
     names = frame.columns if is_pandas(returns, "DataFrame") else range(points.shape[1])
-    A, counts = _correlations(points, names, min_samples)
+    A, counts = _correlations(points, names, min(int(min_samples), len(points) + 1))
     weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
     if not is_pandas(returns, "DataFrame"):
         return PairwiseCorrelation(A, weights)

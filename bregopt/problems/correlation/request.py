@@ -157,7 +157,9 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
 
 def divergence_or_norm(divergence: Any) -> type[Divergence] | None:
     """Return the class of a divergence by its name, None for a norm."""
-    return None if divergence in _NORMS else divergence_class(divergence, _NORMS)
+    if isinstance(divergence, str) and divergence in _NORMS:
+        return None
+    return divergence_class(divergence, _NORMS)
 
 
 def check_together(request: Request, weighted: bool) -> None:

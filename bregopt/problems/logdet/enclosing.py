@@ -93,7 +93,6 @@ def min_volume_ellipsoid(
     X = finite_array(points, "points", ndim=2)
     if 0 in X.shape:
         raise ValueError(f"points has shape {X.shape}; expected at least one row and one column")
-    check_columns(X, "points")
     fixed = None if center is None else _center(center, points, X.shape[1])
     with clock.limited(settings.time_limit), threads_for(X.shape[1]):
         u, c, T, bound, steps = _enclosing(X, fixed, settings.tol)
@@ -140,6 +139,7 @@ def _whitened(X: Array, origin: Array, free: bool) -> tuple[Array, Array]:
     """
     m, d = X.shape
     centered = X - origin
+    check_columns(centered, f"points - {_ORIGIN[free]}")
     unit = np.abs(centered).max(axis=0)
     unit[unit == 0] = 1.0
     centered /= unit

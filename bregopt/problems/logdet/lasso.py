@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer
+from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer, rectangular
 from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.io.pandas_labels import aligned, labeled
@@ -198,7 +198,7 @@ def _predicted(known: Sequence[tuple[float, Array]], alpha: float) -> Array | No
 
 def _alphas(value: Any, problem: LassoProblem) -> Array:
     """Return the weights of a path."""
-    if np.ndim(value) == 0:
+    if rectangular(value, "alphas").ndim == 0:
         count = positive_integer(value, "alphas", ", the number of weights, or a list of weights")
         largest = problem.largest_alpha
         if largest == 0:

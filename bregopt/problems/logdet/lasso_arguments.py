@@ -114,7 +114,7 @@ def _weights(value: Any, n: int) -> Array:
 
 def penalty_weight(value: Any) -> float:
     """Return `alpha`."""
-    if np.ndim(value) != 0:
+    if rectangular(value, "alpha").ndim != 0:
         raise TypeError("alpha has several values; expected a number, or bo.graphical_lasso_path for several")
     alpha = float(finite_array(value, "alpha", ndim=0))
     if alpha < 0:
