@@ -188,12 +188,14 @@ def completions(rng):
     X = np.asarray(found.X)
     unit = np.sqrt(X.diagonal())
     require(np.isfinite(unit).all() and (unit > 0).all(), f"{says}: the diagonal of X")
-    require(np.linalg.eigvalsh(X / np.outer(unit, unit))[0] > 0, f"{says}: X is not positive definite")
+    require(np.linalg.eigvalsh(X / np.outer(unit, unit))[0] > -1e-9, f"{says}: X is not positive semidefinite")
+    if found.status != "optimal":
+        return found.status
     logdet = 2 * np.log(unit).sum() + np.linalg.slogdet(X / np.outer(unit, unit))[1]
     value = logdet - (np.sum(np.where(mask | np.eye(n, dtype=bool), S, 0.0) * X) if select else 0.0)
     size = 1 + abs(value) + abs(logdet) + n * abs(np.log(scale))
     require(abs(value - found.value) <= 1e-4 * size, f"{says}: value {found.value}, which is {value}")
-    if found.status == "optimal" and definite:
+    if definite:
         root = np.sqrt(S.diagonal())
         inverse = np.linalg.inv(X / np.outer(unit, unit)) / np.outer(unit, unit)
         kept, free = (inverse, X) if select else (X, inverse)

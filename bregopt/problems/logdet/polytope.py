@@ -16,7 +16,7 @@ __all__ = ["Proof", "corners", "inner_point", "ray_of"]
 _ZOOMS = 3  # linear programs around better and better points
 _CLEAR = 1e-5  # radius of a ball inside that needs no closer look, relative to the size of the program
 _FAR = 1e9  # longest slack of a program, in its unit
-_NEAR = 1e4  # largest coordinate of a first program, in its unit
+_NEAR = 10.0  # largest coordinate of a first program, in its unit
 _TIGHT = 1e-6  # slack of a row that counts as active, relative to the longest
 _EXACT = 1e-11  # relative violation of a proof by round-off
 _FLAT = 1e-9  # relative thickness of a polytope without interior
@@ -130,7 +130,8 @@ def ray_of(A: Array) -> Array | None:
     w = np.asarray(found.x)
     active = A @ w > -_TIGHT
     w = w - np.linalg.pinv(A[active]) @ (A[active] @ w)
-    return w if (A @ w).max() <= _EXACT and (A @ w).min() < -_TIGHT / m else None
+    round_off = _EXACT * np.linalg.norm(A, axis=1) * np.linalg.norm(w)
+    return w if (A @ w <= round_off).all() and (A @ w).min() < -_TIGHT / m else None
 
 
 def corners(A: Array, b: Array, inside: Array) -> Array:
