@@ -190,9 +190,8 @@ def check_magnitude(array: Array, name: str, least: float) -> None:
     """Raise a ValueError if the largest magnitude is above `LARGEST`, or below `least` and not zero."""
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST or 0 < largest < least:
-        raise ValueError(
-            f"{name} has magnitude {largest:.3g}; expected 0 or {least:g} to {LARGEST:g}: take other units"
-        )
+        expected = f"0 or {least:g} to {LARGEST:g}" if least else f"at most {LARGEST:g}"
+        raise ValueError(f"{name} has magnitude {largest:.3g}; expected {expected}: take other units")
 
 
 def check_columns(array: Array, name: str) -> None:

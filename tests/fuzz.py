@@ -31,12 +31,12 @@ from collections import Counter
 from pathlib import Path
 
 import block_truth
+import fuzz_atoms
+import fuzz_logdet
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 import truth
-import fuzz_atoms
-import fuzz_logdet
 from fuzz_values import QUICK, hostile, optional, quiet, require, sensible, symmetric, unmodified
 
 import bregopt as bo
@@ -680,6 +680,8 @@ TARGETS = {
     fuzz_logdet.ellipsoids: 3,
     fuzz_logdet.designs: 3,
     fuzz_logdet.channels: 2,
+    fuzz_logdet.correlations: 4,
+    fuzz_logdet.repairs: 2,
 }
 _TURNS = [target for target, times in TARGETS.items() for _ in range(times)]
 

@@ -157,7 +157,7 @@ class Expressions:
         """Return a convex scalar."""
         if depth and self.coin():
             return self.composed(depth)
-        k, r, F, M = int(self.rng.integers(1, N + 1)), self.vector(), self.symmetric(), self.matrix()
+        k, r, F, M = int(self.rng.integers(1, 3)), self.vector(), self.symmetric(), self.matrix()
         c, above = self.numbers(1)[0], float(self.rng.random()) + 0.1
         return self.one(
             lambda: lambda m, p: m.sum(m.abs(r(m, p))),
@@ -215,7 +215,9 @@ def model(rng, hermitian):
     make = Expressions(rng, hermitian)
     R = rng.normal(size=(N, N)) + (1j * rng.normal(size=(N, N)) if hermitian else 0.0)
     known = SimpleNamespace(
-        X=(R @ R.conj().T) * 0.5 * TRACE / np.linalg.norm(R) ** 2, x=rng.uniform(-1, 1, N), y=rng.uniform(-1, 1)
+        X=(R @ R.conj().T) * 0.5 * TRACE / np.linalg.norm(R) ** 2,
+        x=rng.uniform(-1, 1, N),
+        y=rng.uniform(-1, 1),
     )
     f, c = make.convex(), make.numbers(N)
     logs = not hermitian and make.coin(0.25)
@@ -260,13 +262,19 @@ def solved(rng, hermitian):
     at = float(objective(NUMPY, known))
     size = 1 + abs(at) + abs(found.value or 0.0)
     if found.dual_value is not None and np.isfinite(found.dual_value):
-        require(sign * found.dual_value <= at + 1e-6 * size, f"{says}: bound {found.dual_value} beyond {sign * at}")
+        require(
+            sign * found.dual_value <= at + 1e-6 * size,
+            f"{says}: bound {found.dual_value} beyond {sign * at}",
+        )
     if found.status != "optimal":
         return found.status
     point = SimpleNamespace(X=np.asarray(mine.X.value), x=np.asarray(mine.x.value), y=float(mine.y.value))
     value = float(objective(NUMPY, point))
     require(abs(sign * value - found.value) <= NEAR * size, f"{says}: NumPy has {sign * value}")
-    require(abs(aim.expression.value - found.value) <= NEAR * size, f"{says}: the expression is {aim.expression.value}")
+    require(
+        abs(aim.expression.value - found.value) <= NEAR * size,
+        f"{says}: the expression is {aim.expression.value}",
+    )
     off = max(float(np.max(row(NUMPY, point))) for row in rows)
     require(off <= NEAR * TRACE, f"{says}: rows missed by {off:.1e}")
     require(eigenvalues(point.X)[0] >= -1e-6 * TRACE, f"{says}: X is not psd")
@@ -309,10 +317,19 @@ def atoms(rng):
     H = bo.PSD(4, hermitian=True, name="H") if rng.random() < 0.3 else bo.PSD(4, name="H")
     bad, good, other = (sensible(rng, N) for _ in range(3))
     make = Expressions(rng, hermitian=False)
-    r, F = make.vector()(bo, SimpleNamespace(X=X, x=x, y=y)), make.symmetric()(bo, SimpleNamespace(X=X, x=x, y=y))
-    operand = [bad, lambda: r * bad, lambda: F + bad, lambda: F @ bad, lambda: r.__rmatmul__(bad), lambda: r, lambda: F][
-        rng.integers(7)
-    ]
+    r, F = (
+        make.vector()(bo, SimpleNamespace(X=X, x=x, y=y)),
+        make.symmetric()(bo, SimpleNamespace(X=X, x=x, y=y)),
+    )
+    operand = [
+        bad,
+        lambda: r * bad,
+        lambda: F + bad,
+        lambda: F @ bad,
+        lambda: r.__rmatmul__(bad),
+        lambda: r,
+        lambda: F,
+    ][rng.integers(7)]
     single = "abs max min pos square sum_squares norm1 norm2 norm_inf norm_nuc sigma_max lambda_max lambda_min log log_det"
     name = str(rng.choice(single.split()))
     e = lambda: operand() if callable(operand) and operand is not bad else bad  # noqa: E731

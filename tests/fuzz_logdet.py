@@ -36,7 +36,9 @@ def covariance(rng, n):
     """Return a covariance matrix, definite or of low rank, or a diagonal or zero one."""
     X = points_of(rng, n, int(rng.integers(1, 3 * n)))
     S = X.T @ X / len(X)
-    return [S, S + 0.1 * np.eye(n), np.diag(S.diagonal()), np.zeros((n, n))][rng.choice(4, p=[0.4, 0.4, 0.15, 0.05])]
+    return [S, S + 0.1 * np.eye(n), np.diag(S.diagonal()), np.zeros((n, n))][
+        rng.choice(4, p=[0.4, 0.4, 0.15, 0.05])
+    ]
 
 
 def dressed(rng, A):
@@ -65,7 +67,13 @@ def family(rng):
     stack = np.array([C, np.eye(n), S])
     lasso_of = {"weights": np.abs(S), "pattern": mask, "penalize_diagonal": True}
     design_of = {"lower": 0.0, "upper": ones, "costs": b, "budget": 1.0, "prior": S, "tol": 1e-6}
-    near = {"fixed": pairs, "lower": -0.5, "upper": np.full((n, n), 0.9), "min_eigenvalue": 0.1, "weights": vector}
+    near = {
+        "fixed": pairs,
+        "lower": -0.5,
+        "upper": np.full((n, n), 0.9),
+        "min_eigenvalue": 0.1,
+        "weights": vector,
+    }
     near |= {"max_condition": 20.0, "missing": "unknown", "divergence": rng.choice(NEARNESS)}
     asked = {"groups": rng.integers(2, size=n), "max_rank": 1, "suggest": True}
     signatures = [
@@ -81,8 +89,16 @@ def family(rng):
         (bo.water_filling, {"gains": b, "power": 2.0}, {}),
         (bo.mimo_capacity, {"H": X, "power": 2.0}, {"antenna_power": vector, "tol": 1e-4}),
         (bo.pairwise_correlation, {"returns": X}, {"min_samples": 2}),
-        (bo.shrink_correlation, {"A": C}, {"target": C, "fixed": pairs, "min_eigenvalue": 0.1, "weights": mask * 1.0}),
-        (bo.factor_correlation, {"A": C, "k": 1}, {"min_specific_variance": 0.1, "weights": vector, "starts": 2}),
+        (
+            bo.shrink_correlation,
+            {"A": C},
+            {"target": C, "fixed": pairs, "min_eigenvalue": 0.1, "weights": mask * 1.0},
+        ),
+        (
+            bo.factor_correlation,
+            {"A": C, "k": 1},
+            {"min_specific_variance": 0.1, "weights": vector, "starts": 2},
+        ),
         (bo.nearest_covariance, {"S": S}, near),
         (bo.nearest_correlation, {"A": C}, {**near, **asked}),
         (bo.nearest_correlation, {"A": stack}, {**near, **asked, "warm_start": "chain", "weights": stack}),
@@ -91,7 +107,9 @@ def family(rng):
     given = needed | some(rng, **others)
     for name in rng.choice(list(given), size=rng.choice([0, 1, 1, 2])):
         given[str(name)] = hostile(rng, n)
-    given = {name: dressed(rng, value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
+    given = {
+        name: dressed(rng, value) if isinstance(value, np.ndarray) else value for name, value in given.items()
+    }
     limit = {} if function in UNLIMITED else QUICK
     with unmodified(*given.values()):
         status = getattr(function(**given, **limit), "status", "several")
@@ -117,9 +135,7 @@ def lasso(rng):
     diagonal = bool(rng.integers(2))
     given = dressed(rng, S)
     with unmodified(S, w):
-        found = bo.graphical_lasso(
-            given, alpha, weights, pattern, penalize_diagonal=diagonal, **QUICK
-        )
+        found = bo.graphical_lasso(given, alpha, weights, pattern, penalize_diagonal=diagonal, **QUICK)
     penalty = alpha * np.where(np.isinf(w), 0.0, w) if weights is not None else np.full((n, n), alpha)
     if not diagonal:
         np.fill_diagonal(penalty, 0.0)
@@ -148,7 +164,9 @@ def lasso(rng):
     if np.isfinite(found.dual_value):
         require((np.abs(U) <= penalty * (1 + 1e-9)).all(), f"{says}: |U| above the penalty")
         bound = np.linalg.slogdet((S + U) / scale)[1] + n + n * np.log(scale)
-        require(abs(bound - found.dual_value) <= 1e-7 * size, f"{says}: bound {found.dual_value}, not {bound}")
+        require(
+            abs(bound - found.dual_value) <= 1e-7 * size, f"{says}: bound {found.dual_value}, not {bound}"
+        )
     if found.status == "optimal":
         gap = (found.value - found.dual_value) / size
         require(gap <= 1e-5, f"{says}: gap {gap:.1e}")
@@ -156,7 +174,10 @@ def lasso(rng):
         at = n + np.log(known).sum()
         require(found.value <= at + 1e-5 * size, f"{says}: the diagonal answer has {at}, less than {value}")
         G = np.abs(S - np.linalg.inv(X * scale) * scale) / scale
-        require((G <= penalty / scale + 1e-2 * np.abs(S / scale).max() + 1e-2).all(), f"{says}: gradient {G.max():g}")
+        require(
+            (G <= penalty / scale + 1e-2 * np.abs(S / scale).max() + 1e-2).all(),
+            f"{says}: gradient {G.max():g}",
+        )
     return found.status
 
 
@@ -188,7 +209,9 @@ def completions(rng):
     X = np.asarray(found.X)
     unit = np.sqrt(X.diagonal())
     require(np.isfinite(unit).all() and (unit > 0).all(), f"{says}: the diagonal of X")
-    require(np.linalg.eigvalsh(X / np.outer(unit, unit))[0] > -1e-9, f"{says}: X is not positive semidefinite")
+    require(
+        np.linalg.eigvalsh(X / np.outer(unit, unit))[0] > -1e-6, f"{says}: X is not positive semidefinite"
+    )
     if found.status != "optimal":
         return found.status
     logdet = 2 * np.log(unit).sum() + np.linalg.slogdet(X / np.outer(unit, unit))[1]
@@ -263,7 +286,10 @@ def _inscribed(rng, d, scale):
         return found.status
     c, E = np.asarray(found.center) / scale, np.asarray(found.shape) / scale / scale
     reach = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", A, E, A), 0.0)) + A @ c - b
-    require((reach <= 1e-9 * (1 + np.abs(b))).all(), f"{says}: the ellipsoid leaves the polytope by {reach.max():g}")
+    require(
+        (reach <= 1e-9 * (1 + np.abs(b))).all(),
+        f"{says}: the ellipsoid leaves the polytope by {reach.max():g}",
+    )
     require(found.log_volume <= found.log_volume_bound, f"{says}: the volume is above the bound")
     gap = found.log_volume_bound - found.log_volume
     require(found.status != "optimal" or gap <= 1e-5, f"{says}: gap {gap}")
@@ -314,7 +340,9 @@ def designs(rng):
     at, bound = (
         (found.value - unit, found.bound - unit) if name == "d" else (found.value / unit, found.bound / unit)
     )
-    require(abs(at - own) <= 1e-6 * (1 + abs(own) + abs(unit) * (name == "d")), f"{says}: {at}, which is {own}")
+    require(
+        abs(at - own) <= 1e-6 * (1 + abs(own) + abs(unit) * (name == "d")), f"{says}: {at}, which is {own}"
+    )
     require(found.status != "optimal" or found.gap <= 1e-8, f"{says}: gap {found.gap}")
     worse = (bound - at) if name != "a" else (at - bound)
     require(worse >= -1e-9 * (1 + abs(at)) - 1e-9 * abs(unit) * (name == "d"), f"{says}: {at} beyond {bound}")
@@ -322,7 +350,9 @@ def designs(rng):
         S = inverse if name == "d" else inverse @ inverse
         sensitivity = np.einsum("mij,ij->m", Ms, S)
         level = n if name == "d" else np.trace(inverse)
-        require(sensitivity.max() <= level * (1 + 1e-5), f"{says}: sensitivity {sensitivity.max()} above {level}")
+        require(
+            sensitivity.max() <= level * (1 + 1e-5), f"{says}: sensitivity {sensitivity.max()} above {level}"
+        )
     return found.status
 
 
@@ -354,7 +384,9 @@ def channels(rng):
     price = g / (1 + g * p)
     require((price <= price[p > 0].min() * (1 + 1e-6)).all(), f"{says}: prices {price} at powers {p}")
     capacity = np.log1p(g * p).sum() / np.log(2)
-    require(abs(capacity - found.capacity) <= 1e-9 * capacity, f"{says}: {found.capacity}, which is {capacity}")
+    require(
+        abs(capacity - found.capacity) <= 1e-9 * capacity, f"{says}: {found.capacity}, which is {capacity}"
+    )
     require(found.status == "optimal", f"{says}: an exact answer")
     return found.status
 
@@ -384,4 +416,158 @@ def _covariance_meets(found, H, scale, power, bounds):
         at = np.log1p(gains).sum() / np.log(2)
         require(not at > found.bound * (1 + 1e-6), f"{says}: {at} above the bound {found.bound}")
     require(found.status != "optimal" or found.gap <= 1e-6, f"{says}: gap {found.gap}")
+    return found.status
+
+
+# --- Correlations -------------------------------------------------------------------------------------
+
+
+def correlation(rng, n):
+    """Return a correlation matrix, of full or of low rank."""
+    R = rng.normal(size=(n, int(rng.integers(1, n + 3))))
+    C = R @ R.T
+    s = np.sqrt(C.diagonal())
+    C = C / np.outer(s, s)
+    np.fill_diagonal(C, 1.0)
+    return (C + C.T) / 2
+
+
+def correlations(rng):
+    """Repair a correlation or covariance matrix so that a known matrix is feasible; check rows and bounds."""
+    n = int(rng.integers(1, 7))
+    floor = float(rng.choice([0.0, 0.0, 0.05, 0.3]))
+    C = (1 - floor) * correlation(rng, n) + floor * np.eye(n)
+    name = str(rng.choice(NEARNESS))
+    if name in ("logdet", "von_neumann"):
+        A = 0.9 * correlation(rng, n) + 0.1 * np.eye(n)
+    else:
+        A = symmetric(rng, n)
+        np.fill_diagonal(A, 1.0)
+    off = ~np.eye(n, dtype=bool)
+    given, H = {"divergence": name, "min_eigenvalue": floor}, np.ones((n, n))
+    fixed = np.zeros((n, n), dtype=bool)
+    if rng.random() < 0.3:
+        fixed = off & (np.abs(symmetric(rng, n)) < 0.3)
+        A = np.where(fixed, C, A)
+        if name in ("logdet", "von_neumann"):
+            A = 0.9 * C + 0.1 * np.eye(n)
+            fixed &= C == 0  # which this start keeps
+        given["fixed"] = fixed if rng.random() < 0.5 else np.argwhere(np.triu(fixed))
+    if rng.random() < 0.3:
+        given["lower"] = np.where(off, C - 0.1, -1.0)
+    if rng.random() < 0.3:
+        given["upper"] = {(int(i), int(j)): float(C[i, j] + 0.1) for i, j in np.argwhere(np.triu(off))[:2]}
+    if rng.random() < 0.2 and name == "frobenius":
+        H = np.abs(symmetric(rng, n))
+        given["weights"] = H
+    elif rng.random() < 0.2 and name in ("frobenius", "largest_entry"):
+        unknown = off & ~fixed & (np.abs(symmetric(rng, n)) < 0.3)
+        A[unknown], H, given["missing"] = np.nan, np.where(unknown, 0.0, H), "unknown"
+    d = np.exp(rng.normal(size=n)) if rng.random() < 0.4 else np.ones(n)
+    covariances = bool((d != 1).any()) and "min_eigenvalue" in given and floor == 0.0
+    with unmodified(A, C):
+        if covariances:
+            unit = np.outer(d, d)
+            del given["min_eigenvalue"]
+            given |= {"lower": given["lower"] * unit} if "lower" in given else {}
+            given["upper"] = {ij: v * unit[ij] for ij, v in given.get("upper", {}).items()}
+            found = bo.nearest_covariance(A * unit, **given, **QUICK)
+        else:
+            unit = np.ones((n, n))
+            plain = (
+                "upper" in given or not np.isfinite(A).all()
+            )  # bounds by pairs of integers, or unknown entries
+            found = bo.nearest_correlation(A if plain else dressed(rng, A), **given, **QUICK)
+    says = f"{found.status} by {found.solver}, n {n}, {name}, {sorted(given)}"
+    known = _distance(name, C * unit, A * unit, H)
+    require(found.status not in ("infeasible", "unbounded"), f"{says}; a matrix is feasible")
+    size = 1 + abs(known) + np.nansum((A * unit) ** 2) * (name == "frobenius")
+    require(found.dual_value <= known + 1e-6 * size, f"{says}: bound {found.dual_value} above {known}")
+    if found.status != "optimal":
+        return found.status
+    M = np.asarray(found.X) / unit
+    at = _distance(name, M * unit, A * unit, H)
+    require(np.abs(M.diagonal() - 1).max() <= 1e-4, f"{says}: diagonal {M.diagonal()}")
+    require(np.linalg.eigvalsh(M)[0] >= floor - 1e-5, f"{says}: eigenvalue {np.linalg.eigvalsh(M)[0]}")
+    require(np.abs(M - A)[fixed].max(initial=0.0) <= 1e-3, f"{says}: a fixed entry has moved")
+    if "lower" in given:
+        require((M - C >= -0.1 - 1e-3)[off].all(), f"{says}: an entry below its bound")
+    for ij in given.get("upper", {}):
+        require(M[ij] <= C[ij] + 0.1 + 1e-3, f"{says}: an entry above its bound")
+    require(abs(at - found.value) <= 1e-4 * size, f"{says}: value {found.value}, which is {at}")
+    require(found.value <= known + 1e-4 * size, f"{says}: value {found.value}, a known matrix has {known}")
+    return found.status
+
+
+def _distance(name, X, A, H):
+    """Return the distance of X from A, infinite where a divergence is."""
+    if name == "frobenius":
+        return float(np.nansum(np.where(H > 0, (H * (X - A)) ** 2, 0.0)))
+    if name == "largest_entry":
+        return float(np.abs(np.where(H > 0, H * (X - A), 0.0)).max())
+    if name == "spectral":
+        return float(np.abs(np.linalg.eigvalsh(X - A)).max())
+    values, vectors = np.linalg.eigh(X)
+    if name == "logdet":
+        if values[0] <= 0:
+            return np.inf
+        return float(
+            np.trace(np.linalg.solve(A, X)) - np.log(values).sum() + np.linalg.slogdet(A)[1] - len(X)
+        )
+    w, own = np.linalg.eigh(A)
+    entropy = np.sum(np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0))
+    return float(entropy - np.trace(X @ (own * np.log(w)) @ own.T) - np.trace(X) + np.trace(A))
+
+
+def repairs(rng):
+    """Estimate pairwise correlations, shrink a matrix, or find factors; check their definitions."""
+    n, kind = int(rng.integers(2, 7)), rng.integers(3)
+    if kind == 0:
+        X = rng.normal(size=(int(rng.integers(1, 30)), n)) * 10.0 ** rng.choice([0, 0, -100, 100], size=n)
+        X[rng.random(X.shape) < 0.2] = np.nan
+        with unmodified(X):
+            A, weights = bo.pairwise_correlation(X)
+        both = ~np.isnan(X[:, :, None] + X[:, None, :])
+        for i, j in np.ndindex(n, n):
+            t = both[:, i, j]
+            require(np.isnan(A[i, j]) == (t.sum() < 2), f"A[{i}, {j}] is {A[i, j]} of {t.sum()} samples")
+            if i != j and t.sum() >= 2:
+                x, y = X[t, i] / np.nanmax(np.abs(X[:, i])), X[t, j] / np.nanmax(np.abs(X[:, j]))
+                expected = np.corrcoef(x, y)[0, 1]
+                require(abs(A[i, j] - expected) <= 1e-6, f"A[{i}, {j}] is {A[i, j]}; expected {expected}")
+        return "estimated"
+    A = np.clip(symmetric(rng, n), -1, 1)
+    np.fill_diagonal(A, 1.0)
+    if kind == 1:
+        floor = float(rng.choice([0.0, 0.1]))
+        target = 0.8 * correlation(rng, n) + 0.2 * np.eye(n) if rng.random() < 0.5 else np.eye(n)
+        with unmodified(A, target):
+            found = bo.shrink_correlation(dressed(rng, A), target, min_eigenvalue=floor)
+        alpha, X = found.value, np.asarray(found.X)
+        require(np.abs(X - (A + alpha * (target - A))).max() <= 1e-12, f"X is not on the line at {alpha}")
+        require(np.linalg.eigvalsh(X)[0] >= floor - 1e-12, f"{alpha}: eigenvalue {np.linalg.eigvalsh(X)[0]}")
+        less = found.dual_value - 1e-9
+        require(
+            less < 0 or np.linalg.eigvalsh(A + less * (target - A))[0] < floor,
+            f"{less} is enough, not {alpha}",
+        )
+        return found.status
+    k, least = int(rng.integers(1, n)), float(rng.choice([0.0, 0.2]))
+    w = rng.random(n) + 0.1 if rng.random() < 0.5 else np.ones(n)
+    with unmodified(A, w):
+        found = bo.factor_correlation(dressed(rng, A), k, least, w, **QUICK)
+    X, L, v = (np.asarray(value) for value in (found.X, found.loadings, found.specific_variances))
+    says = f"{found.status}, n {n}, {k} factors"
+    require(np.abs(L @ L.T + np.diag(v) - X).max() <= 1e-12, f"{says}: X is not of its factors")
+    require(np.abs(X.diagonal() - 1).max() <= 1e-12 and v.min() >= least - 1e-12, f"{says}: variances {v}")
+    at = np.sum(np.outer(w, w) * (X - A) ** 2)
+    require(abs(at - found.value) <= 1e-9 * (1 + at), f"{says}: value {found.value}, which is {at}")
+    own = rng.normal(size=(n, k))
+    own *= np.sqrt((1 - least) * rng.random(n) / np.sum(own**2, axis=1))[:, None]
+    known = own @ own.T
+    np.fill_diagonal(known, 1.0)
+    far = np.sum(np.outer(w, w) * (known - A) ** 2)
+    require(
+        found.dual_value <= min(far, at) + 1e-9 * (1 + at), f"{says}: bound {found.dual_value} above {far}"
+    )
     return found.status

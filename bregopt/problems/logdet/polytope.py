@@ -71,7 +71,10 @@ def _center(A: Array, b: Array) -> tuple[Array, Array]:
     rows, cost = np.column_stack([A, np.ones(m)]), np.append(np.zeros(d), -1.0)
     for _ in range(_ZOOMS):
         slack = np.minimum((b - A @ x) / unit, _FAR)
-        for reach in (_NEAR, np.inf):  # a point of an unbounded polytope may be so far that its slacks are lost
+        for reach in (
+            _NEAR,
+            np.inf,
+        ):  # a point of an unbounded polytope may be so far that its slacks are lost
             ends = [(-reach, reach)] * d + [(None, 1.0)]
             found = linprog(cost, rows, slack, bounds=ends, method="highs")
             if found.x is None:
