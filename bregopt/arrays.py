@@ -204,8 +204,8 @@ def check_columns(array: Array, name: str) -> None:
     if len(tiny):
         k = int(tiny[0])
         raise ValueError(
-            f"{name} has magnitude {largest[k]:.3g} in column {k}; expected 0 or {SMALLEST:g} to {LARGEST:g}: "
-            "take other units"
+            f"{name} has magnitude {largest[k]:.3g} in column {k}; expected 0 or {SMALLEST:g} to "
+            f"{LARGEST:g}: take other units"
         )
 
 

@@ -12,6 +12,8 @@ import bregopt as bo
 N = 3  # order of the matrix variables
 BOX = 4.0  # bound on ordinary variables
 TRACE = 10.0  # bound on traces
+SINGLE = ("abs", "max", "min", "pos", "square", "sum_squares", "norm1", "norm2", "norm_inf", "norm_nuc")
+SINGLE += ("sigma_max", "lambda_max", "lambda_min", "log", "log_det")
 NEAR = 1e-3  # of values and rows of an answer that is optimal to the default tolerance, relative
 
 
@@ -89,8 +91,7 @@ class Expressions:
         self.rng, self.hermitian = rng, hermitian
 
     def numbers(self, *shape):
-        values = np.round(self.rng.normal(size=shape), 1)
-        return values
+        return np.round(self.rng.normal(size=shape), 1)
 
     def coin(self, share=0.5):
         return self.rng.random() < share
@@ -330,8 +331,7 @@ def atoms(rng):
         lambda: r,
         lambda: F,
     ][rng.integers(7)]
-    single = "abs max min pos square sum_squares norm1 norm2 norm_inf norm_nuc sigma_max lambda_max lambda_min log log_det"
-    name = str(rng.choice(single.split()))
+    name = str(rng.choice(SINGLE))
     e = lambda: operand() if callable(operand) and operand is not bad else bad  # noqa: E731
     calls = [
         *4 * [lambda: getattr(bo, name)(e())],

@@ -1,4 +1,4 @@
-"""Targets of `fuzz.py`: determinants, designs, channels and correlations, with their optimality conditions."""
+"""Targets of `fuzz.py`: determinants, designs, channels and correlations, with their optimality."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def lasso(rng):
 
 
 def completions(rng):
-    """Complete a matrix, or select a covariance, on a random graph; check entries and zeros of the inverse."""
+    """Complete a matrix, or select a covariance, on a random graph; check entries and zeros."""
     n = int(rng.integers(1, 7))
     scale = float(rng.choice(SCALES))
     S = covariance(rng, n)
@@ -202,7 +202,8 @@ def completions(rng):
             found = bo.max_det_completion(partial, **QUICK)
         else:
             found = bo.max_det_completion(dressed(rng, S), edges, **QUICK)
-    says = f"{found.status}, {'selection' if select else 'completion'}, n {n}, {len(pairs)} edges, scale {scale:g}"
+    kind = "selection" if select else "completion"
+    says = f"{found.status}, {kind}, n {n}, {len(pairs)} edges, scale {scale:g}"
     if found.X is None:
         require(not definite, f"{says}: no answer")
         return found.status
@@ -455,7 +456,7 @@ def correlations(rng):
         given["fixed"] = fixed if rng.random() < 0.5 else np.argwhere(np.triu(fixed))
     if rng.random() < 0.3:
         given["lower"] = np.where(off, C - 0.1, -1.0)
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and n > 1:  # a dict without pairs is refused
         given["upper"] = {(int(i), int(j)): float(C[i, j] + 0.1) for i, j in np.argwhere(np.triu(off))[:2]}
     if rng.random() < 0.2 and name == "frobenius":
         H = np.abs(symmetric(rng, n))
@@ -470,7 +471,8 @@ def correlations(rng):
             unit = np.outer(d, d)
             del given["min_eigenvalue"]
             given |= {"lower": given["lower"] * unit} if "lower" in given else {}
-            given["upper"] = {ij: v * unit[ij] for ij, v in given.get("upper", {}).items()}
+            if "upper" in given:
+                given["upper"] = {ij: bound * unit[ij] for ij, bound in given["upper"].items()}
             found = bo.nearest_covariance(A * unit, **given, **QUICK)
         else:
             unit = np.ones((n, n))
@@ -507,7 +509,7 @@ def _distance(name, X, A, H):
         return float(np.abs(np.where(H > 0, H * (X - A), 0.0)).max())
     if name == "spectral":
         return float(np.abs(np.linalg.eigvalsh(X - A)).max())
-    values, vectors = np.linalg.eigh(X)
+    values = np.linalg.eigvalsh(X)
     if name == "logdet":
         if values[0] <= 0:
             return np.inf
@@ -526,7 +528,7 @@ def repairs(rng):
         X = rng.normal(size=(int(rng.integers(1, 30)), n)) * 10.0 ** rng.choice([0, 0, -100, 100], size=n)
         X[rng.random(X.shape) < 0.2] = np.nan
         with unmodified(X):
-            A, weights = bo.pairwise_correlation(X)
+            A = bo.pairwise_correlation(X).A
         both = ~np.isnan(X[:, :, None] + X[:, None, :])
         for i, j in np.ndindex(n, n):
             t = both[:, i, j]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from bregopt.io.pandas_labels import labeled
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.request import Request
@@ -34,8 +32,6 @@ def answered(
         :func:`bregopt.nearest_correlation`.
     """
     suggest = given["suggest"]
-    if not isinstance(suggest, bool | np.bool_):
-        raise TypeError(f"suggest is {suggest!r}; expected True or False")
     if suggest:
         check_suggestible(request)
     solution = labeled(_solver(request)(request, options), request.labels)

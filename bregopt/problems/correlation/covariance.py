@@ -170,8 +170,6 @@ def _in_correlations(value: Any, name: str, unit: Array, labels: Labels, fixed: 
     if value is None:
         return None
     own = of_pairs(aligned(value, labels, name), name, labels, None, len(unit), 2 * unit)
-    if own is None:
-        return None
     ends = np.broadcast_to(entry_bounds(own, 0.0, name, len(unit)), unit.shape)
     free = np.triu(np.ones(unit.shape, dtype=bool), 1)
     free[fixed] = False

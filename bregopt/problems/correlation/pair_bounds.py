@@ -62,8 +62,6 @@ def of_pairs(
     """
     if not is_mapping(value):
         return value
-    if not value:
-        return None
     if not by_pairs(value):
         raise TypeError(
             f"{name} is a dict with other keys than pairs; expected pairs of labels, such as "

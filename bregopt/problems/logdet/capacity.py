@@ -231,6 +231,7 @@ def _exact(capacity: float, bound: float) -> dict[str, Any]:
 
 def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity:
     """Return the capacity when the power of each antenna is bounded."""
+    H = np.linalg.qr(H, mode="r")  # H'H is the same, with no more receivers than antennas
     r, n = H.shape
     hermitian = H.dtype.kind == "c"
     unit = min(total, float(bounds.sum()))
