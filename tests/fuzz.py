@@ -682,6 +682,7 @@ TARGETS = {
     fuzz_logdet.channels: 2,
     fuzz_logdet.correlations: 4,
     fuzz_logdet.repairs: 2,
+    fuzz_logdet.structured: 3,
 }
 _TURNS = [target for target, times in TARGETS.items() for _ in range(times)]
 

@@ -96,25 +96,25 @@ class Expressions:
     def coin(self, share=0.5):
         return self.rng.random() < share
 
-    def one(self, *makers):
-        return makers[self.rng.integers(len(makers))]()
+    def one(self, *choices):
+        return choices[self.rng.integers(len(choices))]
 
     def vector(self):
         """Return an affine real vector."""
         A, b, c = self.numbers(3, 3), self.numbers(3), self.numbers(3)
         if self.hermitian:
             return self.one(
-                lambda: lambda m, p: A @ p.x - b + real(m.diag(p.X)),
-                lambda: lambda m, p: c * real(p.X[0, 1]) + p.x - b,
-                lambda: lambda m, p: m.hstack([p.x - b, imag(p.X[:, 1]), real(p.X[2, 2]) + p.y]),
+                lambda m, p: A @ p.x - b + real(m.diag(p.X)),
+                lambda m, p: c * real(p.X[0, 1]) + p.x - b,
+                lambda m, p: m.hstack([p.x - b, imag(p.X[:, 1]), real(p.X[2, 2]) + p.y]),
             )
         return self.one(
-            lambda: lambda m, p: A @ p.x - b + c * p.X[0, 1],
-            lambda: lambda m, p: m.diag(p.X) - 2 * p.x + p.y,
-            lambda: lambda m, p: p.X @ c + b,
-            lambda: lambda m, p: m.hstack([p.x - b, p.X[0, 1:], A[0] @ p.X]),
-            lambda: lambda m, p: m.vstack([p.x, c - p.y * b])[0] + b,
-            lambda: lambda m, p: (A @ p.X @ A.T)[1] - p.x,
+            lambda m, p: A @ p.x - b + c * p.X[0, 1],
+            lambda m, p: m.diag(p.X) - 2 * p.x + p.y,
+            lambda m, p: p.X @ c + b,
+            lambda m, p: m.hstack([p.x - b, p.X[0, 1:], A[0] @ p.X]),
+            lambda m, p: m.vstack([p.x, c - p.y * b])[0] + b,
+            lambda m, p: (A @ p.X @ A.T)[1] - p.x,
         )
 
     def symmetric(self):
@@ -124,21 +124,21 @@ class Expressions:
             T = self.numbers(N, N)
             S = S + 1j * (T - T.T)
             return self.one(
-                lambda: lambda m, p: p.X - S,
-                lambda: lambda m, p: p.X + p.y * np.eye(N),
-                lambda: lambda m, p: m.partial_transpose(m.kron(D, p.X), (2, N), 0) - p.y * np.eye(2 * N),
-                lambda: lambda m, p: m.partial_trace(m.kron(D, p.X), (2, N), 1) - S,
+                lambda m, p: p.X - S,
+                lambda m, p: p.X + p.y * np.eye(N),
+                lambda m, p: m.partial_transpose(m.kron(D, p.X), (2, N), 0) - p.y * np.eye(2 * N),
+                lambda m, p: m.partial_trace(m.kron(D, p.X), (2, N), 1) - S,
             )
         return self.one(
-            lambda: lambda m, p: p.X,
-            lambda: lambda m, p: p.X - S,
-            lambda: lambda m, p: p.X + p.y * np.eye(N) - S,
-            lambda: lambda m, p: S @ p.X @ S - p.X,
-            lambda: lambda m, p: m.diag(p.x) - p.X,
-            lambda: lambda m, p: m.bmat([[p.X, b[:, None]], [b[None, :], np.ones((1, 1))]]),
-            lambda: lambda m, p: m.kron(D, p.X) - m.kron(p.X, D),
-            lambda: lambda m, p: m.partial_transpose(m.kron(D, p.X), (2, N), 1) + p.y * np.eye(2 * N),
-            lambda: lambda m, p: m.partial_trace(m.kron(D, p.X), (2, N), 0),
+            lambda m, p: p.X,
+            lambda m, p: p.X - S,
+            lambda m, p: p.X + p.y * np.eye(N) - S,
+            lambda m, p: S @ p.X @ S - p.X,
+            lambda m, p: m.diag(p.x) - p.X,
+            lambda m, p: m.bmat([[p.X, b[:, None]], [b[None, :], np.ones((1, 1))]]),
+            lambda m, p: m.kron(D, p.X) - m.kron(p.X, D),
+            lambda m, p: m.partial_transpose(m.kron(D, p.X), (2, N), 1) + p.y * np.eye(2 * N),
+            lambda m, p: m.partial_trace(m.kron(D, p.X), (2, N), 0),
         )
 
     def matrix(self):
@@ -146,12 +146,12 @@ class Expressions:
         G, A = self.numbers(2, N), self.numbers(2, N)
         if self.hermitian:
             G = G + 1j * self.numbers(2, N)
-            return self.one(lambda: lambda m, p: p.X[:2] - G, lambda: lambda m, p: p.X - np.eye(N))
+            return self.one(lambda m, p: p.X[:2] - G, lambda m, p: p.X - np.eye(N))
         return self.one(
-            lambda: lambda m, p: p.X[:2, :] - G,
-            lambda: lambda m, p: A @ p.X + G,
-            lambda: lambda m, p: m.vstack([p.X, p.X[:1, :]]),
-            lambda: lambda m, p: m.hstack([p.X, G.T]) - p.y,
+            lambda m, p: p.X[:2, :] - G,
+            lambda m, p: A @ p.X + G,
+            lambda m, p: m.vstack([p.X, p.X[:1, :]]),
+            lambda m, p: m.hstack([p.X, G.T]) - p.y,
         )
 
     def convex(self, depth=2):
@@ -161,24 +161,24 @@ class Expressions:
         k, r, F, M = int(self.rng.integers(1, 3)), self.vector(), self.symmetric(), self.matrix()
         c, above = self.numbers(1)[0], float(self.rng.random()) + 0.1
         return self.one(
-            lambda: lambda m, p: m.sum(m.abs(r(m, p))),
-            lambda: lambda m, p: m.sum(m.pos(r(m, p))),
-            lambda: lambda m, p: m.sum(m.square(r(m, p))),
-            lambda: lambda m, p: m.norm1(r(m, p)),
-            lambda: lambda m, p: m.norm2(r(m, p)),
-            lambda: lambda m, p: m.norm_inf(r(m, p)),
-            lambda: lambda m, p: m.max(r(m, p)),
-            lambda: lambda m, p: -m.min(r(m, p)),
-            lambda: lambda m, p: m.sum(m.maximum(r(m, p), c, -2 * r(m, p))),
-            lambda: lambda m, p: -m.sum(m.minimum(r(m, p), c)),
-            lambda: lambda m, p: m.sum_squares(r(m, p)),
-            lambda: lambda m, p: m.quad_over_lin(r(m, p), p.y + BOX + above),
-            lambda: lambda m, p: m.quad_over_lin(r(m, p), m.min(p.x) + BOX + above),
-            lambda: lambda m, p: m.lambda_max(F(m, p)),
-            lambda: lambda m, p: -m.lambda_min(F(m, p)),
-            lambda: lambda m, p: m.lambda_sum_largest(F(m, p), k),
-            lambda: lambda m, p: m.sigma_max(M(m, p)),
-            lambda: lambda m, p: m.norm_nuc(M(m, p)),
+            lambda m, p: m.sum(m.abs(r(m, p))),
+            lambda m, p: m.sum(m.pos(r(m, p))),
+            lambda m, p: m.sum(m.square(r(m, p))),
+            lambda m, p: m.norm1(r(m, p)),
+            lambda m, p: m.norm2(r(m, p)),
+            lambda m, p: m.norm_inf(r(m, p)),
+            lambda m, p: m.max(r(m, p)),
+            lambda m, p: -m.min(r(m, p)),
+            lambda m, p: m.sum(m.maximum(r(m, p), c, -2 * r(m, p))),
+            lambda m, p: -m.sum(m.minimum(r(m, p), c)),
+            lambda m, p: m.sum_squares(r(m, p)),
+            lambda m, p: m.quad_over_lin(r(m, p), p.y + BOX + above),
+            lambda m, p: m.quad_over_lin(r(m, p), m.min(p.x) + BOX + above),
+            lambda m, p: m.lambda_max(F(m, p)),
+            lambda m, p: -m.lambda_min(F(m, p)),
+            lambda m, p: m.lambda_sum_largest(F(m, p), k),
+            lambda m, p: m.sigma_max(M(m, p)),
+            lambda m, p: m.norm_nuc(M(m, p)),
         )
 
     def composed(self, depth):
@@ -186,13 +186,13 @@ class Expressions:
         f, g, r = self.convex(depth - 1), self.convex(depth - 1), self.vector()
         c, w = self.numbers(1)[0], np.round(self.rng.random(2) + 0.1, 1)
         return self.one(
-            lambda: lambda m, p: w[0] * f(m, p) + w[1] * g(m, p) - c,
-            lambda: lambda m, p: m.maximum(f(m, p), g(m, p)),
-            lambda: lambda m, p: m.pos(f(m, p) - c),
-            lambda: lambda m, p: m.square(m.pos(f(m, p))),
-            lambda: lambda m, p: m.norm2(m.abs(r(m, p))),
-            lambda: lambda m, p: m.max(m.square(r(m, p))),
-            lambda: lambda m, p: m.square(m.norm1(r(m, p))),
+            lambda m, p: w[0] * f(m, p) + w[1] * g(m, p) - c,
+            lambda m, p: m.maximum(f(m, p), g(m, p)),
+            lambda m, p: m.pos(f(m, p) - c),
+            lambda m, p: m.square(m.pos(f(m, p))),
+            lambda m, p: m.norm2(m.abs(r(m, p))),
+            lambda m, p: m.max(m.square(r(m, p))),
+            lambda m, p: m.square(m.norm1(r(m, p))),
         )
 
 
@@ -223,9 +223,9 @@ def model(rng, hermitian):
     f, c = make.convex(), make.numbers(N)
     logs = not hermitian and make.coin(0.25)
     barrier = make.one(
-        lambda: lambda m, p: m.log_det(p.X),
-        lambda: lambda m, p: m.log_det(p.X + np.eye(N)),
-        lambda: lambda m, p: m.sum(m.log(p.x + BOX + 0.1)),
+        lambda m, p: m.log_det(p.X),
+        lambda m, p: m.log_det(p.X + np.eye(N)),
+        lambda m, p: m.sum(m.log(p.x + BOX + 0.1)),
     )
     if logs:
         objective = lambda m, p: f(m, p) + c @ p.x - barrier(m, p)  # noqa: E731
@@ -254,34 +254,34 @@ def solved(rng, hermitian):
         y=bo.Variable(name="y"),
     )
     maximize = rng.random() < 0.3
-    aim = bo.Maximize(-objective(bo, mine)) if maximize else bo.Minimize(objective(bo, mine))
+    sign = rng.choice([1.0, 1.0, 1e-6, 1e6]) * (-1.0 if maximize else 1.0)
+    aim = bo.Maximize(sign * objective(bo, mine)) if maximize else bo.Minimize(sign * objective(bo, mine))
     problem = bo.Problem(aim, [row(bo, mine) <= 0 for row in rows])
+    if rng.random() < 0.1:
+        contradiction = bo.norm2(mine.x) + bo.lambda_max(mine.X) <= -0.1
+        status = bo.Problem(aim, [*problem.constraints, contradiction]).solve(**QUICK).status
+        require(status not in ("optimal", "unbounded"), f"{status}; a norm is below zero")
+        return status
     found = problem.solve("auto" if rng.random() < 0.8 else "cvxpy", **QUICK)
-    sign = -1.0 if maximize else 1.0
     says = f"{found.status} by {found.solver}: {found.value} +- {found.error}"
     require(found.status not in ("infeasible", "unbounded"), f"{says}; the problem has a solution")
     at = float(objective(NUMPY, known))
-    size = 1 + abs(at) + abs(found.value or 0.0)
-    if found.dual_value is not None and np.isfinite(found.dual_value):
-        require(
-            sign * found.dual_value <= at + 1e-6 * size,
-            f"{says}: bound {found.dual_value} beyond {sign * at}",
-        )
+    value, bound = ((np.nan if x is None else x) / sign for x in (found.value, found.dual_value))
+    size = 1 + abs(at) + abs(np.nan_to_num(value))
+    require(not bound > at + 1e-6 * size, f"{says}: bound {bound} above {at}")
     if found.status != "optimal":
         return found.status
     point = SimpleNamespace(X=np.asarray(mine.X.value), x=np.asarray(mine.x.value), y=float(mine.y.value))
-    value = float(objective(NUMPY, point))
-    require(abs(sign * value - found.value) <= NEAR * size, f"{says}: NumPy has {sign * value}")
-    require(
-        abs(aim.expression.value - found.value) <= NEAR * size,
-        f"{says}: the expression is {aim.expression.value}",
-    )
+    own = float(objective(NUMPY, point))
+    require(abs(own - value) <= NEAR * size, f"{says}: NumPy has {own}, the answer {value}")
+    stated = aim.expression.value / sign
+    require(abs(stated - value) <= NEAR * size, f"{says}: the expression is {stated}, the answer {value}")
     off = max(float(np.max(row(NUMPY, point))) for row in rows)
     require(off <= NEAR * TRACE, f"{says}: rows missed by {off:.1e}")
     require(eigenvalues(point.X)[0] >= -1e-6 * TRACE, f"{says}: X is not psd")
-    require(sign * found.value <= at + NEAR * size, f"{says}: a known point has {sign * at}")
+    require(value <= at + NEAR * size, f"{says}: a known point has {at}, the answer {value}")
     if rng.random() < 0.4:
-        agrees(objective, rows, hermitian, sign * found.value, found.error, says)
+        agrees(objective, rows, hermitian, value, found.error / abs(sign), says)
     return found.status
 
 

@@ -573,3 +573,47 @@ def repairs(rng):
         found.dual_value <= min(far, at) + 1e-9 * (1 + at), f"{says}: bound {found.dual_value} above {far}"
     )
     return found.status
+
+
+def structured(rng):
+    """Repair with groups, a bounded condition number or as a stack; check the structure of the answer."""
+    n, kind = int(rng.integers(1, 7)), rng.integers(3)
+    name = str(rng.choice(NEARNESS[:3]))
+    A = symmetric(rng, n) if name == "frobenius" else 0.9 * correlation(rng, n) + 0.1 * np.eye(n)
+    np.fill_diagonal(A, 1.0)
+    if kind == 0:
+        groups = rng.integers(1, 4, size=n)
+        with unmodified(A, groups):
+            found = bo.nearest_correlation(A, name, groups=groups, **QUICK)
+        X, known = np.asarray(found.X), np.eye(n)
+        for a, b in np.ndindex(4, 4):
+            block = X[np.ix_(groups == a, groups == b)][
+                ~np.eye(n, dtype=bool)[np.ix_(groups == a, groups == b)]
+            ]
+            require(
+                np.ptp(block) <= 1e-9 if block.size else True, f"{found.status}: groups {a}, {b} have {block}"
+            )
+    elif kind == 1:
+        most = float(rng.choice([1.0, 1.5, 10.0, 1e3]))
+        with unmodified(A):
+            found = bo.nearest_correlation(dressed(rng, A), name, max_condition=most, **QUICK)
+        X, known = np.asarray(found.X), np.eye(n)
+        w = np.linalg.eigvalsh(X)
+        require(
+            found.status != "optimal" or w[-1] <= most * w[0] * (1 + 1e-4), f"{found.status}: condition {w}"
+        )
+    else:
+        stack = np.array([A, np.eye(n), A[::-1, ::-1]])
+        warm = {"warm_start": "chain"} if rng.random() < 0.3 else {}
+        with unmodified(stack):
+            found = bo.nearest_correlation(stack, name, **warm, **QUICK)
+        one = bo.nearest_correlation(A, name, **QUICK)
+        for k, turn in ((0, slice(None)), (2, slice(None, None, -1))):
+            apart = np.abs(np.asarray(found[k].X)[turn, turn] - np.asarray(one.X)).max()
+            require(apart <= 1e-2, f"matrix {k} of a stack is {apart:.1e} from its own answer")
+        return "a stack"
+    require(found.status not in ("infeasible", "unbounded"), f"{found.status}: the identity is feasible")
+    at = _distance(name, known, A, np.ones((n, n)))
+    require(found.dual_value <= at + 1e-6 * (1 + at), f"{found.status}: bound {found.dual_value} above {at}")
+    require(found.status != "optimal" or found.value <= at + 1e-4 * (1 + at), f"{found.value} above {at}")
+    return found.status
