@@ -33,9 +33,12 @@ __all__ = [
     "MatrixLike",
     "RandomState",
     "SparseMatrix",
+    "check_columns",
+    "check_magnitude",
     "check_pair_bounds",
     "complex_array",
     "covers",
+    "doubles",
     "entry_indices",
     "finite_array",
     "hermitian_matrix",
@@ -144,7 +147,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
         raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
     if raw.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {raw.dtype}; expected real numbers")
-    array = np.array(raw, dtype=np.float64)
+    array = doubles(raw)
     if not _accepts(ndim, array.ndim):
         expected = " or ".join(str(d) for d in (ndim if isinstance(ndim, tuple) else (ndim,)))
         raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
@@ -154,8 +157,14 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
         place = f", the first at {_place(value, where)}" if where else ""
         found = f"{int(bad.sum())} NaN or Inf value(s){place}"
         raise ValueError(f"{name} has {found}; expected finite numbers: fill or drop it")
-    _check_magnitude(array, name, 0.0)
+    check_magnitude(array, name, 0.0)
     return array
+
+
+def doubles(numbers: NDArray[Any]) -> Array:
+    """Return real numbers as a new float64 array; a long double beyond their range is infinite there."""
+    with np.errstate(over="ignore"):
+        return np.array(numbers, dtype=np.float64)
 
 
 def complex_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = None) -> ComplexArray:
@@ -177,12 +186,26 @@ def _place(value: Any, where: tuple[int, ...]) -> str:
     return f"{where if len(where) > 1 else where[0]}{labels and f' ({labels})'}"
 
 
-def _check_magnitude(array: Array, name: str, least: float) -> None:
+def check_magnitude(array: Array, name: str, least: float) -> None:
     """Raise a ValueError if the largest magnitude is above `LARGEST`, or below `least` and not zero."""
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST or 0 < largest < least:
+        expected = f"0 or {least:g} to {LARGEST:g}" if least else f"at most {LARGEST:g}"
+        raise ValueError(f"{name} has magnitude {largest:.3g}; expected {expected}: take other units")
+
+
+def check_columns(array: Array, name: str) -> None:
+    """Raise a ValueError if a column has a largest magnitude below `SMALLEST` that is not zero.
+
+    The columns of such data have units of their own, and answers have the squares of these.
+    """
+    largest = np.abs(array).reshape(-1, array.shape[-1]).max(axis=0, initial=0.0)
+    tiny = np.flatnonzero((largest > 0) & (largest < SMALLEST))
+    if len(tiny):
+        k = int(tiny[0])
         raise ValueError(
-            f"{name} has magnitude {largest:.3g}; expected 0 or {least:g} to {LARGEST:g}: take other units"
+            f"{name} has magnitude {largest[k]:.3g} in column {k}; expected 0 or {SMALLEST:g} to "
+            f"{LARGEST:g}: take other units"
         )
 
 
@@ -210,7 +233,7 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
         raise ValueError(f"{name} is {matrix.shape[0]} x {matrix.shape[0]}; expected {n} x {n}")
     if matrix.size == 0:
         raise ValueError(f"{name} is empty; expected at least one row")
-    _check_magnitude(matrix, name, SMALLEST)
+    check_magnitude(matrix, name, SMALLEST)
     symmetric: Array = matrix if (matrix == matrix.T).all() else symmetrized(matrix, name, value)
     return symmetric
 
@@ -223,7 +246,7 @@ def hermitian_matrix(value: Any, name: str, n: int) -> ComplexArray:
     matrix = complex_array(value, name, ndim=2)
     if matrix.shape != (n, n):
         raise ValueError(f"{name} has shape {matrix.shape}; expected {n} x {n}")
-    _check_magnitude(np.abs(matrix), name, SMALLEST)
+    check_magnitude(np.abs(matrix), name, SMALLEST)
     hermitian: ComplexArray = symmetrized(matrix, name, value)
     return hermitian
 
@@ -308,7 +331,7 @@ def positive_number(value: Any, name: str) -> float:
     number = float(finite_array(value, name, ndim=0))
     if number <= 0:
         raise ValueError(f"{name} is {number:g}; expected a number above 0")
-    _check_magnitude(np.array(number), name, SMALLEST)
+    check_magnitude(np.array(number), name, SMALLEST)
     return number
 
 

@@ -32,6 +32,8 @@ from collections import Counter
 from pathlib import Path
 
 import block_truth
+import fuzz_atoms
+import fuzz_logdet
 import fuzz_proofs
 import fuzz_scale
 import numpy as np
@@ -673,6 +675,18 @@ TARGETS = {
     near: 4,
     scales: 3,
     cvxpy_problems: 2,
+    fuzz_atoms.atoms: 8,
+    fuzz_atoms.convex_problems: 3,
+    fuzz_atoms.hermitian_problems: 2,
+    fuzz_logdet.family: 6,
+    fuzz_logdet.lasso: 3,
+    fuzz_logdet.completions: 2,
+    fuzz_logdet.ellipsoids: 3,
+    fuzz_logdet.designs: 3,
+    fuzz_logdet.channels: 2,
+    fuzz_logdet.correlations: 4,
+    fuzz_logdet.repairs: 2,
+    fuzz_logdet.structured: 3,
     fuzz_proofs.proofs: 4,
     fuzz_proofs.node_bounds: 3,
     fuzz_proofs.conflicts: 2,

@@ -521,3 +521,31 @@ def test_specifications_know_the_atoms():
     )
     with pytest.raises(TypeError, match="bounded from above only"):
         evaluate("norm_nuc(X - 1) >= 1", names)
+
+
+@pytest.mark.parametrize("atom", [bo.abs, bo.pos, bo.square, bo.norm1, bo.sum_squares, bo.norm2])
+def test_factors_that_are_all_zero(atom):
+    X, x = bo.PSD(2), bo.Variable(3)
+    nothing = bo.sum(np.zeros(3) * atom(x))
+    sol = bo.Problem(bo.Minimize(nothing + bo.sum(x) + bo.trace(X)), [bo.norm_inf(x) <= 2]).solve()
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(-6, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, X: np.zeros((0, 0)) * bo.norm1(x),
+        lambda x, X: bo.abs(x) @ np.zeros((3, 0)),
+        lambda x, X: X @ np.zeros((2, 0)),
+        lambda x, X: X @ sp.csr_array((2, 0)),
+    ],
+)
+def test_empty_factors_are_refused(make):
+    with pytest.raises(ValueError, match="it is empty; expected at least one number"):
+        make(bo.Variable(3), bo.PSD(2))
+
+
+def test_divisors_below_the_smallest_normal_number():
+    with pytest.raises(ValueError, match="Inf"):
+        bo.norm1(bo.Variable(3)) / 5e-324

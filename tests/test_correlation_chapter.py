@@ -7,6 +7,7 @@ solved for the real matrices of the data folder.
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from peers import ask
 from scipy.linalg import eigh
 
@@ -749,3 +750,16 @@ def test_pairs_of_labels_are_fixed(rng):
     assert by_label.loc["bonds", "gold"] == pytest.approx(A.loc["bonds", "gold"], abs=1e-7)
     with pytest.raises(ValueError, match="fixed has 'golds', which is no label of A; did you mean 'gold'"):
         bo.nearest_correlation(A, fixed=[("golds", "bonds")])
+
+
+def test_arguments_of_strange_types_are_named():
+    pandas = pytest.importorskip("pandas")
+    A = pandas.DataFrame(np.eye(2), index=["a", "b"], columns=["a", "b"])
+    with pytest.raises(ValueError, match="divergence is "):
+        bo.nearest_correlation(np.eye(2), divergence=sp.csr_array(np.eye(2)))
+    with pytest.raises(ValueError, match="is no label of A"):
+        bo.nearest_correlation(A, fixed=np.array([["a", {"b": 1}]], dtype=object))
+    with pytest.raises(ValueError, match="warm_start is "):
+        bo.nearest_correlation(np.array([np.eye(2)]), warm_start=sp.csr_array(np.eye(2)))
+    with pytest.raises(ValueError, match="max_condition is ragged"):
+        bo.nearest_correlation(np.array([np.eye(2)]), max_condition=[[1], [1, 2]])

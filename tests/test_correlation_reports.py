@@ -292,3 +292,9 @@ def test_the_real_matrices_have_reports():
         assert sol.status == "optimal", path.stem
         assert report.proven_eigenvalue >= 1e-3 - 1e-10, path.stem
         assert report.distance == pytest.approx(np.linalg.norm(sol.X - matrix)), path.stem
+
+
+def test_a_number_of_samples_beyond_floats():
+    found = bo.pairwise_correlation(np.random.default_rng(0).normal(size=(5, 2)), min_samples=10**400)
+    assert np.isnan(found.A).all()
+    assert not found.weights.any()

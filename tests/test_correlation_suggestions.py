@@ -175,3 +175,9 @@ def test_bounds_that_cross_are_named_by_labels():
         bo.nearest_correlation(A, lower=0.5, upper=0.2)
     with pytest.raises(ValueError, match=r"upper at \(oil, gold\) lies beyond 1"):
         bo.nearest_correlation(A, upper=-1.5, lower=-2)
+
+
+@pytest.mark.parametrize("value", [1, "yes", np.eye(2)])
+def test_suggest_is_true_or_false(value):
+    with pytest.raises(TypeError, match=r"suggest is (?s:.*); expected True or False"):
+        bo.nearest_correlation(np.eye(2), suggest=value)

@@ -395,3 +395,50 @@ def test_labels_of_channels():
     found = bo.water_filling(pandas.Series([2.0, 1.0], index=["a", "b"]), 1.0)
     assert list(found.power.index) == ["a", "b"]
     assert "bits" in repr(found)
+
+
+@pytest.mark.parametrize("power", [1e-69, 1e-30, 1e-9, 1.0, 1e9, 1e69])
+@pytest.mark.parametrize("unit", [1e-60, 1.0, 1e60])
+def test_water_filling_at_any_ratio_of_power_and_noise(power, unit):
+    gains = np.array([1.0, 1.0, 0.5, 1e-20, 0.0]) * unit
+    found = bo.water_filling(gains, power)
+    p = found.power
+    assert found.status == "optimal"
+    assert p.sum() == pytest.approx(power, rel=1e-12)
+    price = gains / (1 + gains * p)
+    assert (price <= price[p > 0].min() * (1 + 1e-9)).all()
+    assert found.capacity == pytest.approx(np.log1p(gains * p).sum() / np.log(2), rel=1e-12, abs=0)
+
+
+def test_the_capacity_of_more_receivers_than_antennas_counts_no_round_off():
+    H, power = np.outer([1.0, 2.0, 3.0], [1e5]), 1.0
+    found = bo.mimo_capacity(H, power, antenna_power=1.0)
+    assert found.capacity == pytest.approx(np.log2(1 + 14e10), rel=1e-6)
+
+
+def test_channels_and_candidates_whose_squares_vanish_are_refused():
+    with pytest.raises(ValueError, match="gains has magnitude 1e-300; expected"):
+        bo.water_filling([1e-300], 1.0)
+    with pytest.raises(ValueError, match="H has magnitude 1e-200; expected"):
+        bo.mimo_capacity([[1e-200]], 1.0)
+    for design in (bo.d_optimal, bo.a_optimal, bo.e_optimal):
+        with pytest.raises(ValueError, match="candidates has magnitude 1e-200 in column 1; expected"):
+            design([[1.0, 1e-200], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize("design", [bo.d_optimal, bo.a_optimal, bo.e_optimal])
+def test_information_that_is_singular_up_to_round_off(design):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3, 4)) * [1.0, 1e-6, 1.0, 1e6]
+    with pytest.raises(ValueError, match="candidates determine 3 of 4 parameters"):
+        design(np.einsum("mi,mj->mij", rows, rows)[[0, 1, 2, 0, 1]])
+
+
+@pytest.mark.parametrize("design", [bo.d_optimal, bo.a_optimal, bo.e_optimal])
+def test_a_prior_alone_and_one_candidate(design):
+    empty = design(np.zeros((2, 2)), prior=np.eye(2))
+    assert empty.status == "optimal"
+    np.testing.assert_array_equal(empty.information, np.eye(2))
+    alone = design([[2.0]], lower=1.0)
+    assert alone.status == "optimal"
+    assert alone.weights.tolist() == [1.0]

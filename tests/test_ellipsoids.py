@@ -405,3 +405,44 @@ def test_drawings():
     polygon = bo.max_volume_inscribed_ellipsoid(*box(2)).plot().patches[0].get_xy()
     np.testing.assert_allclose(np.abs(polygon), 1)
     pyplot.close("all")
+
+
+@pytest.mark.parametrize("center", [None, [1e-200, 0.0]])
+def test_points_whose_squares_vanish_are_refused(center):
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]) * (1e-200 if center is None else [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"points - \S+ has magnitude \S+ in column 0; expected 0 or 1e-70"):
+        bo.min_volume_ellipsoid(points, center)
+
+
+def test_polytopes_beyond_the_range_of_squares_are_refused():
+    with pytest.raises(ValueError, match="b has magnitude 1e-300"):
+        bo.max_volume_inscribed_ellipsoid([[1.0], [-1.0]], [1e-300, 1e-300])
+    with pytest.raises(ValueError, match="A has magnitude 1e-300 in column 1"):
+        bo.max_volume_inscribed_ellipsoid([[1.0, 0.0], [-1.0, 1e-300]], [1.0, 1.0])
+
+
+def test_a_long_polytope_is_not_called_unbounded():
+    """Both sides of the long direction count, however far they are."""
+    A = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+    found = bo.max_volume_inscribed_ellipsoid(A, [1.0, 1.0, 1e8, 1e8])
+    assert found.status == "optimal"
+    assert found.log_volume == pytest.approx(np.log(np.pi * 1e8 / 2), abs=1e-5)
+    with pytest.raises(bo.SolverError, match="too long for its width"):
+        bo.max_volume_inscribed_ellipsoid(A, [1.0, 1.0, 1e17, 1e17])
+
+
+def test_rays_of_polytopes_with_near_and_far_sides():
+    A, b = np.array([[0.0, -1.0, 2.0], [1.0, -1.0, 0.0]]), np.array([1e30, 0.0])
+    found = bo.max_volume_inscribed_ellipsoid(A, b)
+    assert found.status == "unbounded"
+    assert np.abs(A @ found.ray).max() <= 1e-14
+    A = np.array([[-1.0, 1, -1, 0], [1, 0, 1, 1], [1, -1, 0, 0], [1, 0, 0, 0]])
+    found = bo.max_volume_inscribed_ellipsoid(A, [-5e3, 1e6, 1e6, 1e6])
+    assert found.status == "unbounded"
+    assert (A @ found.ray <= 1e-12).all()
+
+
+def test_a_cone_has_rays():
+    found = bo.max_volume_inscribed_ellipsoid([[-1.0, -1.0, 1.0, 0.0]], [0.0])
+    assert found.status == "unbounded"
+    assert np.isfinite(found.ray).all()

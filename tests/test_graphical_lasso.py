@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -367,3 +368,24 @@ class TestJointGraphs:
         mean = bo.graphical_lasso(sum(populations) / 2, 0.1, penalize_diagonal=True, tol=1e-9)
         for A in sol.X:
             np.testing.assert_allclose(A, mean.X, atol=1e-3)
+
+
+def test_sparse_weights():
+    S, weights = np.array([[1.0, 0.6], [0.6, 1.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])
+    found = bo.graphical_lasso(S, 0.1, weights=sp.csr_array(weights))
+    np.testing.assert_array_equal(found.X, bo.graphical_lasso(S, 0.1, weights=weights).X)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda S: bo.graphical_lasso(S, [0.1, [0.2, 0.3]]), "alpha is ragged"),
+        (lambda S: bo.graphical_lasso_path(S, [0.1, [0.2, 0.3]]), "alphas is ragged"),
+        (lambda S: bo.graphical_lasso_path(S, 10**18), "alphas=1000000000000000000"),
+        (lambda S: bo.graphical_lasso(S, 0.1, weights=[[1], [1, 2]]), "weights is ragged"),
+        (lambda S: bo.covariance_selection(S, sp.coo_array((10**7, 10**7))), "edges, sparse, of shape"),
+    ],
+)
+def test_bad_numbers_are_named(call, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        call(np.array([[1.0, 0.6], [0.6, 1.0]]))

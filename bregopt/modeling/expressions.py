@@ -18,7 +18,7 @@ from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequa
 from bregopt.modeling.naming import axes_of
 from bregopt.modeling.products import matrix_product, multiplied, product
 
-__all__ = ["Expression", "ExpressionLike", "Operand", "as_expression"]
+__all__ = ["Expression", "ExpressionLike", "Operand", "as_expression", "check_not_empty"]
 
 # Functions of other packages, by name, that have an equivalent here, for messages.
 _OWN = {
@@ -235,8 +235,7 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
     if isinstance(value, Operand):
         return value.expression()
     numbers = _numbers(value, name)
-    if numbers.size == 0:
-        raise ValueError(f"{name} has shape {numbers.shape}: it is empty; expected at least one number")
+    check_not_empty(numbers, name)
     return Expression(numbers.shape, numbers.ravel(), label="constant")
 
 
@@ -246,9 +245,17 @@ def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Arra
     return finite_array(value, name, ndim)
 
 
+def check_not_empty(numbers: Any, name: str) -> None:
+    """Refuse an array, dense or sparse, without entries."""
+    if 0 in numbers.shape:
+        raise ValueError(f"{name} has shape {numbers.shape}: it is empty; expected at least one number")
+
+
 def _factor(matrix: Any) -> Any:
     """Return a factor of ``@``: a sparse matrix as it is, numbers as an array."""
-    return matrix if sp.issparse(matrix) else _numbers(matrix, "factor of @", ndim=(1, 2))
+    factor = matrix if sp.issparse(matrix) else _numbers(matrix, "factor of @", ndim=(1, 2))
+    check_not_empty(factor, "factor of @")
+    return factor
 
 
 def _refusal(function: str, name: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,9 +121,13 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
 
 def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
     """Return the positions of labels, in an array of the same shape."""
-    places = labels.get_indexer(pairs.ravel())
+    wanted = pairs.ravel()
+    try:
+        places = labels.get_indexer(wanted)
+    except TypeError:  # one cannot be hashed
+        places = np.array([-1 if not isinstance(name, Hashable) else 0 for name in wanted])
     if (places < 0).any():
-        unknown = str(pairs.ravel()[int(np.argmax(places < 0))])
+        unknown = str(wanted[int(np.argmax(places < 0))])
         hint = did_you_mean(unknown, map(str, labels), LABELS_SHOWN)
         raise ValueError(f"{name} has {unknown!r}, which is no label of {matrix}{hint}")
     return np.asarray(places).reshape(pairs.shape)

@@ -97,9 +97,10 @@ def _panel(options: Mapping[str, Any]) -> _Panel:
     check_executor(executor)
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")
-    if warm is not False and warm != "chain":
+    chained = isinstance(warm, str) and warm == "chain"
+    if warm is not False and not chained:
         raise ValueError(f'warm_start is {warm!r}; expected False or "chain" for a stack of matrices')
-    return _Panel(executor, progress and find_spec("tqdm") is not None, warm == "chain")
+    return _Panel(executor, progress and find_spec("tqdm") is not None, chained)
 
 
 def _of_solve(options: Mapping[str, Any]) -> dict[str, Any]:

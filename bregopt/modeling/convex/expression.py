@@ -13,7 +13,7 @@ from bregopt.arrays import Array, MatrixLike, finite_array
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.curvature import check_equated, curvature_of
 from bregopt.modeling.convex.inequality import bounded
-from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.expressions import Expression, Operand, as_expression, check_not_empty
 from bregopt.modeling.labels import as_factor
 from bregopt.modeling.naming import Formula
 from bregopt.modeling.products import linear_map, product
@@ -188,7 +188,9 @@ class CurvedExpression(Operand, Formula):
     def __mul__(self, factor: Any) -> CurvedExpression:
         if isinstance(factor, Operand):
             return self._weighed_by(factor)
-        return self.times(finite_array(factor, f"factor of {self.label}"))
+        numbers = finite_array(factor, f"factor of {self.label}")
+        check_not_empty(numbers, f"factor of {self.label}")
+        return self.times(numbers)
 
     __rmul__ = __mul__
 
@@ -198,7 +200,8 @@ class CurvedExpression(Operand, Formula):
         number = finite_array(divisor, f"divisor of {self.label}")
         if (number == 0).any():
             raise ValueError(f"division of {self.label} by zero; expected a divisor without zeros")
-        return self.times(1 / number)
+        with np.errstate(over="ignore"):
+            return self * (1 / number)
 
     def __matmul__(self, matrix: Any) -> CurvedExpression:
         numbers = _matrix(matrix, self)

@@ -60,6 +60,8 @@ class Reduction:
             taken = {d.X for d in self.divergences}
             arguments = [a.expression() if a in taken else a for a in self._arguments(term.atom)]
             weights = term.factor * (np.ones(1) if term.matrix is None else term.matrix.toarray().ravel())
+            if not weights.any():  # an array of factors is zero here
+                continue
             parts = term.atom.paid(weights, term.parameter, *arguments)
             if parts is None:
                 total = total.plus(self._term(term, ()))

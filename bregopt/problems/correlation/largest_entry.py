@@ -170,7 +170,7 @@ def _shares(entries: Entries, state: Splitting, on_diagonal: float) -> tuple[flo
     of_bound, of_distance = size * np.where(of_bounds, y, 0.0), size * np.where(of_bounds, 0.0, y)
     forced = np.maximum(entries.lo - entries.a, entries.a - entries.hi)
     at = int(np.argmax(np.where(k > 0, forced / np.maximum(k, TINY), -np.inf)))
-    if forced[at] > on_diagonal * k[at]:
+    if k[at] > 0 and forced[at] > on_diagonal * k[at]:
         rest = (1 - size * used) / k[at] * (1.0 if entries.a[at] > entries.hi[at] else -1.0)
         of_bound[at] -= rest
         of_distance[at] += rest

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, ArrayOrFrame, rectangular
+from bregopt.arrays import Array, ArrayOrFrame, doubles, rectangular
 from bregopt.io.pandas_labels import is_pandas
 
 __all__ = ["PairwiseCorrelation", "pairwise_correlation"]
@@ -75,7 +75,7 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
         raise ValueError(f"min_samples is {min_samples}; expected at least 2")
     frame: Any = returns
     names = frame.columns if is_pandas(returns, "DataFrame") else range(points.shape[1])
-    A, counts = _correlations(points, names, min_samples)
+    A, counts = _correlations(points, names, min(int(min_samples), len(points) + 1))
     weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
     if not is_pandas(returns, "DataFrame"):
         return PairwiseCorrelation(A, weights)
@@ -88,7 +88,7 @@ def _points(returns: Any) -> Array:
     given = rectangular(returns, "returns")
     if given.dtype.kind not in "biuf":
         raise TypeError(f"returns has dtype {given.dtype}; expected real numbers, NaN for a gap")
-    points: Array = np.array(given, dtype=np.float64)
+    points: Array = doubles(given)
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"returns has shape {points.shape}; expected (T, n), one column an asset")
     if np.isinf(points).any():

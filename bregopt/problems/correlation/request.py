@@ -122,6 +122,9 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     TypeError, ValueError
         If one is bad, or two do not go together; the message names them.
     """
+    suggest = given["suggest"]
+    if not isinstance(suggest, bool | np.bool_):
+        raise TypeError(f"suggest is {suggest!r}; expected True or False")
     labels = labels_of(A, "A", "bo.pairwise_correlation(A).A, or A.corr()")
     target = given_matrix(A, given["missing"])
     n = target.A.shape[0]

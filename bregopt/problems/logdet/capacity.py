@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import (
+    SMALLEST,
     TINY,
     Array,
     ArrayOrSeries,
     ComplexArray,
+    check_magnitude,
     complex_array,
     finite_array,
     positive_number,
@@ -108,10 +110,11 @@ def water_filling(gains: ArrayLike, power: float) -> ChannelCapacity:
         raise ValueError(
             "gains has no value above 0, or one below 0; expected gains of at least 0, not all 0"
         )
+    check_magnitude(g, "gains", SMALLEST)
     p, level = _filled(g, total)
     series: Any = gains
     labels = series.index if is_pandas(gains, "Series") else None
-    capacity, bound = _values(g, p, total, level)
+    capacity, bound = _values(g, p, total)
     return ChannelCapacity(
         **_exact(capacity, bound),
         iterations=0,
@@ -169,6 +172,7 @@ def mimo_capacity(
     total = positive_number(power, "power")
     if not channel.any():
         raise ValueError("H is zero; expected a channel with a gain")
+    check_magnitude(np.abs(channel), "H", SMALLEST)
     if np.asarray(H).dtype.kind != "c":
         channel = channel.real
     if antenna_power is not None:
@@ -183,7 +187,7 @@ def mimo_capacity(
     _, singular, V = np.linalg.svd(channel, full_matrices=False)
     g = singular**2
     p, level = _filled(g, total)
-    capacity, bound = _values(g, p, total, level)
+    capacity, bound = _values(g, p, total)
     Q = (V.conj().T * p) @ V
     return ChannelCapacity(
         **_exact(capacity, bound),
@@ -198,18 +202,21 @@ def mimo_capacity(
 
 def _filled(g: Array, total: float) -> tuple[Array, float]:
     """Return the powers and the water level."""
-    depth = np.sort(1 / g[g > 0])
-    levels = (total + np.cumsum(depth)) / np.arange(1, len(depth) + 1)
-    level = float(levels[np.flatnonzero(levels > depth)[-1]])
-    p = np.zeros(len(g))
-    p[g > 0] = np.maximum(level - 1 / g[g > 0], 0.0)
-    return p * (total / p.sum()), level
+    best = float(g.max())
+    with np.errstate(divide="ignore", over="ignore"):
+        above = (best - g) / best / g / total  # how far ``1 / g`` is above the least one, in units of `total`
+    steps = np.sort(above[above < 1])  # others get no power
+    levels = (1 + np.cumsum(steps)) / np.arange(1, len(steps) + 1)
+    level = float(levels[np.flatnonzero(levels > steps)[-1]])
+    p = np.maximum(level - above, 0.0)
+    return p * (total / p.sum()), 1 / best + level * total
 
 
-def _values(g: Array, p: Array, total: float, level: float) -> tuple[float, float]:
-    """Return the capacity in bits, and the bound by weak duality with the price ``1 / level`` of power."""
-    capacity, bound = float(np.log1p(g * p).sum()), total / level + _surplus(level * g)
-    return capacity / np.log(2), max(bound, capacity) / np.log(2)
+def _values(g: Array, p: Array, total: float) -> tuple[float, float]:
+    """Return the capacity in bits, and the bound that its gradient at `p` proves, as it is concave."""
+    capacity, gradient = float(np.log1p(g * p).sum()), g / (1 + g * p)
+    bound = capacity + max(float(gradient.max()) * total - float(gradient @ p), 0.0)
+    return capacity / np.log(2), bound / np.log(2)
 
 
 def _surplus(g: Array) -> float:
@@ -224,6 +231,7 @@ def _exact(capacity: float, bound: float) -> dict[str, Any]:
 
 def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity:
     """Return the capacity when the power of each antenna is bounded."""
+    H = np.linalg.qr(H, mode="r")  # H'H is the same, with no more receivers than antennas
     r, n = H.shape
     hermitian = H.dtype.kind == "c"
     unit = min(total, float(bounds.sum()))
@@ -253,7 +261,9 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
 
 def _proven(H: Any, Q: Any, total: float, bounds: Array, price: float, prices: Array) -> tuple[float, float]:
     """Return the capacity of a covariance, and the bound by weak duality with prices of powers, in bits."""
-    capacity = float(np.linalg.slogdet(np.eye(len(H)) + H @ Q @ H.conj().T)[1])
+    w, V = np.linalg.eigh(Q)
+    half = H @ (V * np.sqrt(np.maximum(w, 0.0)))
+    capacity = float(np.log1p(np.linalg.svd(half, compute_uv=False) ** 2).sum())
     prices = np.maximum(prices, _LEAST_PRICE * (price + prices.max()) - price)  # an antenna may have no gain
     singular = np.linalg.svd(H / np.sqrt(price + prices), compute_uv=False)
     bound = price * total + float(prices @ bounds) + _surplus(singular**2)

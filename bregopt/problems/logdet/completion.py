@@ -21,7 +21,7 @@ from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.unknown import given_matrix
 from bregopt.problems.logdet.edges import read_edges
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["covariance_selection", "max_det_completion"]
@@ -101,7 +101,7 @@ def max_det_completion(
             row.axes = (axis,)
     objective = log_det(X) + float(np.log(variances).sum())
     solution = _in_units(Problem(Maximize(objective), rows).solve(**options), np.outer(s, s))
-    if solution.X is not None:
+    if solution.status == Status.OPTIMAL:  # of other answers that might not be positive definite
         kept = np.eye(n, dtype=bool)
         kept[i, j] = kept[j, i] = True
         solution = replace(solution, X=np.where(kept, values, solution.X))

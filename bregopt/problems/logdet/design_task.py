@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import numpy as np
 from scipy.linalg import qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, finite_array, scattered, symmetric_matrix, symmetrized
+from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.problems.logdet.candidates import Candidates
@@ -60,6 +61,7 @@ def design_task(
         raise ValueError(
             f"candidates has shape {X.shape}; expected (m, n), or (m, n, n) with square matrices"
         )
+    check_columns(X, "candidates")
     n = X.shape[1]
     if X.ndim == 3:
         X = np.array([symmetrized(M, f"candidates[{k}]") for k, M in enumerate(X)])
@@ -85,24 +87,28 @@ def solved_design(task: DesignTask, settings: Settings) -> Design:
             M += task.prior
         value = criterion_value(task.criterion, M, task.K)
         fields = verdict(1 - found.efficiency, settings.tol, f"{task.criterion.lower()}_optimal")
-    bounds = {
-        "D": value - len(M) * np.log(found.efficiency),
-        "A": value * found.efficiency,
-        "E": value / found.efficiency,
-    }
     return Design(
         **fields,
         **_labeled(task.given, found.u, M, found.sensitivity),
         iterations=found.steps,
         criterion=task.criterion,
         value=value,
-        bound=float(bounds[task.criterion]),
+        bound=_bound(task.criterion, value, found.efficiency, len(M)),
         efficiency=found.efficiency,
         level=float(found.u @ found.sensitivity),
         _candidates=task.candidates,
         _prior=task.prior,
         _K=task.K,
     )
+
+
+def _bound(criterion: str, value: float, efficiency: float, n: int) -> float:
+    """Return the bound on the values of all designs; none is known where the efficiency is zero."""
+    if efficiency == 0:
+        return 0.0 if criterion == "A" else np.inf
+    if criterion == "D":
+        return value - n * log(efficiency)
+    return value * efficiency if criterion == "A" else value / efficiency
 
 
 def _root(task: DesignTask) -> Array:
@@ -114,14 +120,9 @@ def _root(task: DesignTask) -> Array:
         If that is singular.
     """
     candidates, u = task.candidates, task.bounds.inside()
-    prior = np.zeros((candidates.n, candidates.n)) if task.prior is None else task.prior
-    eigenvalues, Q = np.linalg.eigh(prior)
-    earlier = (Q * np.sqrt(np.maximum(eigenvalues, 0.0))).T
-    if candidates.are_rows:
-        rows = np.concatenate([np.sqrt(u)[:, None] * candidates.X, earlier])
-    else:
-        eigenvalues, Q = np.linalg.eigh(candidates.information(u))
-        rows = np.concatenate([(Q * np.sqrt(np.maximum(eigenvalues, 0.0))).T, earlier])
+    rows = np.sqrt(u)[:, None] * candidates.X if candidates.are_rows else _rows_of(candidates.information(u))
+    if task.prior is not None:
+        rows = np.concatenate([rows, _rows_of(task.prior)])
     unit = np.abs(rows).max(axis=0)
     unit[unit == 0] = 1.0
     R = qr(rows / unit, mode="r")[0][: candidates.n]
@@ -133,6 +134,15 @@ def _root(task: DesignTask) -> Array:
             "columns that others combine to, or pass a positive definite prior"
         )
     return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+
+
+def _rows_of(M: Array) -> Array:
+    """Return rows with the information ``M``; eigenvalues that are round-off in some units count as zero."""
+    unit = np.sqrt(np.maximum(M.diagonal(), 0.0))
+    unit[unit == 0] = 1.0
+    eigenvalues, Q = np.linalg.eigh(M / unit / unit[:, None])
+    eigenvalues[eigenvalues <= len(M) * _ROUND_OFF] = 0.0
+    return np.asarray((Q * np.sqrt(eigenvalues)).T * unit)
 
 
 def _smooth(task: DesignTask, L: Array, tol: float) -> _Found:
@@ -163,7 +173,7 @@ def _smooth(task: DesignTask, L: Array, tol: float) -> _Found:
 def _e_found(task: DesignTask, settings: Settings) -> _Found:
     """Return E-optimal weights."""
     n, bounds = task.candidates.n, task.bounds
-    unit = float(Candidates(task.candidates.X).traces().max())
+    unit = float(task.candidates.traces().max()) or 1.0
     X = task.candidates.X / (np.sqrt(unit) if task.candidates.are_rows else unit)
     scaled = Candidates(X)
     prior = np.zeros((n, n)) if task.prior is None else task.prior / unit

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import rectangular
 from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels, aligned
 from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
@@ -32,7 +33,7 @@ def read_edges(edges: Any, n: int, labels: Labels) -> Pairs:
     if hasattr(edges, "is_directed"):
         return fixed_pairs(_of_graph(edges, n, labels), n, None, "edges")
     if sp.issparse(edges):
-        edges = edges.toarray() != 0
+        edges = rectangular(edges, "edges") != 0
     return fixed_pairs(aligned(edges, labels, "edges"), n, labels, "edges", "S")
 
 

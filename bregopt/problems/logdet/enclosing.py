@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import lapack, qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, finite_array
+from bregopt.arrays import EPS, Array, check_columns, finite_array
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import root_of
 from bregopt.problems.logdet.candidates import Candidates
@@ -139,6 +139,7 @@ def _whitened(X: Array, origin: Array, free: bool) -> tuple[Array, Array]:
     """
     m, d = X.shape
     centered = X - origin
+    check_columns(centered, f"points - {_ORIGIN[free]}")
     unit = np.abs(centered).max(axis=0)
     unit[unit == 0] = 1.0
     centered /= unit

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import qr
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, Mask, finite_array, scattered
+from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
 from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
@@ -81,6 +81,8 @@ def max_volume_inscribed_ellipsoid(
         raise ValueError(f"A has shape {rows.shape}; expected at least one row and one column")
     if right.shape != (m,):
         raise ValueError(f"b has shape {right.shape}; expected {(m,)}, one bound for each row of A")
+    check_columns(rows, "A")
+    check_magnitude(right, "b", SMALLEST)
     frame, series = cast(Any, A), cast(Any, b)
     if is_pandas(A, "DataFrame") and is_pandas(b, "Series") and not frame.index.equals(series.index):
         raise ValueError("b is a Series with other labels; expected those of the rows of A")
@@ -156,14 +158,24 @@ def _coordinates(near: Array) -> tuple[Array, Array | None]:
     unit = np.abs(near).max(axis=0, initial=0.0)
     if not unit.all():
         return np.eye(d), np.where(unit == 0, 1.0, 0.0)
-    R = np.zeros((d, d))
-    R[:m] = qr(near / unit, mode="r")[0][:d] / sqrt(m)
-    _, spread, directions = np.linalg.svd(R)
+    rows = near / unit
+    _, spread, directions = np.linalg.svd(_square(rows / np.linalg.norm(rows, axis=1)[:, None]))
     if spread[-1] <= 4 * d * EPS * spread[0]:
         return np.eye(d), directions[-1] / unit
+    R = _square(rows) / sqrt(m)
+    if np.linalg.cond(R) >= 1 / (4 * d * EPS):
+        raise SolverError("the polytope is too long for its width: pass coordinates along its sides")
     back = np.linalg.inv(R) / unit[:, None]
     ray = ray_of(near @ back)
     return back, None if ray is None else back @ ray
+
+
+def _square(rows: Array) -> Array:
+    """Return a matrix ``R`` of shape ``(d, d)`` with ``R'R = rows'rows``."""
+    m, d = rows.shape
+    R = np.zeros((d, d))
+    R[:m] = qr(rows, mode="r")[0][:d]
+    return R
 
 
 def _triangular(half: Array) -> Array:

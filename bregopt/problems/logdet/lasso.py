@@ -16,6 +16,7 @@ from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.io.pandas_labels import aligned, labeled
 from bregopt.linalg import root_of
+from bregopt.memory import check_memory
 from bregopt.problems.logdet.lasso_arguments import (
     LassoProblem,
     LassoSettings,
@@ -205,6 +206,7 @@ def _alphas(value: Any, problem: LassoProblem) -> Array:
             raise ValueError(
                 "S has no penalized entry off its diagonal, so alphas has no range; give an array"
             )
+        check_memory(8.0 * min(count, 2**62), f"alphas={count}")
         return np.geomspace(largest, _LEAST_ALPHA * largest, count)
     alphas = finite_array(value, "alphas", ndim=1)
     if len(alphas) == 0:

@@ -95,7 +95,7 @@ def _warn_of_units(variances: Array) -> None:
 
 def _weights(value: Any, n: int) -> Array:
     """Return weights from zero to infinity."""
-    given = np.array(value)
+    given = rectangular(value, "weights")
     if given.dtype.kind not in "biuf":
         raise TypeError(f"weights has dtype {given.dtype}; expected real numbers")
     infinite = np.isposinf(given)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, Array
 from bregopt.errors import SolverError
 
 __all__ = ["Proof", "corners", "inner_point", "ray_of"]
@@ -16,9 +16,11 @@ __all__ = ["Proof", "corners", "inner_point", "ray_of"]
 _ZOOMS = 3  # linear programs around better and better points
 _CLEAR = 1e-5  # radius of a ball inside that needs no closer look, relative to the size of the program
 _FAR = 1e9  # longest slack of a program, in its unit
+_NEAR = 10.0  # largest coordinate of a first program, in its unit
 _TIGHT = 1e-6  # slack of a row that counts as active, relative to the longest
 _EXACT = 1e-11  # relative violation of a proof by round-off
 _FLAT = 1e-9  # relative thickness of a polytope without interior
+_UNDECIDED = "no point inside A x <= b was found, and no proof that there is none: rescale the rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +67,20 @@ def _center(A: Array, b: Array) -> tuple[Array, Array]:
     """Return the center of a large ball inside, and the multipliers, of rows with length one."""
     m, d = A.shape
     x, y = np.zeros(d), np.zeros(m)
-    unit = max(float(np.abs(b).max(initial=0.0)), TINY) if (b <= 0).any() else float(b.min(initial=1.0))
+    unit = (float(np.abs(b).max(initial=0.0)) or 1.0) if (b <= 0).any() else float(b.min(initial=1.0))
     rows, cost = np.column_stack([A, np.ones(m)]), np.append(np.zeros(d), -1.0)
     for _ in range(_ZOOMS):
         slack = np.minimum((b - A @ x) / unit, _FAR)
-        found = linprog(cost, rows, slack, bounds=[(None, None)] * d + [(None, 1.0)], method="highs")
-        if found.x is None:
-            raise SolverError(f"HiGHS found no center of the polytope: {found.message}")
+        for reach in (
+            _NEAR,
+            np.inf,
+        ):  # a point of an unbounded polytope may be so far that its slacks are lost
+            ends = [(-reach, reach)] * d + [(None, 1.0)]
+            found = linprog(cost, rows, slack, bounds=ends, method="highs")
+            if found.x is None:
+                raise SolverError(f"HiGHS found no center of the polytope: {found.message}")
+            if found.x[d] > _CLEAR:
+                break
         x = x + unit * found.x[:d]
         radius, y = float(found.x[d]), -np.asarray(found.ineqlin.marginals)
         if abs(radius) > _CLEAR:
@@ -96,6 +105,8 @@ def _without_interior(A: Array, b: Array, y: Array) -> Proof:
     SolverError
         If they prove nothing.
     """
+    if not y.any():
+        raise SolverError(_UNDECIDED)
     used = y > _TIGHT * y.max()
     kept = y[used] - A[used] @ np.linalg.lstsq(A[used].T @ A[used], A[used].T @ y[used], rcond=None)[0]
     exact = np.zeros(len(y))
@@ -103,9 +114,7 @@ def _without_interior(A: Array, b: Array, y: Array) -> Proof:
     size = float(np.abs(b) @ exact)
     value = float(b @ exact)
     if (kept < 0).any() or np.abs(A.T @ exact).max() > _EXACT or value > _FLAT * size:
-        raise SolverError(
-            "no point inside A x <= b was found, and no proof that there is none: rescale the rows"
-        )
+        raise SolverError(_UNDECIDED)
     return Proof(farkas=exact, flat=value >= -_EXACT * size)
 
 
@@ -124,7 +133,8 @@ def ray_of(A: Array) -> Array | None:
     w = np.asarray(found.x)
     active = A @ w > -_TIGHT
     w = w - np.linalg.pinv(A[active]) @ (A[active] @ w)
-    return w if (A @ w).max() <= _EXACT and (A @ w).min() < -_TIGHT / m else None
+    round_off = _EXACT * np.linalg.norm(A, axis=1) * np.linalg.norm(w)
+    return w if (A @ w <= round_off).all() and (A @ w).min() < -_TIGHT / m else None
 
 
 def corners(A: Array, b: Array, inside: Array) -> Array:

@@ -69,7 +69,7 @@ class WeightBounds:
     def inside(self) -> Array:
         """Return weights strictly within their bounds; budgets may be exceeded."""
         room = np.minimum(self.upper, self.total) - self.lower
-        return self.lower + (self.total - self.lower.sum()) / room.sum() * room
+        return self.lower + (self.total - self.lower.sum()) / (room.sum() or 1.0) * room
 
     def greatest(self, g: Array, prices: Array) -> float:
         """Return an upper bound on ``g @ u`` for all weights of the polytope.
