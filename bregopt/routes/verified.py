@@ -414,6 +414,6 @@ def _positive(name: str, given: Any, count: int) -> Array:
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, Real):
             raise TypeError(f"{name} is {part!r}; expected a number, or one for each matrix")
-        if not 0 < part < LARGEST:  # a float of an integer may overflow
+        if not part < LARGEST or part <= 0:  # NaN, too; the float of an integer may overflow
             raise ValueError(f"{name} is {part!r}; expected a number above 0 and below {LARGEST:g}")
     return np.array(parts, dtype=float)
