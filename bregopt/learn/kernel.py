@@ -226,7 +226,7 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
 
     def _scale(self, G0: Array) -> float:
         """Return the divergence's scale: one for LogDet, the kernel's mean eigenvalue for von Neumann."""
-        return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
+        return 1.0 if is_one_of(self.divergence, ("logdet",)) else float(np.vdot(G0, G0)) / min(G0.shape)
 
     def _fit_features(self, points: Array) -> Array:
         """Return ``G0``, the features of the points for the given kernel."""
