@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
@@ -341,6 +342,8 @@ def positive_integer(value: Any, name: str, otherwise: str = "") -> int:
         raise TypeError(f"{name} is {value!r}; expected an integer{otherwise}")
     if int(value) < 1:
         raise ValueError(f"{name} is {value}; expected an integer from 1")
+    if int(value) > sys.maxsize:  # no index, and beyond floats at last
+        raise ValueError(f"{name} is above {sys.maxsize}; expected an integer from 1 to there")
     return int(value)
 
 

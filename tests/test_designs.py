@@ -442,3 +442,8 @@ def test_a_prior_alone_and_one_candidate(design):
     alone = design([[2.0]], lower=1.0)
     assert alone.status == "optimal"
     assert alone.weights.tolist() == [1.0]
+
+
+def test_numbers_of_runs_beyond_floats_are_refused():
+    with pytest.raises(ValueError, match="runs is above"):
+        bo.d_optimal(np.eye(2)).rounded(10**400)

@@ -382,6 +382,7 @@ def test_sparse_weights():
         (lambda S: bo.graphical_lasso(S, [0.1, [0.2, 0.3]]), "alpha is ragged"),
         (lambda S: bo.graphical_lasso_path(S, [0.1, [0.2, 0.3]]), "alphas is ragged"),
         (lambda S: bo.graphical_lasso_path(S, 10**18), "alphas=1000000000000000000"),
+        (lambda S: bo.graphical_lasso_path(S, 10**400), "alphas is above"),
         (lambda S: bo.graphical_lasso(S, 0.1, weights=[[1], [1, 2]]), "weights is ragged"),
         (lambda S: bo.covariance_selection(S, sp.coo_array((10**7, 10**7))), "edges, sparse, of shape"),
     ],

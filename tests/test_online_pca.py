@@ -257,6 +257,7 @@ def test_pickled_in_the_middle_of_a_stream(randomized):
         ({"radius": None}, ValueError, "eta and radius"),
         ({"loss_limit": 0}, ValueError, "loss_limit"),
         ({"horizon": 0}, ValueError, "horizon"),
+        ({"horizon": 10**400}, ValueError, "horizon is above"),
         ({"share": 1.0}, ValueError, "share"),
         ({"share": -0.1}, ValueError, "share"),
         ({"random_state": "seed"}, ValueError, "seed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from numbers import Integral
 from typing import Any, Self
 
@@ -250,4 +251,6 @@ def _count(value: Any, name: str, least: int) -> int:
         raise TypeError(f"{name} is {value!r}; expected an integer")
     if value < least:
         raise ValueError(f"{name} is {value}; expected at least {least}")
+    if int(value) > sys.maxsize:  # beyond floats at last
+        raise ValueError(f"{name} is above {sys.maxsize}; expected at least {least} and at most that")
     return int(value)

@@ -206,7 +206,7 @@ def _alphas(value: Any, problem: LassoProblem) -> Array:
             raise ValueError(
                 "S has no penalized entry off its diagonal, so alphas has no range; give an array"
             )
-        check_memory(8.0 * min(count, 2**62), f"alphas={count}")
+        check_memory(8.0 * count, f"alphas={count}")
         return np.geomspace(largest, _LEAST_ALPHA * largest, count)
     alphas = finite_array(value, "alphas", ndim=1)
     if len(alphas) == 0:
