@@ -319,7 +319,7 @@ def entry_indices(key: Any, n: int, name: str) -> tuple[Any, Any]:
     try:
         i = np.broadcast_to(order[:, None], (n, n))[key]
         j = np.broadcast_to(order, (n, n))[key]
-    except IndexError as error:
+    except (IndexError, TypeError, ValueError) as error:
         raise ValueError(f"index of {name}, {n} x {n}: {error}") from None
     if np.size(i) == 0:
         raise ValueError(f"index of {name} is empty; expected at least one entry")

@@ -202,10 +202,16 @@ def cross_check(
         raise TypeError(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
+    try:
+        named = None if solvers is None else tuple(solvers)
+    except (TypeError, NotImplementedError):  # of SciPy's matrices in blocks
+        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names") from None
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress is {progress!r}; expected True or False")
     problem = _checkable(problem)
     check_options("auto", options)
     foreign = getattr(problem, "solvers", None)  # the solvers of a problem that no route reads
-    chosen = (foreign or registry.solvers()) if solvers is None else solvers
+    chosen = (foreign or registry.solvers()) if named is None else named
     asked = {name: _route(name) for name in chosen}
     own = {name: {**own_options(route, options), **more} for name, (route, more) in asked.items()}
     if solvers is None and not foreign:
@@ -251,6 +257,8 @@ def _checkable(problem: Any) -> Any:
 
 def _route(name: Any) -> tuple[Any, dict[str, Any]]:
     """Return the route of a name, and its options; names of CVXPY's solvers are in capitals."""
+    if not isinstance(name, str | type):
+        raise TypeError(f"solvers has {name!r}; expected names of solvers")
     foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
     return (_REFERENCE, {"backend": name}) if foreign else (name, {})
 

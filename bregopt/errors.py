@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "UnsupportedProblemError",
     "did_you_mean",
     "import_whole",
+    "is_one_of",
     "require",
     "warn_caller",
 ]
@@ -97,6 +98,11 @@ def did_you_mean(name: str, known: Iterable[str], shown: int | None = None) -> s
         return f"{hint} None is known."
     more = "" if shown is None or len(known) <= shown else f" and {len(known) - shown} more"
     return f"{hint} Known: {', '.join(known[:shown])}{more}."
+
+
+def is_one_of(value: object, names: Container[str]) -> bool:
+    """Whether an argument is one of some names; unlike ``in``, of an array or a list, too."""
+    return isinstance(value, str) and value in names
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -4,6 +4,7 @@ import gzip
 import re
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -526,3 +527,13 @@ def test_the_command_line_takes_files(tmp_path, capsys):
     (tmp_path / "b.cbf.gz").write_bytes(gzip.compress(MATRIX_CONSTRAINT.encode()))
     assert cli.main(["explain", str(tmp_path / "b.cbf.gz")]) == 0
     assert "-> path" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [b"a.cbf", None, 3.5, np.eye(2)])
+def test_a_path_of_another_type_is_named(path):
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1])
+    writers = (problem.to_spec, *(partial(write, problem) for write in (bo.write_cbf, bo.write_sdpa)))
+    for call in (*writers, bo.read_cbf, bo.read_sdpa, bo.load_spec):
+        with pytest.raises(TypeError, match=r"(?s)path is .*; expected a str or a Path"):
+            call(path)

@@ -230,3 +230,25 @@ def test_the_ray_of_an_unbounded_problem():
     np.testing.assert_allclose(u_ray[0] + X_ray[2, 2], X_ray[1, 1], atol=1e-8)
     assert "ray        X 3 x 3" in repr(sol)
     assert bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve().ray is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_the_row_that_bounds_the_trace_has_its_multiplier(seed, scale):
+    """<A, X> <= lambda_max(A) tr X, so that two rows contradict each other, and neither alone."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(3, 3))
+    A = A + A.T
+    top = float(np.linalg.eigvalsh(A)[-1])
+    if top < 0.1:
+        A, top = A + 2 * np.eye(3) * (1 - top), 2 - top
+    X = bo.PSD(3)
+    rows = [bo.inner(A, X) == rng.uniform(1.05, 2) * top * scale, bo.trace(X) <= scale]
+    sol = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve()
+    assert sol.status == "infeasible"
+    assert sol.duals[1] >= 0  # the sign of an upper bound
+    equation, trace = sol.conflict()
+    assert (equation.sense, trace.sense, trace.bound) == (">=", "<=", scale)
+    combined = equation.multiplier * A - trace.multiplier * np.eye(3)
+    assert np.linalg.eigvalsh(combined)[-1] <= 1e-9
+    assert equation.multiplier * equation.bound > trace.multiplier * trace.bound

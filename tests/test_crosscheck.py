@@ -8,6 +8,7 @@ import numpy as np
 import peers
 import problem_library
 import pytest
+import scipy.sparse as sp
 from cvxpy_problems import CASES
 
 import bregopt as bo
@@ -244,6 +245,10 @@ def test_frame(problem):
     [
         ("cvxpy", TypeError, "string 'cvxpy'; expected a tuple"),
         ((), ValueError, "solvers is empty"),
+        (3, TypeError, "solvers is 3; expected a tuple of names"),
+        (np.array(3.0), TypeError, "solvers is array"),
+        (sp.bsr_array(np.eye(2)), TypeError, "solvers is <Block Sparse"),
+        ([["cvxpy"]], TypeError, r"solvers has \['cvxpy'\]; expected names"),
         (("cvxpy", "bergman"), ValueError, "did you mean 'bregman'"),
     ],
 )
@@ -401,6 +406,8 @@ def test_bad_problem_and_option_are_refused(problem):
         bo.cross_check(problem.program())
     with pytest.raises(TypeError, match="tolerance"):
         bo.cross_check(problem, solvers=("cvxpy",), tolerance=1e-3)
+    with pytest.raises(TypeError, match="progress is array"):
+        bo.cross_check(problem, progress=np.eye(2))
 
 
 def test_the_plot_shows_each_value_with_its_error_and_the_seconds():

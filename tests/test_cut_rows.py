@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +232,7 @@ def test_an_unbounded_relaxation_is_refused():
         (lambda X: True, TypeError, "expected comparisons"),
         (lambda X: [None], TypeError, "yields None in a list"),
         (lambda X: np.eye(2), TypeError, "expected comparisons"),
+        (lambda X: sp.csr_array(np.eye(2)), TypeError, "expected comparisons"),
         (lambda X: X[0, 1], TypeError, "expected comparisons"),
         (lambda X: bo.soft(X[0, 1] >= 2), TypeError, "expected hard rows"),
         (lambda X: X >> np.eye(3), TypeError, "expected comparisons"),

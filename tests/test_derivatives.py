@@ -389,6 +389,8 @@ def test_bad_input_is_named(rng):
     solution = bo.nearest_correlation(A)
     with pytest.raises(ValueError, match=r"G has shape \(2, 2\); expected \(8, 8\)"):
         solution.vjp(np.eye(2))
+    with pytest.raises(ValueError, match="G is ragged"):
+        solution.vjp([[1.0], [1.0, 2.0]])
     with pytest.raises(ValueError, match=r"data (has|contains)"):
         solution.jvp(np.full((N, N), np.nan))
     with pytest.raises(ValueError, match="u has 'v'"):

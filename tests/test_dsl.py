@@ -830,3 +830,27 @@ def test_routes_refuse_matrices_that_memory_does_not_hold(solver):
     problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.trace(X) == 1])
     with pytest.raises(bo.UnsupportedProblemError, match=r"it would need [\d.]+ GB of memory"):
         problem.solve(solver=solver)
+
+
+def test_a_ragged_index_is_named():
+    X = bo.PSD(3, name="X")
+    with pytest.raises(ValueError, match="index of X, 3 x 3"):
+        X[[1], [[1], [1, 2]]]
+    with pytest.raises(ValueError, match="penalty of soft is array"):
+        bo.soft(X[0, 0] <= 1, penalty=np.eye(2))
+
+
+@pytest.mark.parametrize("solver", [np.eye(2), ["path"], 3])
+def test_a_solver_of_another_type_is_named(solver):
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1])
+    calls = (
+        lambda: problem.solve(solver),
+        lambda: problem.explain(solver),
+        lambda: bo.nearest_correlation(np.eye(2), solver=solver),
+        lambda: bo.nearest_correlation(np.eye(2), divergence="spectral", solver=solver),
+        lambda: bo.solve_many([problem], solver=solver, progress=False),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=r"(?s)solver is .*; expected the name of a solver"):
+            call()

@@ -118,7 +118,9 @@ def test_plots_and_bad_parameters():
     matplotlib.pyplot.close("all")
     for parameters, message in (
         ({"criterion": "aic"}, "criterion is 'aic'"),
+        ({"criterion": np.eye(2)}, "criterion is array"),
         ({"alphas": 0}, "alphas is 0"),
+        ({"alphas": [0.1, [0.2, 0.3]]}, "alphas is ragged"),
         ({"alphas": [-1.0]}, "alphas has the value -1"),
         ({"criterion": "ebic", "ebic_gamma": 2}, "gamma is 2"),
         ({"weights": 2.0}, "weights has 0 dimensions"),
@@ -126,7 +128,10 @@ def test_plots_and_bad_parameters():
     ):
         with pytest.raises(ValueError, match=message):
             GraphicalLassoCV(**parameters).fit(points)
+    with pytest.raises(ValueError, match="X has variances of at most 0; expected 1e-70"):
+        GraphicalLassoCV().fit(np.ones((8, 3)))
     for parameters, message in (
+        ({"assume_centered": np.eye(2)}, "assume_centered is array"),
         ({"alphas": 0.2}, "alphas is 0.2; expected an integer, the number of weights, or a list"),
         ({"alphas": 0.2, "criterion": "bic"}, "alphas is 0.2; expected an integer, the number of weights"),
     ):

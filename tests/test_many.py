@@ -15,6 +15,7 @@ from multiprocessing import current_process, get_all_start_methods, get_context
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bregopt as bo
@@ -370,7 +371,7 @@ def test_pickles_hold_data_but_no_cached_values():
 def test_bad_arguments():
     problem = nearest(4, 0)
     other = bo.Parameter(name="q")
-    for wrong in (problem, "spec.toml", 3):
+    for wrong in (problem, "spec.toml", 3, sp.bsr_array(np.eye(2))):
         with pytest.raises(TypeError, match="expected a list of problems"):
             bo.solve_many(wrong)
     for wrong in (3, (problem, 1), (problem, {}, {})):
@@ -392,6 +393,8 @@ def test_bad_arguments():
         bo.solve_many([problem], progress=1)
     with pytest.raises(ValueError, match="warm_start is True"):
         bo.solve_many([problem], warm_start=True)
+    with pytest.raises(ValueError, match="warm_start is array"):
+        bo.solve_many([problem], warm_start=np.eye(2))
     with pytest.raises(TypeError, match="tolerance"):
         bo.solve_many([problem], tolerance=1e-3)
 

@@ -344,6 +344,8 @@ def test_bad_arguments_of_all_matrices_are_refused(A, arguments, message):
 
 def test_options_and_types_are_refused():
     A = symmetric(2, 3)
+    with pytest.warns(bo.DataWarning, match="matrix 'b': TypeError: A has dtype object"):
+        assert bo.nearest_correlation({"a": np.eye(3), "b": bo.PSD}).status.tolist() == ["optimal", "error"]
     with pytest.raises(ValueError, match="warm_start"):
         bo.nearest_correlation(A, warm_start=True)
     with pytest.raises(TypeError, match="no option 'tolerance'"):
@@ -357,6 +359,8 @@ def test_options_and_types_are_refused():
     [
         ({"missing": "ignore"}, ValueError, "missing is 'ignore'"),
         ({"missing": None}, ValueError, "missing is None"),
+        ({"divergence": np.eye(2)}, ValueError, "divergence is array"),
+        ({"lower": [0.0, [0.0, 1.0]]}, ValueError, "lower is ragged"),
         ({"max_condition": 0.5}, ValueError, "max_condition is 0.5"),
         ({"max_condition": 10, "min_eigenvalue": 2}, ValueError, "min_eigenvalue is 2"),
         ({"max_rank": 0}, ValueError, "max_rank is 0"),

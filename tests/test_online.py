@@ -466,10 +466,15 @@ class TestLearner:
         (MatrixBurgGradient(ceiling=0), [[1.0, 0.0]], "ceiling is 0"),
         (OnlineLogDetMetric(), [[1.0, 0.0]], r"X has shape \(1, 2\); expected \(T, 2, d\)"),
         (MatrixWinnow(rank=0), [[1.0, 0.0]], "rank is 0"),
+        (MatrixWinnow(rank=3), [[1.0, 0.0]], "rank is 3; expected at most 2"),
         (MatrixWinnow(w0=0), [[1.0, 0.0]], "w0 is 0"),
         (MatrixWinnow(theta=np.nan), [[1.0, 0.0]], "theta has 1 NaN"),
         (MatrixWinnow(constraints="X"), [[1.0, 0.0]], "constraints is 'X'"),
         (GeneralMatrixWinnow(rank=1.5), [np.eye(2)], "rank is 1.5"),
+        (GeneralMatrixWinnow(normalize=np.eye(2)), [np.eye(2)], "normalize is array"),
+        (BurgGradient(rates=np.eye(2)), [[1.0, 0.0]], "rates is array"),
+        (BurgGradient(update=["explicit"]), [[1.0, 0.0]], r"update is \['explicit'\]"),
+        (KernelWinnow(kernel=np.eye(2)), [[1.0, 0.0]], "kernel is array"),
     ],
 )
 def test_bad_parameters_and_instances(learner, X, message):

@@ -214,6 +214,8 @@ TRIANGLE = np.ones((3, 3)) - np.eye(3)
             "bound is 'lp'; expected 'sdp', 'triangles' or False",
         ),
         (TRIANGLE, {"k": 2, "bound": True}, ValueError, "bound is True"),
+        (TRIANGLE, {"k": 2, "bound": np.ones(2)}, ValueError, r"bound is array\(\[1\., 1\.\]\)"),
+        (TRIANGLE, {"k": 2, "sizes": [[1], [1, 2]]}, ValueError, "sizes is ragged"),
         (np.zeros((501, 501)), {"k": 2, "bound": "triangles"}, ValueError, "at most 500: use 'sdp'"),
         (-TRIANGLE, {"k": 2}, ValueError, "graph has the negative weight -1"),
         (TRIANGLE * np.nan, {"k": 2}, ValueError, "graph has"),

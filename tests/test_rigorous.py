@@ -726,9 +726,17 @@ def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():
     stated = sol.verify(trace_bound=100.0)
     assert -1e-3 < stated.lower <= 0.02
     assert "trace" in stated.given[0]
-    for wrong, error in ((-1.0, ValueError), ("a", TypeError), ([1.0, 2.0], ValueError), (True, TypeError)):
+    for wrong, error in (
+        (-1.0, ValueError),
+        ("a", TypeError),
+        ([1.0, 2.0], ValueError),
+        (True, TypeError),
+        (10**400, ValueError),
+    ):
         with pytest.raises(error, match="trace_bound"):
             sol.verify(trace_bound=wrong)
+    with pytest.raises(TypeError, match="resolve is array"):
+        sol.verify(resolve=np.eye(2))
 
 
 def test_a_matrix_without_interior_has_no_upper_bound_and_says_why():

@@ -384,6 +384,8 @@ PAIRS = np.array([[0, 1], [1, 2]])
         ((np.eye(2), [1.0], "<=", 1.0), {}, ValueError, r"bound has shape \(1,\); expected \(2,\)"),
         ((np.eye(2), 1.0, "=", 1.0), {}, ValueError, "sense is '='; expected '<=', '>='"),
         ((np.eye(2), None, "<=", 1.0), {}, TypeError, "bound is None"),
+        ((np.eye(2), [1.0, [1.0, 2.0]], "<=", 1.0), {}, ValueError, "bound is ragged"),
+        ((np.eye(2), 1.0, "<=", 1.0), {"penalty": ["hinge"]}, ValueError, r"penalty is \['hinge'\]"),
         ((np.eye(2), 1.0, "<=", 1.0), {"points": np.eye(2)}, TypeError, "points is given, but rows"),
         ((PAIRS, 1.0, "<=", 1.0), {"points": np.ones(3)}, ValueError, r"points has shape \(3,\)"),
         ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 0}, ValueError, "chunk is 0; expected at least 1"),

@@ -7,7 +7,7 @@ from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import proven_bound, relative_diagonal, smallest_eigenvalue
 from bregopt.certify.lanczos import lowest
 from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor, row_residuals
-from bregopt.certify.proofs import is_farkas, is_ray
+from bregopt.certify.proofs import is_farkas, is_ray, with_trace_multipliers
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "smallest_eigenvalue",
     "trace_bound",
     "trace_bounds",
+    "with_trace_multipliers",
     "with_trace_row",
 ]

@@ -35,7 +35,7 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
         Fraction of the sums' terms that counts as round-off.
     """
     bounds = program.bounds
-    y = np.where(bounds.required, bounds.clip(y), 0.0)
+    y = bounds.clip_required(y)
     size = float(np.abs(y) @ program.A.norms())
     asked = np.where(y > 0, bounds.lo, bounds.hi)
     used = y != 0
@@ -78,6 +78,24 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     adjoints: list[Array] = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
     # The diagonal is majorized by the eigenvalues: it supplies no more, and refutes most candidates cheaply.
     return refutes([S.diagonal() for S in adjoints]) and refutes(list(map(_eigenvalues, adjoints)))
+
+
+def with_trace_multipliers(program: Program, y: Array) -> Array:
+    """Return a Farkas vector that includes the multipliers of the rows that bound traces.
+
+    :func:`is_farkas` knows these bounds, so that its vectors may lack the multipliers. Here ``A*(y)`` is
+    negative semidefinite on the blocks that have such bounds.
+    """
+    y = program.bounds.clip_required(y)
+    bounds_on_traces = [
+        (b, bound)
+        for b, bound in enumerate(trace_bounds(program))
+        if bound is not None and program.blocks[b].cap is None
+    ]
+    largest = [float(_eigenvalues(program.A.adjoint(y, b)).max()) for b, _ in bounds_on_traces]
+    for value, (_, bound) in zip(largest, bounds_on_traces, strict=True):
+        y = y - (value if bound.exact else max(value, 0.0)) * bound.multipliers
+    return y
 
 
 def _lacking_in_cones(program: Program, missing: Array) -> float:

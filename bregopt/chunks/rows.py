@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, rectangular
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import Source, SourceLike, source, source_of
-from bregopt.chunks.stores import is_dask, parquet_columns
-from bregopt.errors import did_you_mean
+from bregopt.chunks.stores import ParquetColumns, is_dask, parquet_columns
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import LowRank
 from bregopt.routes.solution import Solution
 
@@ -78,7 +78,7 @@ class RowChunks:
         penalty: str = "divergence",
         chunk: int = 50_000,
     ) -> None:
-        if penalty not in _PENALTIES:
+        if not is_one_of(penalty, _PENALTIES):
             raise ValueError(f"penalty is {penalty!r}{did_you_mean(str(penalty), _PENALTIES)}")
         self.hinge = penalty == "hinge"
         self._rows = source_of(rows, "rows")
@@ -282,9 +282,8 @@ class RowChunks:
 
     def _column(self, value: Any, name: str) -> Source | float:
         """Return a number for all rows, or one a row."""
-        stored = isinstance(value, str | os.PathLike) or is_dask(value)
-        if not stored and np.ndim(value) == 0:
-            number = np.asarray(value)
+        stored = isinstance(value, str | os.PathLike | ParquetColumns) or is_dask(value)
+        if not stored and (number := rectangular(value, name)).ndim == 0:
             if number.dtype.kind not in "iuf":
                 raise TypeError(
                     f"{name} is {value!r}; expected a number, an array or the path of an npy file"

@@ -205,7 +205,7 @@ def _solution(
     optimal = Status.OPTIMAL if worst <= tol else Status.OPTIMAL_INACCURATE
     status = optimal if worst <= _INACCURATE else Status.USER_LIMIT
     return Solution(
-        status=status,
+        status=status.value,
         stop_reason=stop,
         value=point.value,
         X=space.lift(point.root),

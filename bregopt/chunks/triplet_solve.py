@@ -87,7 +87,7 @@ def _solution(problem: MarginProblem, best: Center, stop: str, tol: float, secon
     gaps = np.array([problem.relative_gap(*pair) for pair in zip(values, bounds, strict=True)])
     optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
     return Solution(
-        status=optimal if gap <= _INACCURATE else Status.USER_LIMIT,
+        status=(optimal if gap <= _INACCURATE else Status.USER_LIMIT).value,
         stop_reason=stop,
         value=best.value,
         X=best.root @ best.root.T,

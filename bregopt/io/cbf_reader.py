@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.io.cbf_format import LINEAR, SECOND_ORDER, Cbf, Entries
 from bregopt.io.cbf_parser import parsed
+from bregopt.io.files import path_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
@@ -57,7 +58,7 @@ def read_cbf(path: str | Path) -> Problem:
     ----------
     Friberg (2016), CBLIB 2014: a benchmark library for conic mixed-integer and continuous optimization.
     """
-    path = Path(path)
+    path = path_of(path)
     cbf = parsed(path)
     if not cbf.psdvar and not cbf.psdcon:
         raise ValueError(f"{path} has no matrix; expected PSDVAR or PSDCON. For others use CVXPY itself")

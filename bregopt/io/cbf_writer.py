@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.io.files import path_of
 from bregopt.io.linear import check_linear
 from bregopt.modeling.problem import Problem
 from bregopt.program import Block, Program
@@ -39,7 +40,7 @@ def write_cbf(problem: Problem, path: str | Path) -> None:
     ValueError
         If the problem has a divergence, a bound on eigenvalues or a soft row; the message names it.
     """
-    path, program = Path(path), problem.program()
+    path, program = path_of(path), problem.program()
     check_linear(program, "a CBF file")
     data = "\n".join([*_lines(program), ""]).encode("ascii")
     # No time of day, so that the same problem gives the same bytes.

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,19 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.memory import check_memory
 
-__all__ = ["ARRAYS", "Lines", "is_standard", "number", "read_bytes", "read_text", "unpacked"]
+__all__ = ["ARRAYS", "Lines", "is_standard", "number", "path_of", "read_bytes", "read_text", "unpacked"]
 
 # Bytes of memory that a reader needs for each byte of a file. In text, "1," becomes strings and a number. An
 # array is copied when it is read, checked and made symmetric.
 TEXT, ARRAYS = 30, 4
 _CHUNK = 2**24  # bytes that are unpacked at a time
+
+
+def path_of(value: Any) -> Path:
+    """Return a user's `path`, or raise an error that names it."""
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"path is {value!r}; expected a str or a Path")
+    return Path(value)
 
 
 def is_standard(path: Path) -> bool:

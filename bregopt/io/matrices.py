@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import complex_array, finite_array
 from bregopt.errors import did_you_mean
-from bregopt.io.files import ARRAYS, read_bytes, read_text
+from bregopt.io.files import ARRAYS, path_of, read_bytes, read_text
 from bregopt.io.matrix_market import read_matrix_market
 from bregopt.memory import check_memory
 
@@ -79,7 +79,7 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
         If the file is of another kind, damaged or empty, has a cell that is not a number (the line is named),
         NaN or Inf, or if `key` is unknown, missing, or given for another kind of file.
     """
-    path = Path(path)
+    path = path_of(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: files of type {path.suffix!r} are not read, only {', '.join(SUFFIXES)}")

@@ -209,4 +209,6 @@ def _square(matrix: Any) -> Array | None:
 def length_of(matrix: Any) -> int:
     """Return the number of rows, zero where there are none."""
     shape = getattr(matrix, "shape", ())
-    return shape[0] if shape else len(matrix) if isinstance(matrix, list | tuple) else 0
+    if isinstance(shape, tuple) and shape:
+        return int(shape[0])
+    return len(matrix) if isinstance(matrix, list | tuple) else 0

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray
-from bregopt.io.files import Lines, number, read_bytes, unpacked
+from bregopt.io.files import Lines, number, path_of, read_bytes, unpacked
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
@@ -91,7 +91,7 @@ def read_sdpa(path: str | Path) -> Problem:
     twice, at one place or at mirrored places, counts once if both values are the same and is refused if they
     differ. (SDPA takes the last, CSDP refuses both cases, DSDP ignores entries below the diagonal.)
     """
-    source = _source(Path(path))
+    source = _source(path_of(path))
     at = 0
     (m,), at = _integers(source, at, 1, "the number of constraints")
     if m < 1:

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.io.files import path_of
 from bregopt.io.linear import check_linear
 from bregopt.io.sdpa_reader import SdpaEntries
 from bregopt.modeling.problem import Problem
@@ -46,7 +47,7 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
         If the problem has a divergence, a bound on eigenvalues, a soft row, or no row at all; the message
         names it.
     """
-    path, program = Path(path), problem.program()
+    path, program = path_of(path), problem.program()
     if program.cones.count:
         raise ValueError(
             f"the problem has {program.cones.count} second-order cones; an SDPA file takes psd matrices and "

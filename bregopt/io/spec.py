@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.errors import did_you_mean
 from bregopt.io.evaluate import evaluate
-from bregopt.io.files import read_text
+from bregopt.io.files import path_of, read_text
 from bregopt.io.matrices import Table
 from bregopt.io.plain_data import PlainReader
 from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
@@ -92,7 +92,7 @@ def load_spec(path: str | Path, parameters: Mapping[str, ArrayLike] | None = Non
         If it is not TOML, keys are unknown or missing, data or an expression is bad, or a name is not used.
         The message starts with the path and lists all errors, each with its key.
     """
-    path = Path(path)
+    path = path_of(path)
     return _Reader(path, _document(path), dict(parameters or {})).spec()
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from inspect import signature
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from bregopt.divergences import BUILT_IN, DIVERGENCES
 from bregopt.io.evaluate import evaluate
+from bregopt.io.files import path_of
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec_keys import is_name
 from bregopt.io.toml_text import toml_text
@@ -49,7 +49,7 @@ def write_spec(
     operands: Sequence[PSD | HermitianPSD | Variable | Parameter],
 ) -> None:
     """Write a declared problem; :meth:`bregopt.Problem.to_spec` has the details."""
-    path = Path(path)
+    path = path_of(path)
     if path.suffix.lower() != ".toml":
         raise ValueError(f"path is {str(path)!r}; expected a name that ends with .toml")
     writer = _SpecWriter(operands)

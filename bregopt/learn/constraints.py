@@ -162,7 +162,10 @@ def legacy_generator(random_state: Any) -> np.random.RandomState:
     """Return a RandomState for scikit-learn; for a numpy Generator it uses the Generator's stream."""
     if isinstance(random_state, np.random.Generator):
         return np.random.RandomState(random_state.bit_generator)
-    state: np.random.RandomState = check_random_state(random_state)
+    try:
+        state: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state is {random_state!r}: {error}") from None
     return state
 
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from bregopt import nearest_correlation, pairwise_correlation
 from bregopt.arrays import Array, BoundsLike, symmetric_matrix
+from bregopt.errors import is_one_of
 from bregopt.learn.base import Solved, labeled_features
 
 __all__ = ["NearestCorrelation"]
@@ -157,7 +158,7 @@ class NearestCorrelation(Solved):
         if self._takes_gaps():
             raw, weights = pairwise_correlation(points)
             return np.nanvar(points, axis=0), raw, weights
-        if self.estimator != "precomputed" and not hasattr(self.estimator, "fit"):
+        if not is_one_of(self.estimator, ("precomputed",)) and not hasattr(self.estimator, "fit"):
             raise ValueError(
                 f"estimator is {self.estimator!r}; expected 'pairwise', 'precomputed' or an estimator"
             )

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from bregopt import graphical_lasso
 from bregopt.arrays import Array, symmetric_matrix
+from bregopt.errors import is_one_of
 from bregopt.learn.base import Solved, labeled_features
 
 __all__ = ["GraphicalLasso"]
@@ -54,6 +55,8 @@ class SparsePrecision(Solved, EmpiricalCovariance):
 
     def _samples(self, X: Any) -> Array:
         """Return checked samples, and set the location."""
+        if not isinstance(self.assume_centered, bool | np.bool_):
+            raise TypeError(f"assume_centered is {self.assume_centered!r}; expected True or False")
         points: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.location_ = np.zeros(points.shape[1]) if self.assume_centered else points.mean(axis=0)
         return points
@@ -159,7 +162,7 @@ class GraphicalLasso(SparsePrecision):
         TypeError, ValueError
             If input or parameters are bad, or the likelihood is unbounded.
         """
-        if self.covariance not in (None, "precomputed"):
+        if self.covariance is not None and not is_one_of(self.covariance, ("precomputed",)):
             raise ValueError(f"covariance is {self.covariance!r}; expected None or 'precomputed'")
         if self.covariance is None:
             S = empirical_covariance(self._samples(X), assume_centered=self.assume_centered)

@@ -13,8 +13,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import graphical_lasso_path
-from bregopt.arrays import Array, IntArray, finite_array, index_array, positive_integer, rectangular
-from bregopt.errors import DataWarning, warn_caller
+from bregopt.arrays import SMALLEST, Array, IntArray, finite_array, index_array, positive_integer, rectangular
+from bregopt.errors import DataWarning, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import labeled_features
 from bregopt.learn.graphical_lasso import SparsePrecision
@@ -119,7 +119,7 @@ class GraphicalLassoCV(SparsePrecision):
             If the best weight is the first or the last one, so that one beyond it may be better.
         """
         check_executor(executor)
-        if self.criterion not in _CRITERIA:
+        if not is_one_of(self.criterion, _CRITERIA):
             raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
         points = self._samples(X)
         S = empirical_covariance(points, assume_centered=self.assume_centered)
@@ -178,6 +178,10 @@ class GraphicalLassoCV(SparsePrecision):
             return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
         count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
         largest = float(S.diagonal().max())  # without covariances all weights give the same answer
+        if largest < SMALLEST:
+            raise ValueError(
+                f"X has variances of at most {largest:g}; expected {SMALLEST:g} or more: scale X"
+            )
         if np.count_nonzero(S) > np.count_nonzero(S.diagonal()):
             largest = self._path_of(X, S, 1).alphas[0]
         return np.geomspace(largest, _LEAST_ALPHA * largest, count)

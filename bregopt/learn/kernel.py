@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
 from bregopt.arrays import Array, IntArray, RandomState
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, validated
 from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
 from bregopt.learn.kernel_rows import BoundedPairs, KernelRows
@@ -219,14 +219,14 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         self._n_features_out = G0.shape[1]
 
     def _atom(self) -> Any:
-        if self.divergence not in _DIVERGENCES:
+        if not is_one_of(self.divergence, _DIVERGENCES):
             hint = did_you_mean(str(self.divergence), _DIVERGENCES)
             raise ValueError(f"divergence is {self.divergence!r}{hint}")
         return _DIVERGENCES[self.divergence]
 
     def _scale(self, G0: Array) -> float:
         """Return the divergence's scale: one for LogDet, the kernel's mean eigenvalue for von Neumann."""
-        return 1.0 if self.divergence == "logdet" else float(np.vdot(G0, G0)) / min(G0.shape)
+        return 1.0 if is_one_of(self.divergence, ("logdet",)) else float(np.vdot(G0, G0)) / min(G0.shape)
 
     def _fit_features(self, points: Array) -> Array:
         """Return ``G0``, the features of the points for the given kernel."""

@@ -12,12 +12,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.bars import items_bar
-from bregopt.errors import ConvergenceWarning, did_you_mean, warn_caller
+from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import check_executor
 from bregopt.many.schedule import outcomes
 from bregopt.many.worker import Item, Outcome, Unit
@@ -132,12 +133,13 @@ def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
         raise TypeError(f"chunk is {chunk!r}; expected a positive integer, or None")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected a positive integer")
-    if warm_start is not False and warm_start != "chain":
+    if warm_start is not False and not is_one_of(warm_start, ("chain",)):
         raise ValueError(f'warm_start is {warm_start!r}; expected False or "chain"')
 
 
 def _items(problems: Any, solver: Any, options: Mapping[str, Any]) -> list[Item]:
-    if isinstance(problems, Problem | str | os.PathLike | Mapping) or not isinstance(problems, Iterable):
+    single = isinstance(problems, Problem | str | os.PathLike | Mapping) or sp.issparse(problems)
+    if single or not isinstance(problems, Iterable):
         raise TypeError(f"problems is {problems!r}; expected a list of problems, paths or pairs")
     pairs = [_problem_and_values(given, f"problems[{k}]") for k, given in enumerate(problems)]
     # One copy of each problem, so that it is one object in the pickle of a task.

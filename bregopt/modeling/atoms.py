@@ -14,6 +14,7 @@ from bregopt.arrays import (
     MatrixLike,
     finite_array,
     index_array,
+    rectangular,
 )
 from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.convex.expression import CurvedExpression
@@ -169,7 +170,7 @@ def sq_distance(X: PSD, i: ArrayLike, j: ArrayLike) -> Expression:
         If indices are empty, out of range, equal, or not integers.
     """
     _matrix(X, "sq_distance")
-    scalar = np.ndim(i) == 0 and np.ndim(j) == 0
+    scalar = rectangular(i, "i").ndim == rectangular(j, "j").ndim == 0
     first, second = _pairs(i, j, X.n)
     same = np.flatnonzero(first == second)
     if len(same):

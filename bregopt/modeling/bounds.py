@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
+from bregopt.errors import is_one_of
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 from bregopt.modeling.naming import axes_of
@@ -88,7 +89,7 @@ def soft(constraint: Constraint, gamma: ExpressionLike = 1.0, penalty: str | Non
         raise TypeError(f"soft takes no complex rows; got {constraint.label}. Soften rows of .real and .imag")
     if constraint.penalty is not None:
         raise ValueError(f"{constraint.label} is soft already; expected a hard constraint")
-    if penalty is not None and penalty not in PENALTIES:
+    if penalty is not None and not is_one_of(penalty, PENALTIES):
         raise ValueError(f"penalty of soft is {penalty!r}; expected one of {PENALTIES} or None")
     weight: Array | Expression
     if isinstance(gamma, Operand):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import IntArray, Mask
 from bregopt.modeling.constraints import Constraint
@@ -74,7 +75,8 @@ class CutRows(Named):
                 raise TypeError(f"{self.title} yields {found.title}; expected hard rows, not soft ones")
             yield found
             return
-        if not isinstance(found, Iterable) or isinstance(found, str | bytes | np.ndarray | Operand):
+        array = isinstance(found, str | bytes | np.ndarray | Operand) or sp.issparse(found)
+        if array or not isinstance(found, Iterable):
             raise TypeError(
                 f"{self.title} yields {found!r}; expected comparisons of affine expressions, a list of "
                 "those, or None where no row is violated"

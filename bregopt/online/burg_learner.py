@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
+from bregopt.errors import is_one_of
 from bregopt.online import burg
 from bregopt.online.instances import total_loss, vectors
 from bregopt.online.loss_learner import LossLearner
@@ -53,7 +54,7 @@ class BurgLearner(LossLearner):
         """Return the state before the first trial."""
 
     def _begin(self, X: Array) -> None:
-        if self.rates not in ("adaptive", "decreasing"):
+        if not is_one_of(self.rates, ("adaptive", "decreasing")):
             raise ValueError(f"rates is {self.rates!r}; expected 'adaptive' or 'decreasing'")
         eta, state = positive_number(self.eta, "eta"), self._first(X.shape[1])
         self._begin_losses((eta, 0.0))

@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from bregopt.arrays import Array, RandomState, finite_array
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.online.conservative import ConservativeLearner
 from bregopt.online.instances import total_loss
 from bregopt.threads import threads_for
@@ -95,7 +95,7 @@ class OnlineToBatch(ClassifierMixin, BaseEstimator):
         TypeError, ValueError
             If parameters or examples are bad.
         """
-        if self.hypothesis not in _KINDS:
+        if not is_one_of(self.hypothesis, _KINDS):
             raise ValueError(f"hypothesis is {self.hypothesis!r}{did_you_mean(str(self.hypothesis), _KINDS)}")
         if not isinstance(self.learner, ConservativeLearner):
             raise TypeError(f"learner is {self.learner!r}; expected a Winnow, such as MatrixWinnow()")

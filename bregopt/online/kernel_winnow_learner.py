@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, finite_array, positive_number
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.online import kernel_winnow, winnow
 from bregopt.online.conservative import ROUND_OFF, ConservativeLearner, checked_rank, number
 from bregopt.online.instances import total_loss
@@ -165,7 +165,7 @@ class KernelWinnow(ConservativeLearner):
 
     def _squares(self, X: Array) -> Array:
         """Return ``k(x, x)`` for each point."""
-        if self.kernel == "rbf":
+        if is_one_of(self.kernel, ("rbf",)):
             return np.ones(len(X))
         blocks = (X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK))
         return np.concatenate([self._values(block, block).diagonal() for block in blocks])

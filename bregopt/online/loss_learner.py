@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.base import RegressorMixin
 
 from bregopt.arrays import Array
+from bregopt.errors import is_one_of
 from bregopt.online.instances import labels, signs
 from bregopt.online.learner import OnlineLearner
 from bregopt.online.losses import Loss, find_loss
@@ -38,7 +39,7 @@ class LossLearner(RegressorMixin, OnlineLearner):
         return signs(y, count) if find_loss(self.loss).signed else labels(y, count)
 
     def _begin_losses(self, rates: tuple[float, float]) -> None:
-        if self.update not in ("explicit", "implicit"):
+        if not is_one_of(self.update, ("explicit", "implicit")):
             raise ValueError(f"update is {self.update!r}; expected 'explicit' or 'implicit'")
         self.loss_function_, self._implicit = find_loss(self.loss), self.update == "implicit"
         self.loss_, self.rates_, self.excess_, self.steepness_ = 0.0, rates, 0.0, 0.0

@@ -161,6 +161,8 @@ class MatrixWinnow(ConservativeLearner):
 
     def _begin(self, X: Array) -> None:
         n, rank = X.shape[1], checked_rank(self.rank)
+        if rank > n:
+            raise ValueError(f"rank is {rank}; expected at most {n}, the order of the instances")
         floor, trace = self._checked_floor(), 1.0 if X.ndim == 2 else float(n)
         w0 = rank / n + floor * (1 - rank / n) if self.w0 is None else positive_number(self.w0, "w0")
         distance = winnow.divergence(n, np.ones(rank), w0, floor)

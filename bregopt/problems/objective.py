@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.divergences import DIVERGENCES, Divergence
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
@@ -20,7 +20,7 @@ __all__ = ["check_definite", "divergence_class", "nearness"]
 
 def divergence_class(divergence: Any, norms: Iterable[str] = ()) -> type[Divergence]:
     """Return the class of a divergence by the name that a user gives; messages also name the `norms`."""
-    if not isinstance(divergence, str) or divergence not in DIVERGENCES:
+    if not is_one_of(divergence, DIVERGENCES):
         known = (*DIVERGENCES, *norms)
         raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), known)}")
     return DIVERGENCES[divergence]

@@ -140,7 +140,7 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
         return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
     if is_mapping(value):
         return _by_label(value, name, matrices, labels, present)
-    if present is None or np.ndim(value) == 0:
+    if present is None or rectangular(value, name).ndim == 0:
         return value
     array, rows = np.asarray(value), np.flatnonzero(present)
     if name == "fixed" and array.dtype.kind in "iu":

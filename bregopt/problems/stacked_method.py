@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bregopt.divergences.stacks import STACKED
+from bregopt.errors import is_one_of
 from bregopt.routes.options import own_options, own_settings
 from bregopt.routes.registry import load
 
@@ -17,7 +18,7 @@ _OPTIONS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_t
 
 def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
     """Whether the stacked method takes the divergence and the options."""
-    known = options.keys() <= _OPTIONS and options.get("solver", "auto") in ("auto", METHOD)
+    known = options.keys() <= _OPTIONS and is_one_of(options.get("solver", "auto"), ("auto", METHOD))
     return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
 
 

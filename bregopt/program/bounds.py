@@ -277,6 +277,10 @@ class Bounds(PickledWithoutCache):
         lower, upper = self.dual_range()
         return np.minimum(np.maximum(y, lower), upper)
 
+    def clip_required(self, y: Array) -> Array:
+        """Return the nearest multipliers of the rows that must hold inside their range, zero for others."""
+        return np.where(self.required, self.clip(y), 0.0)
+
     def target(self, k: int, upper: bool) -> Target:
         """Return the target of row `k` at its upper or lower bound."""
         bound = self.hi[k] if upper else self.lo[k]

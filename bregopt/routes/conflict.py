@@ -21,7 +21,7 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.certify import is_farkas
+from bregopt.certify import is_farkas, with_trace_multipliers
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import presolve, reductions
@@ -61,7 +61,6 @@ def find_conflict(
     feasibility = _feasibility(program)
     everything = parts_of(feasibility, declarations)
     search = _Filter(feasibility, solver, {**options, "time_limit": None, "progress": False})
-    y = np.where(program.bounds.required, program.bounds.clip(y), 0.0)
     with clock.limited(time_limit(options)):
         if not is_farkas(feasibility, y):
             proven = search.contradiction(everything)
@@ -71,6 +70,8 @@ def find_conflict(
                     "matrices, which sharpens proofs, or solve to a smaller tol"
                 )
             y = proven
+        else:
+            y = with_trace_multipliers(feasibility, y)
         kept, y, irreducible = search.run(everything, y, bool(options.get("progress")))
     largest = float(np.abs(y).max(initial=0.0))
     rows = tuple(member(program, part, y / largest if largest > 0 else y) for part in kept)
@@ -115,6 +116,7 @@ class _Filter:
         if solution.status == "infeasible":
             assert solution.duals is not None
             y[rows] = solution.duals
+            y[rows] = with_trace_multipliers(small, y[rows])
             return y
         self.decided &= solution.X is not None and solution.primal_residual <= Settings().tol
         return None
@@ -140,7 +142,7 @@ def _of_one_row(program: Program, row: int | None) -> Array:
     for sign in () if row is None else (1.0, -1.0):
         y = np.where(np.arange(program.m) == row, sign, 0.0)
         if is_farkas(program, y):
-            return y
+            return with_trace_multipliers(program, y)
     return np.zeros(program.m)
 
 

@@ -166,10 +166,14 @@ def _seconds_to_certify(program: Program) -> float:
 
 
 def _plain(program: Program, answer: Answer) -> Answer:
-    """Return the answer with symmetric matrices of our own classes; zero multipliers for a zero objective."""
+    """Return the answer with symmetric matrices of our own classes.
+
+    The multipliers of a contradiction are in their range, and those of a zero objective are zero.
+    """
     X = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X)
-    idle = answer.stop is not StopReason.INFEASIBLE and not pays(program)
-    return replace(answer, X=X, y=0 * answer.y if idle else answer.y)
+    if answer.stop is StopReason.INFEASIBLE:
+        return replace(answer, X=X, y=program.bounds.clip_required(answer.y))
+    return replace(answer, X=X, y=answer.y if pays(program) else 0 * answer.y)
 
 
 def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[Answer, Certificate]:

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from bregopt.arrays import LARGEST
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.routes.base import Settings, Solver, make_settings
 from bregopt.routes.registry import load_all, resolve
 from bregopt.routes.tuning import Tuning
@@ -58,7 +58,7 @@ def check_options(solver: Any, options: Mapping[str, Any]) -> None:
 
     Routing skips the routes that lack one of the options.
     """
-    if solver != "auto":
+    if not is_one_of(solver, ("auto",)):
         make_settings(resolve(solver)[1], options)
         return
     if options.keys() <= Settings.__dataclass_fields__.keys():
@@ -74,7 +74,7 @@ def check_options(solver: Any, options: Mapping[str, Any]) -> None:
 
 def option_names(solver: Any) -> set[str]:
     """Return the names of the options of a route; with "auto" those of all routes."""
-    classes = load_all().values() if solver == "auto" else [resolve(solver)[1]]
+    classes = load_all().values() if is_one_of(solver, ("auto",)) else [resolve(solver)[1]]
     return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
 
 

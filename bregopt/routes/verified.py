@@ -67,6 +67,8 @@ def verified(
     `generated` rows the program has only those that were generated: its points need not be feasible.
     """
     start = time.perf_counter()
+    if not isinstance(resolve, bool):
+        raise TypeError(f"resolve is {resolve!r}; expected True or False")
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data)
@@ -412,6 +414,6 @@ def _positive(name: str, given: Any, count: int) -> Array:
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, Real):
             raise TypeError(f"{name} is {part!r}; expected a number, or one for each matrix")
-        if not 0 < float(part) < LARGEST:
+        if not part < LARGEST or part <= 0:  # NaN, too; the float of an integer may overflow
             raise ValueError(f"{name} is {part!r}; expected a number above 0 and below {LARGEST:g}")
     return np.array(parts, dtype=float)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, is_mapping
+from bregopt.arrays import Array, IntArray, is_mapping, rectangular
 from bregopt.io.pandas_labels import Labels, aligned
 
 __all__ = ["Groups", "read_groups"]
@@ -68,7 +68,7 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     if is_mapping(value):
         names = _of_mapping(value, list(range(n)) if labels is None else list(labels))
     else:
-        if isinstance(value, str) or not hasattr(value, "__len__") or np.ndim(value) != 1:
+        if isinstance(value, str) or not hasattr(value, "__len__") or rectangular(value, "groups").ndim != 1:
             raise TypeError(f"groups is {value!r}; expected the name of a group for each of the {n} rows")
         names = aligned(value, labels, "groups")
         names = names.tolist() if hasattr(names, "tolist") else list(names)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
+from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
@@ -63,7 +63,7 @@ def _problem(request: Request) -> Problem:
 
 def _splits(request: Request, options: Mapping[str, Any]) -> bool:
     """Whether the splitting takes the problem and its options, rather than `path`."""
-    plain = options.get("solver", "auto") == "auto" and request.condition is None
+    plain = is_one_of(options.get("solver", "auto"), ("auto",)) and request.condition is None
     known = {*Settings.__dataclass_fields__, "solver", "warm_start"}
     return plain and options.keys() <= known and bool(measured(request)[1].any())
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify import proven_bound
-from bregopt.errors import require
+from bregopt.errors import is_one_of, require
 from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
 from bregopt.tables import html_table, table_lines
 
@@ -118,7 +118,7 @@ class CorrelationReport:
         ValueError
             If there is no such table.
         """
-        if table not in _TABLES:
+        if not is_one_of(table, _TABLES):
             raise ValueError(f"table is {table!r}; expected one of {', '.join(_TABLES)}")
         pandas = require("pandas", "pandas")
         columns = getattr(self, f"_{table}_columns")()

@@ -10,7 +10,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Mask, finite_array, positive_integer
 from bregopt.divergences import Divergence
-from bregopt.errors import UnsupportedProblemError
+from bregopt.errors import UnsupportedProblemError, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.problems.correlation.groups import Groups, read_groups
 from bregopt.problems.correlation.pair_bounds import of_pairs
@@ -160,9 +160,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
 
 def divergence_or_norm(divergence: Any) -> type[Divergence] | None:
     """Return the class of a divergence by its name, None for a norm."""
-    if isinstance(divergence, str) and divergence in _NORMS:
-        return None
-    return divergence_class(divergence, _NORMS)
+    return None if is_one_of(divergence, _NORMS) else divergence_class(divergence, _NORMS)
 
 
 def check_together(request: Request, weighted: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.errors import is_one_of
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
@@ -43,7 +44,7 @@ class _Candidate(NamedTuple):
 
 def of_smallest_eigenvalue(request: Request, options: Mapping[str, Any]) -> Solution | None:
     """Return the answer if its distance is minus the smallest eigenvalue, None if this is not proven."""
-    if options.get("solver", "auto") != "auto" or request.condition is not None:
+    if not is_one_of(options.get("solver", "auto"), ("auto",)) or request.condition is not None:
         return None
     begin, tol, s = time.perf_counter(), options.get("tol", Settings.tol), request.s
     B = s[:, None] * (np.asarray(request.A) - request.t * np.eye(request.n)) * s

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import IntArray, Mask, rectangular, symmetric_matrix
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.program.lowrank import LowRank, Matrix
 
@@ -82,7 +82,7 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
 
 def check_missing(missing: Any) -> None:
     """Refuse a meaning of NaN that is neither "error" nor "unknown"."""
-    if not isinstance(missing, str) or missing not in _CHOICES:
+    if not is_one_of(missing, _CHOICES):
         raise ValueError(f"missing is {missing!r}{did_you_mean(str(missing), _CHOICES)}")
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import finite_array
+from bregopt.arrays import finite_array, rectangular
+from bregopt.errors import is_one_of
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.routes.options import check_options
@@ -27,7 +28,7 @@ def generator(function: Callable[..., Any], seed: Any, options: Mapping[str, Any
 
 def check_bound(bound: Any, n: int) -> None:
     """Raise unless a kind of bound is known, and made for this number of vertices."""
-    if bound is not False and bound not in ("sdp", "triangles"):
+    if bound is not False and not is_one_of(bound, ("sdp", "triangles")):
         raise ValueError(f"bound is {bound!r}; expected 'sdp', 'triangles' or False")
     if bound == "triangles" and n > LARGEST_ORDER:
         raise ValueError(
@@ -47,7 +48,7 @@ def part_sizes(sizes: Any, k: int, n: int) -> list[int]:
     """Return the sizes of `k` parts of `n` vertices; by default they differ by one at most."""
     if sizes is None:
         return [(n + part) // k for part in reversed(range(k))]
-    array = np.asarray(sizes)
+    array = rectangular(sizes, "sizes")
     if array.shape != (k,) or array.dtype.kind not in "iu":
         raise ValueError(f"sizes is {sizes!r}; expected {k} integers")
     if array.min() < 1 or array.sum() != n:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import Answer, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -49,7 +49,7 @@ class DefiniteBoostSettings(base.Settings):
         super().__post_init__()
         for name, known in (("step", _STEPS), ("order", _ORDERS)):
             value = getattr(self, name)
-            if value not in known:
+            if not is_one_of(value, known):
                 raise ValueError(f"{name} is {value!r}{did_you_mean(str(value), known)}")
         if not isinstance(self.corrections, bool):
             raise TypeError(f"corrections is {self.corrections!r}; expected True or False")

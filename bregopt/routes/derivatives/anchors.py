@@ -191,7 +191,7 @@ def symmetric_part(S: Any, n: int, name: str) -> Array:
     TypeError, ValueError
         If it is no such matrix.
     """
-    array = finite_array(np.asarray(S), name, 2)
+    array = finite_array(S, name, 2)
     if array.shape != (n, n):
         raise ValueError(f"{name} has shape {array.shape}; expected {(n, n)}")
     return _symmetric(array)
@@ -204,10 +204,10 @@ def _symmetric(S: Array) -> Array:
 def _times(G: Any, V: Array) -> Array:
     """Return the symmetric part of `G`, dense, sparse or LowRank, times `V`."""
     n = V.shape[0]
-    if np.shape(G) != (n, n):
-        raise ValueError(f"G has shape {np.shape(G)}; expected {(n, n)}")
+    if not isinstance(G, LowRank) and not sp.issparse(G):
+        G = finite_array(G, "G", 2)
+    if G.shape != (n, n):
+        raise ValueError(f"G has shape {G.shape}; expected {(n, n)}")
     if isinstance(G, LowRank):
         return G @ V
-    if not sp.issparse(G):
-        G = finite_array(np.asarray(G), "G", 2)
     return (G @ V + G.T @ V) / 2

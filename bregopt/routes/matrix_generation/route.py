@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from bregopt.arrays import positive_number
 from bregopt.certify import with_trace_row
+from bregopt.errors import is_one_of
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -63,7 +64,7 @@ class PSDBoostSettings(base.Settings):
                 raise TypeError(f"cuts_per_round is {self.cuts_per_round!r}; expected an integer")
             if self.cuts_per_round < 1:
                 raise ValueError(f"cuts_per_round is {self.cuts_per_round}; expected at least 1")
-        if self.smoothing == "auto":
+        if is_one_of(self.smoothing, ("auto",)):
             return
         if isinstance(self.smoothing, bool) or not isinstance(self.smoothing, int | float):
             raise TypeError(f'smoothing is {self.smoothing!r}; expected a number or "auto"')

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bregopt.arrays import Array
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import Answer, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -43,7 +43,7 @@ class BregmanSettings(base.Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.method not in METHODS:
+        if not is_one_of(self.method, METHODS):
             raise ValueError(f"method is {self.method!r}{did_you_mean(str(self.method), METHODS)}")
 
 
