@@ -177,6 +177,22 @@ def test_samples_of_too_small_a_number():
     assert bo.covariance_selection(S, [[0, 1], [2, 3]]).status == "optimal"
 
 
+@pytest.mark.parametrize("angle", [np.pi / 3, 0.99999 * np.pi / 3])
+@pytest.mark.parametrize("times", [2.9999, 3, 3.0000001])
+def test_an_answer_without_proof_is_psd_and_states_what_it_misses(angle, times):
+    """In a cycle one angle is about the sum of the others: its completions are singular, if there are any."""
+    S = np.eye(4)
+    for k in range(3):
+        S[k, k + 1] = S[k + 1, k] = np.cos(angle)
+    S[0, 3] = S[3, 0] = np.cos(times * angle)
+    with pytest.warns(bo.ConvergenceWarning):
+        found = bo.max_det_completion(S, CYCLE)
+    assert found.status != "optimal"
+    assert np.linalg.eigvalsh(found.X)[0] > 0
+    off = max(abs(found.X[i, j] - S[i, j]) for i, j in [*CYCLE, *((k, k) for k in range(4))])
+    assert off <= 10 * max(found.primal_residual, 1e-12)
+
+
 def test_nearly_singular():
     S = cycle(np.cos(3 * np.arccos(0.9)))  # the angles of the cycle add up: every completion is singular
     with pytest.warns(bo.ConvergenceWarning):

@@ -274,10 +274,12 @@ def test_bad_knowledge_is_named(told, text):
         (KernelLearner(divergence="frobenius"), "divergence is 'frobenius'"),
         (KernelLearner(shrink=2.0), "shrink"),
         (KernelLearner(gamma=0.0), "gamma"),
+        (KernelLearner("rbf", n_components=0), "n_components is 0"),
+        (KernelLearner("rbf", n_components=[5]), "n_components"),
     ],
 )
 def test_bad_parameters_of_the_kernel_are_named(learner, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((TypeError, ValueError), match=text):
         learner.fit(POINTS, LABEL)
 
 

@@ -138,7 +138,7 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
             held[::2] = 0.0
         return ActiveSet(rest.working, held)
 
-    monkeypatch.setattr(route, "first_active_set", first)
+    monkeypatch.setattr("bregopt.routes.ipm.working_set_start.first_active_set", first)
     sol = solve(problem, tol=1e-7)
     assert sol.status == "optimal"
     peer.agrees(sol.value, sol.error)

@@ -12,7 +12,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, von_neumann_div
-from bregopt.arrays import Array, IntArray, RandomState
+from bregopt.arrays import Array, IntArray, RandomState, positive_integer
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, validated
 from bregopt.learn.constraints import distinct_classes, legacy_generator, pairs_from_labels
@@ -236,7 +236,7 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         self._nystroem = Nystroem(
             self.kernel,
             kernel_params=self.kernel_params,
-            n_components=min(self.n_components, len(points)),
+            n_components=min(positive_integer(self.n_components, "n_components"), len(points)),
             random_state=legacy_generator(self.random_state),
         )
         return self._nystroem.fit_transform(points)

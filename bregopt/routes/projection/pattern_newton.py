@@ -138,7 +138,7 @@ def pattern_newton(problem: FixedEntries, settings: Any, progress: Progress) -> 
     if found.stop is StopReason.STALLED and found.at.K.diagonal().max() < tuning.diverged_entry:
         return None
     detail = _SINGULAR if found.stop is StopReason.STALLED else ""
-    return Answer(found.at.X, _NO_VARIABLES, found.at.y, found.stop, found.step, detail=detail)
+    return Answer(found.at.definite_X, _NO_VARIABLES, found.at.y, found.stop, found.step, detail=detail)
 
 
 def _clique_of_two(pattern: Pattern, values: Array) -> IntArray | None:
@@ -166,7 +166,7 @@ class _Point:
     """A sparse matrix ``K`` of the scaled problem, its root and its inverse, as a point of the problem.
 
     The dense one of ``X`` and ``Z`` is the inverse with the given entries on the pattern. It need not be
-    definite.
+    definite; `definite_X` then misses given entries instead.
     """
 
     def __init__(self, problem: _Scaled, K: Array, root: Array) -> None:
@@ -181,6 +181,7 @@ class _Point:
         roots = [root / scale[:, None], None if dense_root is None else scale[:, None] * dense_root]
         X, Z, (X_root, Z_root) = (dense, sparse, roots[::-1]) if own.completes else (sparse, dense, roots)
         self.X = (X,)
+        self.definite_X = (X if X_root is not None else self.W * problem.units,)
         self.X_root = None if X_root is None else (X_root,)
         self.Z_root = None if Z_root is None else (math.sqrt(own.mu) * Z_root,)
         self.y = own.multipliers(Z)
