@@ -274,8 +274,8 @@ def test_bad_knowledge_is_named(told, text):
         (KernelLearner(divergence="frobenius"), "divergence is 'frobenius'"),
         (KernelLearner(shrink=2.0), "shrink"),
         (KernelLearner(gamma=0.0), "gamma"),
-        (KernelLearner("rbf", n_components=0), "n_components is 0"),
-        (KernelLearner("rbf", n_components=[5]), "n_components"),
+        (KernelLearner(kernel="rbf", n_components=0), "n_components is 0"),
+        (KernelLearner(kernel="rbf", n_components=[5]), "n_components"),
     ],
 )
 def test_bad_parameters_of_the_kernel_are_named(learner, text):
