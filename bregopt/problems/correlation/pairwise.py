@@ -22,7 +22,8 @@ class PairwiseCorrelation(NamedTuple):
     Parameters
     ----------
     A : array or DataFrame of shape (n, n)
-        Symmetric, with unit diagonal; NaN where two columns have too few dates in common.
+        Symmetric, with unit diagonal; NaN where two columns have too few dates in common, or one column too
+        few dates.
     weights : array or DataFrame of shape (n, n)
         The roots of the numbers of common dates, relative to the largest; 0 where `A` is NaN.
     """
