@@ -15,7 +15,7 @@ def assert_lean(*more):
     assert not found, found
 
 import bregopt as bo
-assert_lean("networkx", "highspy")
+assert_lean("networkx", "highspy", "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.optimize")
 assert {"learn", "online", "Problem"} <= set(dir(bo)), dir(bo)
 assert_lean("networkx", "highspy")
 

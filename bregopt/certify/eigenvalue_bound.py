@@ -40,7 +40,6 @@ from bregopt.certify.constants import (
     STEP_GROWTH,
     VECTORS,
 )
-from bregopt.certify.inertia import by_inertia, stays_sparse
 from bregopt.certify.lanczos import lowest
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
@@ -112,6 +111,8 @@ def _computed(W: SparsePlusLowRank, key: bytes, enough: float) -> float:
 
 def _by_proof(W: SparsePlusLowRank, enough: float) -> float:
     """Return the bound by the first of the three proofs that applies."""
+    from bregopt.certify.inertia import by_inertia, stays_sparse  # SciPy's sparse solvers load slowly
+
     if stays_sparse(W):
         estimate = min(float(lowest(W, 1)[0][0]), 0.0)
         bound = _proven(lambda t: by_inertia(W, t), estimate, float(abs(W.S).sum(axis=1).max()), enough)

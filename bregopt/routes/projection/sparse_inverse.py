@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
-from scipy.sparse.csgraph import minimum_spanning_tree
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
@@ -119,6 +118,8 @@ def tree_inverse(pattern: Pattern, C: Array) -> Array:
 
     `C` has a unit diagonal, and entries between -1 and 1 on the pattern.
     """
+    from scipy.sparse.csgraph import minimum_spanning_tree  # SciPy's graphs load slowly
+
     k = pattern.pairs
     at = pattern.i[:k].astype(np.int32), pattern.j[:k].astype(np.int32)  # SciPy 1.13 takes no others
     length = sp.csr_array((2.0 - np.abs(C[at]), at), (pattern.n, pattern.n))
