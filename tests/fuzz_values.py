@@ -8,7 +8,6 @@ import fractions
 import io
 import linecache
 import traceback
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -160,17 +159,6 @@ def unmodified(*values):
         yield
     finally:
         require(all(array.tobytes() == before for array, before in held), "an input was modified")
-
-
-@contextlib.contextmanager
-def refused_by_name():
-    """Check that a refusal comes from a line of bregopt, which can name the argument."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        last = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-        require(Path(bo.__file__).parent in last.parents, f"{last.name} raised {error!r}")
-        raise
 
 
 def quiet(call):
