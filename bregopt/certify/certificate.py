@@ -8,11 +8,13 @@ certified gap. No value that a solver reports enters.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
@@ -33,18 +35,20 @@ class Certificate:
         zero, it is the bound of the multipliers minus the cost of the residual at points up to four times as
         large as ``X``, ``u``.
     gap : float
-        `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
-        hundredth of the objective's scale.
+        `error` relative to the larger of ``|primal|`` and ``|dual|``, constants of the objective apart. Where
+        both are below a hundredth of the terms that they are sums of, it is relative to that hundredth, but
+        to no more than a hundredth of the objective's scale.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u``, of a second-order cone, of ``X psd`` and of
         ``X <= c I``, the last relative to ``c``. The violation of a row is
         relative to the largest magnitude of the row over psd matrices with the diagonal of ``X``, but to no
         more than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
-        where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace.
+        where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace. For
+        a linear objective and hard rows it is no less than the DIMACS errors 1 and 2.
     dual_residual : float
         Distance of ``C - A*(y)`` from psd (blocks with linear objective and no bound on the trace) and of
         ``c - B'y`` from zero (free variables) or from the second-order cone of its variables, relative to the
-        scale of the costs.
+        scale of the costs. For a linear objective and hard rows it is no less than the DIMACS errors 3 and 4.
     error : float
         First-order bound on the distance of `primal` from the optimum, in units of the objective:
         ``|primal - dual|`` plus the cost of the violations, of rows at their multipliers.
@@ -95,18 +99,36 @@ def certify(point: PrimalDualPoint) -> Certificate:
     loss = float(np.abs(point.y) @ point.violations)
     loss += point.cap_violation.cost + point.second_order_loss
     error = abs(primal - dual) + loss
-    size = objective_size(point.program, primal, dual)
+    size = objective_size(point.program, primal, dual, terms=point.largest_term)
     if not math.isfinite(error):
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
+        if dimacs_sizes(point.program) is not None:
+            gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     return Certificate(primal, dual, gap, point.primal_residual, bound.residual, error)
 
 
-def objective_size(program: Program, *values: float) -> float:
+def objective_size(
+    program: Program, *values: float, terms: float | Callable[[], float] = math.inf
+) -> float:
     """Return the magnitude that a gap between objective values is relative to.
 
-    It is the largest finite value, constants apart, but at least a hundredth of the objective's scale.
+    It is the largest finite value, constants apart, except where the values nearly cancel: then a hundredth
+    of the largest term of their sums, but no more than a hundredth of the objective's scale.
+
+    Parameters
+    ----------
+    program : Program
+    *values : float
+        Objective values.
+    terms : float or function
+        The largest term, or a function that returns it and is called only where it counts. Infinity stands
+        for unknown terms.
     """
-    sizes = [abs(value - program.offset) for value in values if math.isfinite(value)]
-    return max([*sizes, NEGLIGIBLE_OBJECTIVE * scale_of(program).objective])
+    scale = scale_of(program)
+    size = max([scale.resolution, *(abs(v - program.offset) for v in values if math.isfinite(v))])
+    most = NEGLIGIBLE_OBJECTIVE * scale.objective
+    if size >= most:
+        return size
+    return max(size, min(NEGLIGIBLE_OBJECTIVE * (terms() if callable(terms) else terms), most))
