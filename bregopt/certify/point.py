@@ -280,7 +280,9 @@ class PrimalDualPoint:
         near = [block.nearness for block in program.blocks]
         if program.curved:
             largest.append(sum(map(abs, self.matrix_terms)))
-            largest.append(sum(n.mu * D for n, D in zip(near, self.divergences, strict=True) if n is not None))
+            largest.append(
+                sum(n.mu * D for n, D in zip(near, self.divergences, strict=True) if n is not None)
+            )
         roots = [np.sqrt(np.maximum(X.diagonal(), 0.0)) for X in self.X]
         rows = np.zeros(program.m)
         for term in program.A.terms:
