@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify.slacks import least_eigenvalue, slack
+from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Rows
@@ -71,7 +72,8 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     X : sequence of arrays of shape (n_b, n_b) or LowRank
     u : array of shape (k,)
     y : array of shape (m,)
-        Clipped to its range first.
+        Clipped to its range first. Where rows bound the trace of a block, their multipliers take up the
+        negative eigenvalue of its ``Z``, as in the certificate.
 
     Returns
     -------
@@ -93,6 +95,10 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     sizes = dimacs_sizes(program)
     assert sizes is not None
     bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
+    Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
+    for trace, Z_b in zip(trace_bounds(program), Z, strict=True):
+        if trace is not None:
+            y = y + least_eigenvalue(Z_b) * trace.multipliers
     Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
     z = program.c - program.B.T @ y
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))

@@ -28,6 +28,7 @@ __all__ = ["Ray", "Solution", "Status"]
 
 MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
+_OF_TERMS = " of the terms that cancel in both"
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
 
@@ -80,7 +81,8 @@ class Solution:
     dual_value : float
         The proven bound on the optimal value.
     gap : float
-        Certified relative duality gap, recomputed from the data.
+        Certified: `error` relative to the larger of value and bound. Where both are small differences of
+        large terms, it is relative to a hundredth of the largest term.
     primal_residual, dual_residual : float
         Largest relative violations; see :class:`bregopt.certify.Certificate`.
     error : float
@@ -367,7 +369,7 @@ class Solution:
         if self.X is not None:
             facts |= {
                 "bound": f"{self.dual_value:.8g}",
-                "certified gap": f"{self.gap:.1e}",
+                "certified gap": f"{self.gap:.1e}" + (_OF_TERMS if self._cancels else ""),
                 "primal residual": f"{self.primal_residual:.1e}",
                 "dual residual": f"{self.dual_residual:.1e}",
             }
@@ -377,6 +379,14 @@ class Solution:
         facts["effort"] = f"{self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s"
         facts["stopped"] = self.stop_reason
         return facts
+
+    @property
+    def _cancels(self) -> bool:
+        """Whether value and bound are differences of large terms, which `gap` is relative to."""
+        program = (self._raw or self)._program
+        constant = 0.0 if program is None else program.offset * (-1.0 if program.maximize else 1.0)
+        size = max(abs(self.value - constant), abs(self.dual_value - constant))
+        return bool(np.isfinite(self.error) and self.error > 1.01 * self.gap * size)
 
     def _repr_html_(self) -> str:
         return html_table((), list(self._facts().items()), left=2)
