@@ -8,7 +8,7 @@ certified gap. No value that a solver reports enters.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,7 +47,14 @@ class Certificate:
         scale of the costs.
     error : float
         First-order bound on the distance of `primal` from the optimum, in units of the objective:
-        ``|primal - dual|`` plus the cost of the violations, of rows at their multipliers.
+        ``|primal - dual|``, plus the cost of the violations, of rows at their multipliers, plus
+        `evaluation_error`.
+    evaluation_error : float
+        Bound on the round-off that `primal` and `dual` share: both evaluate the same divergences, and the
+        logarithm or inverse of an ill-conditioned ``X0`` is known to few digits. It is infinite where
+        nothing is known.
+    size : float
+        The magnitude that `gap` is relative to.
 
     See Also
     --------
@@ -60,6 +67,8 @@ class Certificate:
     primal_residual: float
     dual_residual: float
     error: float
+    evaluation_error: float = 0.0
+    size: float = 0.0
 
     @property
     def worst(self) -> float:
@@ -71,11 +80,21 @@ class Certificate:
         # Written such that a NaN does not meet any tolerance.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
+    def is_at_round_off(self, tol: float) -> bool:
+        """Whether the round-off of the divergences exceeds `tol` and all other errors of the gap."""
+        near = self.primal_residual <= tol and self.dual_residual <= tol
+        distance, round_off = abs(self.primal - self.dual), self.evaluation_error
+        return near and math.isfinite(distance) and round_off > tol * self.size and round_off >= distance
+
     @property
     def of_dual(self) -> Certificate:
         """The certificate of the dual, whose objective is the negative of its minimization's."""
-        return Certificate(
-            -self.dual, -self.primal, self.gap, self.dual_residual, self.primal_residual, self.error
+        return replace(
+            self,
+            primal=-self.dual,
+            dual=-self.primal,
+            primal_residual=self.dual_residual,
+            dual_residual=self.primal_residual,
         )
 
 
@@ -94,13 +113,14 @@ def certify(point: PrimalDualPoint) -> Certificate:
     dual = bound.value - bound.cost
     loss = float(np.abs(point.y) @ point.violations)
     loss += point.cap_violation.cost + point.second_order_loss
-    error = abs(primal - dual) + loss
+    error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual)
     if not math.isfinite(error):
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
-    return Certificate(primal, dual, gap, point.primal_residual, bound.residual, error)
+    residuals = point.primal_residual, bound.residual
+    return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)
 
 
 def objective_size(program: Program, *values: float) -> float:

@@ -166,6 +166,16 @@ class PrimalDualPoint:
         return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset
 
     @cached_property
+    def evaluation_error(self) -> float:
+        """A bound on the round-off that value and bound share, as both evaluate the same divergences."""
+        errors = []
+        for b in self.program.curved:
+            nearness = self.program.blocks[b].nearness
+            if nearness is not None:
+                errors.append(nearness.mu * divergence_of(nearness).evaluation_error(np.asarray(self.X[b])))
+        return math.fsum(errors) if all(map(math.isfinite, errors)) else math.inf
+
+    @cached_property
     def violations(self) -> Array:
         """The violation of each required row, an array of shape (m,)."""
         return self.program.bounds.missed(self.activity)

@@ -14,6 +14,7 @@ from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned
+from bregopt.divergences.round_off import UNITS
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -57,6 +58,9 @@ class Frobenius(Divergence):
 
     def value(self, X: Array) -> float:
         return float(np.linalg.norm(X - self.X0) ** 2)
+
+    def evaluation_error(self, X: Array) -> float:
+        return UNITS * (math.sqrt(self.square) + float(np.linalg.norm(X))) ** 2
 
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
@@ -122,6 +126,9 @@ class WeightedFrobenius(Divergence):
 
     def value(self, X: Array) -> float:
         return float(np.linalg.norm(self.H * (X - self.X0)) ** 2)
+
+    def evaluation_error(self, X: Array) -> float:
+        return UNITS * float(np.linalg.norm(self.H * self.X0) + np.linalg.norm(self.H * X)) ** 2
 
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)

@@ -41,6 +41,9 @@ _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
     "small changes of the data may change the value by much more."
 )
+_AT_ROUND_OFF = (
+    "{} has condition {:.1e}: in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +92,8 @@ def _run(
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
     status = _judged(restated.program, answer, certificate, settings.tol)
+    if certificate.is_at_round_off(settings.tol):
+        answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
@@ -267,8 +272,20 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
     if certificate.meets(tol):
         return Status.OPTIMAL
     cut_short = answer.stop in (StopReason.MAX_ITER, *ENDED)
-    near = certificate.meets(max(tol, _NEAR))
+    near = certificate.meets(max(tol, _NEAR)) or certificate.is_at_round_off(tol)
     return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
+
+
+def _round_off(program: Program, answer: Answer, certificate: Certificate, tol: float) -> str:
+    """Return the sentence that names the worst conditioned matrix of a divergence and what it hides."""
+    conditions = [
+        (float(np.linalg.cond(np.asarray(matrix))), f"{name}{program.blocks[b].name}")
+        for b in program.curved
+        if (nearness := program.blocks[b].nearness) is not None
+        for name, matrix in (("X0 of ", nearness.X0), ("", answer.X[b]))
+    ]
+    condition, name = max(conditions)
+    return _AT_ROUND_OFF.format(name, condition, certificate.evaluation_error, tol * certificate.size)
 
 
 def _solution(
