@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
-from bregopt.certify import dimacs_errors
+from bregopt.certify import Status, dimacs_errors
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
@@ -30,22 +29,6 @@ __all__ = ["Ray", "Solution", "Status"]
 MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
-
-
-class Status(StrEnum):
-    """The status of an answer, in CVXPY's words.
-
-    "optimal" is an answer whose certificate meets the tolerance. "optimal_inaccurate" is one whose
-    certificate meets 1e-2. "user_limit" is the best iterate of a route that was cut short or missed 1e-2.
-    """
-
-    OPTIMAL = "optimal"
-    OPTIMAL_INACCURATE = "optimal_inaccurate"
-    INFEASIBLE = "infeasible"
-    INFEASIBLE_INACCURATE = "infeasible_inaccurate"
-    UNBOUNDED = "unbounded"
-    UNBOUNDED_INACCURATE = "unbounded_inaccurate"
-    USER_LIMIT = "user_limit"
 
 
 class Ray(NamedTuple):
@@ -78,7 +61,7 @@ class Solution:
     Attributes
     ----------
     status : str
-        Status of the answer, in CVXPY's strings.
+        Status of the answer; see :class:`bregopt.certify.Status`.
     stop_reason : str
         Reason why the route stopped, with advice.
     value : float
