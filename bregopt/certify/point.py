@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
@@ -25,6 +25,7 @@ from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.residuals import box_residual, cone_residual, outside_of, second_order_residual
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
+from bregopt.divergences import SCALARS
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import Matrix
@@ -119,13 +120,48 @@ class PrimalDualPoint:
 
     @cached_property
     def magnitudes(self) -> Array:
-        """The largest ``sum_ij |A_ij| s_i s_j`` in a block, ``s^2 = diag(X)``, of each violated row; (m,)."""
+        """The largest ``sum_ij |A_ij| s_i s_j`` in a block, ``s^2 = diag(X)``, of each violated row; (m,).
+
+        Of `positive_rows` it is the activity itself.
+        """
         largest, missed = np.zeros(self.program.m), self.violations > 0
         for term in self.program.A.terms:
             if missed[term.place].any():
                 root = np.sqrt(np.maximum(self.X[term.block].diagonal(), 0.0))
                 largest[term.place] = np.maximum(largest[term.place], term.rows.magnitude(root))
-        return largest
+        return np.where(self.positive_rows, np.abs(self.activity), largest)
+
+    @cached_property
+    def positive_rows(self) -> Mask:
+        """Mask of the violated rows with psd ``A_k`` on one matrix that a divergence keeps definite.
+
+        The divergence then grows with the ratio of activity and bound, however small these are beside ``X``.
+        """
+        program, rows = self.program, self.violations > 0
+        smooth = [n is not None and n.kind.essentially_smooth for n in (b.nearness for b in program.blocks)]
+        if program.k or not any(smooth) or not rows.any():
+            return np.zeros(program.m, dtype=bool)
+        rows &= program.A.in_one_block & (program.A.definite_signs != 0)
+        for term in program.A.terms:
+            rows[term.place] &= smooth[term.block]
+        return rows
+
+    @cached_property
+    def projection_cost(self) -> float:
+        """The divergence of projections onto the single `positive_rows`: a cost of second order."""
+        program, cost = self.program, 0.0
+        for term in program.A.terms:
+            nearness = program.blocks[term.block].nearness
+            own = np.flatnonzero(self.positive_rows[term.place])
+            if nearness is None or not len(own) or nearness.kind.penalty is None:
+                continue
+            at = np.arange(program.m)[term.place][own]
+            a = self.activity[at]
+            value = SCALARS[nearness.kind.penalty].value
+            b = np.clip(a, program.bounds.lo[at], program.bounds.hi[at])
+            norms = program.row_units[at]
+            cost += nearness.mu * float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
+        return cost
 
     @cached_property
     def costs(self) -> float:

@@ -14,7 +14,7 @@ from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned
-from bregopt.divergences.round_off import UNITS
+from bregopt.divergences.round_off import error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -61,7 +61,7 @@ class Frobenius(Divergence):
         return float(np.linalg.norm(X - self.X0) ** 2)
 
     def evaluation_error(self, X: Array) -> float:
-        return UNITS * (math.sqrt(self.square) + float(np.linalg.norm(X))) ** 2
+        return error_of_square(X, self.X0)
 
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
@@ -140,7 +140,7 @@ class WeightedFrobenius(Divergence):
         return float(np.linalg.norm(self.H * (X - self.X0)) ** 2)
 
     def evaluation_error(self, X: Array) -> float:
-        return UNITS * float(np.linalg.norm(self.H * self.X0) + np.linalg.norm(self.H * X)) ** 2
+        return error_of_square(self.H * X, self.H * self.X0)
 
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)

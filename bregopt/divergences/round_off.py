@@ -16,12 +16,18 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array
 
-__all__ = ["LEAST_LOGARITHM", "UNITS", "error_of_inverse", "error_of_log_det", "error_of_slope"]
+__all__ = ["LEAST_LOGARITHM", "UNITS", "error_of_inverse", "error_of_log_det", "error_of_slope", "error_of_square"]
 
 # The backward error of a decomposition relative to the matrix: 5 EPS is the largest of random matrices.
 UNITS = 8 * EPS
 # Minus the logarithm of the least eigenvalue that a matrix of norm one shows in doubles.
 LEAST_LOGARITHM = -math.log(EPS)
+
+
+def error_of_square(X: Array, X0: Array) -> float:
+    """Return the largest error of the computed ``||X - X0||_F^2`` for entries with round-off."""
+    round_off = EPS * float(np.linalg.norm(X) + np.linalg.norm(X0))
+    return round_off * (float(np.linalg.norm(X - X0)) + round_off)
 
 
 def error_of_slope(x0: Array, Q: Array, slope: Callable[[Array], Array]) -> Array:

@@ -169,7 +169,7 @@ class StackedFrobenius(StackedSpectral):
         return value
 
     def evaluation_error(self, X: Array) -> Array:
-        error: Array = UNITS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2))) ** 2
+        error: Array = EPS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2))) ** 2
         return error
 
     def dual_term(self, S: Array) -> Array:

@@ -50,9 +50,7 @@ _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
     "small changes of the data may change the value by much more."
 )
-_AT_ROUND_OFF = (
-    "{} has condition {:.1e}: in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
-)
+_AT_ROUND_OFF = "in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
 
 logger = logging.getLogger(__name__)
 
@@ -281,15 +279,16 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
 
 
 def _round_off(program: Program, answer: Answer, certificate: Certificate, tol: float) -> str:
-    """Return the sentence that names the worst conditioned matrix of a divergence and what it hides."""
+    """Return the sentence that says to which error the objective is known, and which matrix is the reason."""
     conditions = [
-        (float(np.linalg.cond(np.asarray(matrix))), f"{name}{program.blocks[b].name}")
-        for b in program.curved
-        if (nearness := program.blocks[b].nearness) is not None
-        for name, matrix in (("X0 of ", nearness.X0), ("", answer.X[b]))
+        (float(np.linalg.cond(np.asarray(matrix))), f"{name}{block.name} has condition")
+        for block, X in zip(program.blocks, answer.X, strict=True)
+        if block.nearness is not None and block.nearness.kind.definite_start
+        for name, matrix in (("X0 of ", block.nearness.X0), ("", X))
     ]
-    condition, name = max(conditions)
-    return _AT_ROUND_OFF.format(name, condition, certificate.evaluation_error, tol * certificate.size)
+    condition, reason = max(conditions, default=(math.nan, ""))
+    known = _AT_ROUND_OFF.format(certificate.evaluation_error, tol * certificate.size)
+    return f"{reason} {condition:.1e}: {known}" if reason else known.capitalize()
 
 
 def _solution(
