@@ -174,7 +174,7 @@ def certify(point: PrimalDualPoint) -> Certificate:
     primal, bound = point.primal, point.bound
     dual = bound.value - bound.cost
     loss = float(np.abs(point.y) @ point.violations)
-    loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost
+    loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
     error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
     if not math.isfinite(error):
