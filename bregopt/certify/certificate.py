@@ -194,6 +194,7 @@ def bracket(
     terms: float = 0.0,
     resolution: float = 0.0,
     loss: float = 0.0,
+    evaluation_error: float = 0.0,
     primal_residual: float = 0.0,
     dual_residual: float = 0.0,
 ) -> Certificate:
@@ -209,14 +210,16 @@ def bracket(
         The objective that is round-off.
     loss : float
         The cost of the violations.
+    evaluation_error : float
+        The round-off that value and bound share.
     primal_residual, dual_residual : float
     """
-    error = abs(value - bound) + loss
+    error = abs(value - bound) + loss + evaluation_error
     if not math.isfinite(error):
         return Certificate(value, bound, math.inf, primal_residual, dual_residual, math.inf)
     size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * terms, resolution)
     gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
-    return Certificate(value, bound, gap, primal_residual, dual_residual, error)
+    return Certificate(value, bound, gap, primal_residual, dual_residual, error, evaluation_error, size)
 
 
 def objective_size(program: Program, *values: float, terms: float | Callable[[], float] = math.inf) -> float:

@@ -22,7 +22,13 @@ from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.dimacs import dimacs_sizes
-from bregopt.certify.residuals import box_residual, cone_residual, keeps_inside, outside_of, second_order_residual
+from bregopt.certify.residuals import (
+    box_residual,
+    cone_residual,
+    keeps_inside,
+    outside_of,
+    second_order_residual,
+)
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.divergences import SCALARS, psd_part
@@ -224,19 +230,20 @@ class PrimalDualPoint:
 
     @cached_property
     def cone_loss(self) -> float:
-        """The cost of the negative parts of the matrices, ``<S, X_->`` at the multiplier ``S`` of ``X psd``."""
+        """The cost of the negative parts, ``<S, X_->`` at the multiplier ``S`` of ``X psd``."""
         if not self.cone_residual:
             return 0.0
         loss = 0.0
         for b, (block, X) in enumerate(zip(self.program.blocks, self.X, strict=True)):
-            if isinstance(X, LowRank) or keeps_inside(block):
+            if not isinstance(X, np.ndarray) or keeps_inside(block):
                 continue
-            S = None if self._S is None else self._S[b]
+            S: Any = None if self._S is None else self._S[b]
             if S is None:
                 S = block.C - self.program.A.adjoint(self.y, b)
                 if block.nearness is not None:
                     S = S + block.nearness.mu * divergence_of(block.nearness).gradient(X)
-            loss += abs(float(np.vdot(psd_part(S), psd_part(-X))))
+            below: Any = psd_part(-X)
+            loss += abs(float(np.vdot(psd_part(S), below)))
         return loss
 
     @cached_property

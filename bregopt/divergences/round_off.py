@@ -16,7 +16,14 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array
 
-__all__ = ["LEAST_LOGARITHM", "UNITS", "error_of_inverse", "error_of_log_det", "error_of_slope", "error_of_square"]
+__all__ = [
+    "LEAST_LOGARITHM",
+    "UNITS",
+    "error_of_inverse",
+    "error_of_log_det",
+    "error_of_slope",
+    "error_of_square",
+]
 
 # The backward error of a decomposition relative to the matrix: 5 EPS is the largest of random matrices.
 UNITS = 8 * EPS

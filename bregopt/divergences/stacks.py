@@ -12,7 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.divergences.round_off import LEAST_LOGARITHM, UNITS, error_of_inverse, error_of_log_det, error_of_slope
+from bregopt.divergences.round_off import (
+    LEAST_LOGARITHM,
+    UNITS,
+    error_of_inverse,
+    error_of_log_det,
+    error_of_slope,
+)
 from bregopt.divergences.spectral import exp_divided_differences
 
 __all__ = [

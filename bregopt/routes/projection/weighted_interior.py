@@ -206,7 +206,7 @@ class InteriorPoint:
     def psd_point(self) -> Array:
         """Return `Y`, moved to the last definite one until it is psd, so that it keeps the fixed entries.
 
-        If none was definite, they may leave no interior. Then it is the definite matrix with the limit of `Y`.
+        If none was definite, they may leave no interior. Then it is the definite iterate of the same limit.
         """
         if self._definite is None:
             return self._X
