@@ -64,7 +64,7 @@ def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
     residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
     if isinstance(stack.divergence, StackedFrobenius):  # the others are infinite outside the cone
         residual = np.maximum(residual, _cone_residual(stack, X))
-    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1)
+    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1) + stack.divergence.evaluation_error(X)
     return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
 
 

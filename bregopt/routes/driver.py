@@ -50,6 +50,7 @@ _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
     "small changes of the data may change the value by much more."
 )
+_AT_ROUND_OFF = "in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,8 @@ def _run(
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
     status = _judged(restated.program, answer, certificate, settings.tol)
+    if certificate.is_at_round_off(settings.tol):
+        answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
@@ -273,6 +276,19 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
         proven = is_ray(program, answer.X, answer.u)
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     return certificate.status(tol, answer.stop)
+
+
+def _round_off(program: Program, answer: Answer, certificate: Certificate, tol: float) -> str:
+    """Return the sentence that says to which error the objective is known, and which matrix is the reason."""
+    conditions = [
+        (float(np.linalg.cond(np.asarray(matrix))), f"{name}{block.name} has condition")
+        for block, X in zip(program.blocks, answer.X, strict=True)
+        if block.nearness is not None and block.nearness.kind.definite_start
+        for name, matrix in (("X0 of ", block.nearness.X0), ("", X))
+    ]
+    condition, reason = max(conditions, default=(math.nan, ""))
+    known = _AT_ROUND_OFF.format(certificate.evaluation_error, tol * certificate.size)
+    return f"{reason} {condition:.1e}: {known}" if reason else known.capitalize()
 
 
 def _solution(

@@ -139,6 +139,8 @@ class Monitor:
         self._progress.record(step, certificate)
         if certificate.meets(self._tol):
             return StopReason.CONVERGED
+        if certificate.is_at_round_off(self._asked):
+            return StopReason.STALLED
         change, self._before = y - self._before, y.copy()
         drift = y - self._anchor
         self._looks += 1
@@ -223,7 +225,9 @@ class Monitor:
         if method.tests_multipliers:
             return self.look(step, certificate, at.y)
         self._progress.record(step, certificate, **method.columns(at))
-        return StopReason.CONVERGED if certificate.meets(self._tol) and method.settled(at) else None
+        if certificate.meets(self._tol) and method.settled(at):
+            return StopReason.CONVERGED
+        return StopReason.STALLED if certificate.is_at_round_off(self._asked) else None
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
