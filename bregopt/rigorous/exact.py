@@ -11,15 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
+from bregopt.program.rows import RankOne, RowFamily, Rows
+from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.implied import Implied
+from bregopt.rigorous.listing import EXACT
 
-__all__ = ["exact_farkas", "exact_ray", "is_semidefinite"]
+__all__ = ["exact_farkas", "exact_ray", "is_semidefinite", "keeps_sign"]
 
 Vector = dict[int, Fraction]  # the numbers that are not zero
 
@@ -47,7 +51,7 @@ def exact_farkas(data: Data, implied: Implied, y: Array) -> bool:
         support = np.flatnonzero(size > share * size.max(initial=0.0))
         if not len(support) or not _is_small(data, support):
             continue
-        rows = _Rows(data, support)
+        rows = _Combination(data, support)
         equations = rows.vanishing(y, implied)
         for near in _solutions(equations, support, y):
             if all(near[k] * y[k] >= 0 for k in near) and rows.contradict(near, implied):
@@ -97,7 +101,48 @@ def is_semidefinite(M: Sequence[Sequence[int]]) -> bool:
     return True
 
 
-class _Rows:
+def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
+    """Whether one row times `sign` is never negative for psd ``X``, or for those with the range of `F`.
+
+    Parameters
+    ----------
+    rows : Rows
+        A family of this row alone.
+    sign : float
+        1 or -1.
+    F : array of shape (n, r), optional
+    """
+    if type(rows).definite_signs is not RowFamily.definite_signs and rows.definite_signs()[0] * sign > 0:
+        return True  # a product of vectors, or entries
+    if F is not None and isinstance(rows, RankOne):
+        z = dense_row(rows.Z, 0)
+        return not any(map(any, _of_range([[z_i] for z_i in z.tolist()], F)))
+    t = rows.coordinates()
+    occurs, place = np.unique(np.concatenate([t.i, t.j]), return_inverse=True)
+    if not isinstance(rows, EXACT) or len(occurs) > _LARGEST_ORDER:
+        return False
+    M = [[Fraction(0)] * len(occurs) for _ in occurs]
+    for i, j, value in zip(*np.split(place, 2), t.value.tolist(), strict=True):
+        M[i][j] += Fraction(value) / 2
+        M[j][i] += Fraction(value) / 2
+    if F is not None:
+        M = _of_range(_of_range(M, F[occurs]), F[occurs])
+    return is_semidefinite(_integers(M, 1 if sign > 0 else -1))
+
+
+def _of_range(M: Sequence[Sequence[Any]], F: Array) -> list[list[Fraction]]:
+    """Return ``M'F``."""
+    columns = [[Fraction(x) for x in column] for column in F.T.tolist()]
+    return [
+        [
+            sum((Fraction(a) * f for a, f in zip(own, column, strict=True) if a), Fraction(0))
+            for column in columns
+        ]
+        for own in zip(*M, strict=True)
+    ]
+
+
+class _Combination:
     """Some rows in fractions: their coefficients of entries and of variables, and their bounds."""
 
     def __init__(self, data: Data, support: IntArray) -> None:
@@ -301,18 +346,18 @@ def _sum(row: Vector, v: Vector) -> Fraction:
     return sum((a * v[k] for k, a in row.items() if k in v), Fraction(0))
 
 
-def _terms(A: object) -> Iterator[tuple[int, int, float]]:
+def _terms(A: Any) -> Iterator[tuple[int, int, float]]:
     """Yield the row, column and value of the entries of a CSR array that are not zero."""
-    coo = A.tocoo()  # type: ignore[attr-defined]
+    coo = A.tocoo()
     for row, column, value in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
         if value:
             yield row, column, value
 
 
-def _columns(A: object, support: IntArray) -> dict[int, Vector]:
+def _columns(A: Any, support: IntArray) -> dict[int, Vector]:
     """Return the columns of some rows of a CSR array."""
     found: dict[int, Vector] = {}
-    for row, column, value in _terms(A[support]):  # type: ignore[index]
+    for row, column, value in _terms(A[support]):
         found.setdefault(column, {})[int(support[row])] = Fraction(value)
     return found
 

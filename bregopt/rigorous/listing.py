@@ -25,10 +25,10 @@ from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
 
-__all__ = ["LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
+__all__ = ["EXACT", "LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
 
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
-_EXACT = (DenseRows, Distances, Entries, SparseRows)
+EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers
 _PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
 
 
@@ -207,7 +207,7 @@ def _numbered(place: IntArray, places: int) -> tuple[IntArray, IntArray]:
 
 def _radii(rows: Rows, terms: Coordinates) -> Array:
     """Return the radii of products of numbers; products of signs are exact."""
-    if isinstance(rows, _EXACT):
+    if isinstance(rows, EXACT):
         return np.zeros(len(terms.value))
     rad = _PRODUCT * np.abs(terms.value) + TINY
     if isinstance(rows, RankOne):
