@@ -52,6 +52,8 @@ class RangeSpace:
         """Return ``V M V'`` by its factor; directions in which `M` vanishes are dropped."""
         eigenvalues, Q = np.linalg.eigh(M)
         positive = eigenvalues > 0
+        if not positive.any():
+            return LowRank(np.zeros((len(self.V), 1)))
         return LowRank(self.V @ (Q[:, positive] * np.sqrt(eigenvalues[positive])))
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import is_farkas, is_ray
+from bregopt.certify import is_farkas, is_ray, trace_bounds, with_trace_multipliers
 from bregopt.certify.constants import MENDED
 from bregopt.divergences import LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
@@ -73,6 +73,10 @@ def proves_infeasible(program: Program, y: Array) -> bool:
         data = data_of(program)
         if refutes(data, y):
             return True
+        if any(bound is not None and bound.exact for bound in trace_bounds(program)):
+            y = with_trace_multipliers(program, y)
+            if refutes(data, y):
+                return True
         empty = feasibility(reduced(data).data)
     except (ValueError, MemoryError):  # too large to be listed
         return False
