@@ -12,16 +12,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.bars import digits_bar
-from bregopt.certify import (
-    NEAR,
-    Certificate,
-    PrimalDualPoint,
-    Status,
-    certify,
-    check_families,
-    is_farkas,
-    is_ray,
-)
+from bregopt.certify import NEAR, Certificate, PrimalDualPoint, Status, certify, check_families
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -37,6 +28,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
+from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, Watcher, reason
@@ -97,9 +89,10 @@ def _run(
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
-    status = _judged(restated.program, answer, certificate, settings.tol)
     if certificate.is_at_round_off(settings.tol):
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
+    whole = restated.restore(answer)
+    status = _judged(restated.whole, whole, certificate, settings.tol)
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
@@ -268,12 +261,15 @@ def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | No
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
-    """Return the status by our own certificate; the route's claim never improves it."""
+    """Return the status of an answer to the given program; the route's claim never improves it.
+
+    That there is no optimum is said without "inaccurate" only where it is proven with no tolerance.
+    """
     if answer.stop is StopReason.INFEASIBLE:
-        proven = is_farkas(program, answer.y)
+        proven = proves_infeasible(program, answer.y)
         return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
     if answer.stop is StopReason.UNBOUNDED:
-        proven = is_ray(program, answer.X, answer.u)
+        proven = proves_unbounded(program, answer.X, answer.u)
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     return certificate.status(tol, answer.stop)
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, is_farkas
+from bregopt.certify import Certificate
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, StopReason
+from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import Progress, reason
 
@@ -234,7 +235,7 @@ class Monitor:
         signs = self._program.A.definite_signs
         leaning = [c - self._tuning.farkas_margin * np.abs(c) * signs for c in candidates]
         for candidate in (*candidates, *leaning):
-            if is_farkas(self._program, candidate):
+            if contradicts(self._program, candidate):
                 self.farkas = candidate
                 return True
         return False

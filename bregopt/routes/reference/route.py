@@ -11,10 +11,11 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
+from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
@@ -165,11 +166,11 @@ def _reported(program: Program, settings: ReferenceSettings, progress: Progress)
     translation, reported = _solved(program, settings, progress, settings.tol)
     if "infeasible" in reported.status or "unbounded" in reported.status:
         answer = _infeasible(program, settings, progress, reported)
-        if is_farkas(program, answer.y):  # a ray means nothing without a feasible point
+        if contradicts(program, answer.y):  # a ray means nothing without a feasible point
             return answer
     if "unbounded" in reported.status:
         ray = _unbounded(program, settings, progress, reported)
-        if is_ray(program, ray.X, ray.u):
+        if recedes(program, ray.X, ray.u):
             return ray
     limited = reported.status == "user_limit" or (settings.max_iter or np.inf) <= reported.iterations
     stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)
