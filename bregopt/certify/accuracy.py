@@ -1,0 +1,396 @@
+"""How far ``X`` is from the optimum, entry by entry, where the objective is strongly convex.
+
+Let ``f`` be the objective, ``d(y)`` Lagrange's bound, ``X_y`` the minimizer of the Lagrangian, and ``F`` any
+feasible matrix. With the Bregman distance ``D`` of the objective, the optimum ``X*`` satisfies
+
+    D(F, X*) + D(X*, X_y) <= f(F) - d(y) = D(F, X_y) + <Z, F> + the rows' terms,
+
+as both sides of ``X*`` are bounded by the first-order conditions (the three-point inequality). The right side
+is a sum of nonnegative terms. It is computed as such, because ``f - d`` loses all digits near the optimum,
+and with the ``F`` of :mod:`bregopt.certify.restoration` it decreases with the square of the residuals.
+
+What follows for an entry depends on the divergence:
+
+* Frobenius, ``D = mu |H o (X - X*)|^2``: the ball whose diameter is from ``F`` to ``X_y``, a little larger.
+* LogDet: with ``F = R R'`` and ``X* = R (I + T) R'``, ``|T|_F <= omega^-1(D)``, ``omega(t) = t - log(1 + t)``,
+  as ``omega`` of a square root is subadditive (Nesterov and Nemirovskii 1994).
+* von Neumann: ``D >= <E, log'(X_y + rho I) E> / 2`` for ``E = X* - X``, as ``log'`` decreases in the order of
+  matrices; the ``rho`` follows from ``D >= |E|_F^2 / (2 largest eigenvalue)``.
+
+Round-off is counted: that of an eigendecomposition moves ``X0``, and ``X*`` by no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify.point import PrimalDualPoint
+from bregopt.certify.restoration import Restored, conjugate_gradients, restored
+from bregopt.divergences.frobenius import psd_part
+from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
+from bregopt.program.anchor import divergence_of
+from bregopt.program.lowrank import LowRank
+from bregopt.program.program import Block, Program
+
+__all__ = ["Accuracy", "accuracies", "frobenius_radius", "unknown_accuracy"]
+
+_FAR = "no matrix that meets the constraints was found near X"
+_LINEAR = "the objective is linear in X, which does not bound the distance"
+_LOW_RANK = "X is LowRank"
+_UNPROVEN = "the multipliers prove no bound"
+
+
+class Accuracy(NamedTuple):
+    """A certified bound on the distance of ``X`` from the optimum.
+
+    Parameters
+    ----------
+    entries : array or DataFrame of shape (n, n)
+        Bounds on ``|X - X*|``, entry by entry; infinite where nothing can be said.
+    norm : float
+        A bound on the Frobenius norm of ``X - X*``.
+    largest : float
+        The largest of the finite `entries`; infinite if there is none.
+    reason : str
+        Why nothing can be said, of all or some entries; empty if there is nothing to explain.
+    """
+
+    entries: Array | Any
+    norm: float
+    largest: float
+    reason: str = ""
+
+    @classmethod
+    def of(cls, entries: Array, norm: float, reason: str = "") -> Accuracy:
+        """Return the accuracy of an `X` with these bounds."""
+        finite = entries[np.isfinite(entries)]
+        return cls(entries, norm, float(finite.max()) if len(finite) else math.inf, reason)
+
+    @property
+    def phrase(self) -> str:
+        """The statement, as a phrase about ``X``."""
+        if not math.isfinite(self.largest):
+            return f"nothing is known of the distance from the optimum: {self.reason}"
+        some = f" ({self.reason})" if self.reason else ""
+        return f"within {self.largest:.1g} of the optimum, entry by entry{some}"
+
+    def __repr__(self) -> str:
+        verb = "is " if math.isfinite(self.largest) else ": "
+        norm = f"; {self.norm:.1g} in the Frobenius norm" if math.isfinite(self.norm) else ""
+        return f"X {verb}{self.phrase}{norm}" if verb == "is " else f"X: {self.phrase}"
+
+
+def unknown_accuracy(n: int, reason: str) -> Accuracy:
+    """Return the accuracy of which nothing can be said."""
+    return Accuracy(np.full((n, n), np.inf), math.inf, math.inf, reason)
+
+
+def frobenius_radius(distance: Any, excess: Any) -> Any:
+    """Return a bound on ``|F - X*|`` from ``|F - X*|^2 + |X* - X_y|^2 <= distance^2 + excess``.
+
+    Parameters
+    ----------
+    distance : float or array
+        ``|F - X_y|``.
+    excess : float or array
+        ``f(F) - d(y) - mu distance^2``, divided by ``mu``.
+    """
+    return distance / 2 + np.sqrt(distance**2 / 4 + excess / 2)
+
+
+def accuracies(
+    program: Program, X: Sequence[Any], u: Array, y: Array, S: Sequence[Array | None] | None = None
+) -> tuple[Accuracy, ...]:
+    """Return the accuracy of each matrix of an answer.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+        Any matrices; they need not be feasible.
+    u : array of shape (k,)
+    y : array of shape (m,)
+        Multipliers, clipped to their range.
+    S : sequence of arrays or None, optional
+        As for :class:`~bregopt.certify.PrimalDualPoint`.
+    """
+    if any(isinstance(own, LowRank) for own in X):
+        return tuple(unknown_accuracy(own.shape[0], _LOW_RANK) for own in X)
+    curved = [block.nearness is not None for block in program.blocks]
+    if not any(curved):
+        return tuple(unknown_accuracy(len(own), _LINEAR) for own in X)
+    y = program.bounds.clip(y)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        near = _best(program, y) or _of_point(program, X, u, y, S)
+    if isinstance(near, str):
+        return tuple(unknown_accuracy(len(own), near) for own in X)
+    found = []
+    for b, (block, own) in enumerate(zip(program.blocks, X, strict=True)):
+        if block.nearness is None:
+            found.append(unknown_accuracy(len(own), _LINEAR))
+            continue
+        entries, norm = _BALLS[block.nearness.divergence](block, near, b)
+        if not np.isfinite(norm) and not np.isfinite(entries).any():
+            found.append(unknown_accuracy(len(own), _UNPROVEN))
+            continue
+        change = np.abs(own - near.F[b])
+        entries = _with_fixed(program, b, own, entries + change)
+        norm = min(norm + float(np.linalg.norm(change)), float(np.linalg.norm(entries)))
+        reason = "" if np.isfinite(entries).all() else "nothing can be said of entries without weight"
+        found.append(Accuracy.of(entries, norm, reason))
+    return tuple(found)
+
+
+class _Near(NamedTuple):
+    """A feasible point, and what bounds the distance of the optimum from it.
+
+    Parameters
+    ----------
+    F : sequence of arrays of shape (n_b, n_b)
+    excess : float
+        A bound on ``f(F) - d(y)``, in units of the objective, round-off included.
+    spectra : sequence of Spectrum, or None
+        Those of the minimizers ``X_y``, where they are known in closed form.
+    restored : Restored
+    """
+
+    F: Sequence[Array]
+    excess: float
+    spectra: Sequence[Any] | None
+    restored: Restored
+
+
+def _best(program: Program, y: Array) -> _Near | str | None:
+    """Return the point of the multipliers or, where it is better, that after a step of Newton's method.
+
+    The finer point costs one more eigendecomposition, and measures the distance of `X` with its digits.
+    """
+    first = _lagrangian(program, y)
+    if not isinstance(first, _Near) or not program.bounds.all_hard or not program.m:
+        return first
+    finer = _lagrangian(program, program.bounds.clip(y + _newton_step(program, first)))
+    return finer if isinstance(finer, _Near) and finer.excess < first.excess else first
+
+
+def _newton_step(program: Program, near: _Near) -> Array:
+    """Return Newton's step on the dual for the rows that are equalities at the point."""
+    A, held = program.A, near.restored.held
+    spectra = near.spectra
+    assert spectra is not None
+    X = [spectrum.X for spectrum in spectra]
+    residual = np.where(held, near.restored.activity - A.apply(X), 0.0)
+
+    def product(v: Array) -> Array:
+        moved = []
+        for b, spectrum in enumerate(spectra):
+            S = np.asarray(A.adjoint(v, b))
+            part = spectrum.derivative(S)
+            half = part.L @ part.R.T
+            M = part.share * S + (half + half.T) / 2
+            moved.append(M if part.M is None else M + part.M)
+        return np.where(held, A.apply(moved), 0.0)
+
+    return conjugate_gradients(product, residual, np.maximum(A.norms() ** 2, TINY))
+
+
+def _lagrangian(program: Program, y: Array) -> _Near | str | None:
+    """Return a feasible point near the minimizers of the Lagrangian; None where those have another form."""
+    if program.k or program.capped or any(b.nearness is None or b.nearness.parameters for b in program.blocks):
+        return None
+    spectra = []
+    for b, block in enumerate(program.blocks):
+        assert block.nearness is not None
+        divergence: Any = divergence_of(block.nearness)
+        if not hasattr(divergence, "spectrum"):
+            return None
+        spectrum = divergence.spectrum(block.C - program.A.adjoint(y, b), block.nearness.mu)
+        if spectrum is None:
+            return _UNPROVEN
+        spectra.append(spectrum)
+    near = restored(program, [spectrum.X for spectrum in spectra], np.zeros(0), y)
+    if near is None:
+        return _FAR
+    excess = _row_terms(program, near.activity, y)
+    for b, block in enumerate(program.blocks):
+        excess += _own_terms(block, spectra[b], near, b)
+    return _Near(near.X, excess, spectra, near)
+
+
+def _row_terms(program: Program, activity: Array, y: Array) -> float:
+    """Return the rows' part of ``f - d``, nonnegative in each."""
+    bounds = program.bounds
+    side = np.where(y > 0, bounds.lo, bounds.hi)
+    hard = np.maximum(y * np.where(y == 0, 0.0, activity - np.where(y == 0, 0.0, side)), 0.0)
+    if bounds.all_hard:
+        return float(hard.sum())
+    soft = bounds.penalty(activity) + y * activity - bounds.conjugate(y)
+    return float(np.where(bounds.hard, hard, np.maximum(soft, 0.0)).sum())
+
+
+def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
+    """Return a block's part of ``f(F) - d(y)``: its divergence from ``X_y``, and ``<Z, F>``."""
+    T, mu = near.T[b], spectrum.mu
+    if isinstance(spectrum, PositiveSpectrum):
+        distance, excess = _positive_terms(spectrum, near, b)
+        return float(mu * (distance**2 + excess))
+    if isinstance(spectrum, ExponentialSpectrum):
+        V, x = spectrum.V, np.exp(spectrum.theta)
+        half = np.sqrt(x)
+        M = (V.T @ (T - np.eye(len(T))) @ V) * (half / np.maximum(half[:, None], TINY))
+        relative = M + M.T + M @ M.T
+        least = float(np.linalg.eigvalsh(relative)[0]) if np.isfinite(relative).all() else -1.0
+        if least > -0.5:
+            E = V.T @ (near.X[b] - spectrum.X) @ V
+            mean = exp_divided_differences(spectrum.theta)
+            return float(mu * np.sum(E**2 / np.maximum(mean, TINY)) / 2 / min(1.0, 1 + least))
+        divergence: Any = divergence_of(block.nearness)  # type: ignore[arg-type]
+        value = divergence.value(near.X[b]) + float(np.vdot(block.C, near.X[b])) / mu
+        return math.inf if not math.isfinite(value) else math.nan
+    R = spectrum.V / np.sqrt(spectrum.theta)
+    M = np.linalg.solve(R, (T - np.eye(len(T))) @ R)
+    t = np.linalg.eigvalsh(M + M.T + M @ M.T)
+    return float(mu * _omega(t).sum()) if t[0] > -1 else math.inf
+
+
+def _positive_terms(spectrum: PositiveSpectrum, near: Restored, b: int) -> tuple[float, float]:
+    """Return ``|F - X_y|`` and ``<Z, F> / mu``, the latter as a sum of squares."""
+    k = spectrum.negative
+    P = spectrum.V[:, k:] * np.sqrt(spectrum.theta[k:])
+    N = spectrum.V[:, :k] * np.sqrt(-spectrum.theta[:k])
+    distance = float(np.linalg.norm(near.X[b] - spectrum.X))
+    return distance, 2 * float(np.linalg.norm(N.T @ (near.T[b] @ P)) ** 2)
+
+
+def _of_point(
+    program: Program, X: Sequence[Array], u: Array, y: Array, S: Sequence[Array | None] | None
+) -> _Near | str:
+    """Return a feasible point near the answer, with the difference of its value and the bound.
+
+    The difference of two numbers is known to their round-off only, and the distance to the root of that.
+    """
+    u = np.clip(u, program.u_lo, program.u_hi)
+    near = restored(program, [psd_part(own) for own in X], u, y)
+    if near is None:
+        return _FAR
+    point = PrimalDualPoint(program, near.X, u, y, S=S)
+    bound = point.bound
+    dual = bound.value - bound.cost
+    if not (math.isfinite(dual) and math.isfinite(point.primal)):
+        return _UNPROVEN
+    terms = [point.primal, dual, point.costs, float(np.abs(program.c) @ np.abs(u)), point.penalties]
+    terms += [float(np.abs(point.y) @ np.abs(point.activity)), *point.divergences]
+    noise = 64 * EPS * sum(map(abs, terms))
+    return _Near(near.X, max(point.primal - dual, 0.0) + noise, None, near)
+
+
+def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
+    """Return the bounds with the distances of fixed entries, which the rows state."""
+    bounds = program.bounds
+    for term in program.A.terms_of(b):
+        if not term.rows.single or program.k:
+            continue
+        t = term.rows.coordinates()
+        at = term.at[t.row]
+        fixed = bounds.equal[at] & (t.value != 0)
+        i, j, value = t.i[fixed], t.j[fixed], bounds.lo[at[fixed]] / t.value[fixed]
+        entries[i, j] = entries[j, i] = np.abs(X[i, j] - value)
+    return entries
+
+
+# The distance of an optimum from a feasible point, by divergence. Each returns bounds on the entries, and on
+# the Frobenius norm.
+
+
+def _frobenius(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+    assert block.nearness is not None
+    n, mu, kappa = block.n, block.nearness.mu, near.restored.left
+    if near.spectra is not None:
+        own, others = _positive_terms(near.spectra[b], near.restored, b)
+        radius = float(frobenius_radius(own, max(near.excess / mu - own**2, others)))
+        noise = n * EPS * float(np.abs(near.spectra[b].theta).max(initial=0.0))
+        noise += 2 * kappa * float(np.linalg.norm(near.F[b]) + np.abs(near.spectra[b].theta).max(initial=0.0))
+    else:
+        radius = math.sqrt(near.excess / mu)
+        noise = n * EPS * float(np.linalg.norm(near.F[b])) + 2 * kappa * float(np.linalg.norm(near.F[b]))
+    weights = block.nearness.parameters.get("weights")
+    if weights is None:
+        radius += noise
+        entries = np.full((n, n), radius / math.sqrt(2))
+        np.fill_diagonal(entries, radius)
+        return entries, radius
+    H = np.asarray(weights, dtype=np.float64)
+    share = np.where(np.eye(n, dtype=bool), 1.0, math.sqrt(2)) * H
+    entries = np.divide(radius, share, out=np.full((n, n), np.inf), where=H > 0) + noise
+    return entries, radius / float(H.min()) + noise if H.min() > 0 else math.inf
+
+
+def _logdet(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+    assert block.nearness is not None
+    F, mu = near.F[b], block.nearness.mu
+    rho = _inverse_omega(near.excess / mu)
+    X0 = np.asarray(block.nearness.X0)
+    size = np.abs(block.C).max(initial=0.0) / mu * float(F.trace())
+    rho += len(F) * EPS * (float(np.linalg.cond(X0)) + float(np.linalg.cond(F)) + size)
+    rho += 4 * near.restored.left
+    if not rho < 0.9:
+        return np.full(F.shape, np.inf), math.inf
+    root = np.sqrt(np.maximum(F.diagonal(), 0.0))
+    outer = np.outer(root, root)
+    first = rho / (1 - rho) * outer
+    entries = rho * np.sqrt(((outer / (1 - rho)) ** 2 + (np.abs(F) + first) ** 2) / 2)
+    norm = rho / (1 - rho) * float(np.linalg.eigvalsh(F)[-1])
+    return np.minimum(entries, first), norm
+
+
+def _von_neumann(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+    assert block.nearness is not None
+    F, mu = near.F[b], block.nearness.mu
+    excess = near.excess
+    x, V = np.linalg.eigh(F)
+    x = np.maximum(x, 0.0)
+    log_X0: Any = divergence_of(block.nearness)
+    size = float(np.abs(np.linalg.eigvalsh(log_X0.log_X0)).max()) if hasattr(log_X0, "log_X0") else 1.0
+    X0 = np.asarray(block.nearness.X0)
+    moved = len(F) * EPS * (size + float(np.linalg.cond(X0)))  # of log X0, by round-off
+    excess = excess / mu
+    crude = excess + math.sqrt(excess**2 + 2 * excess * float(x[-1]))
+    top = float(x[-1]) + crude
+    noise = 2 * moved * top + 2 * near.restored.left * float(np.linalg.norm(F))
+    radius = math.sqrt(2 * excess * top) + noise
+    logs = np.log(np.maximum(x + crude, TINY))
+    shift = float(logs[-1])
+    mean = exp_divided_differences(logs - shift) * math.exp(shift)
+    square = V**2
+    local = np.sqrt(2 * excess * (square @ mean @ square.T)) + noise
+    entries = np.minimum(local, np.where(np.eye(len(F), dtype=bool), radius, radius / math.sqrt(2)))
+    return entries, radius
+
+
+_Ball = Callable[[Block, _Near, int], tuple[Array, float]]
+_BALLS: dict[str, _Ball] = {"frobenius": _frobenius, "logdet": _logdet, "von_neumann": _von_neumann}
+
+
+def _omega(t: Array) -> Array:
+    """Return ``t - log(1 + t)`` with all digits."""
+    small = np.abs(t) < 1e-4
+    series = t**2 * (0.5 - t * (1 / 3 - t * (0.25 - t / 5)))
+    exact: Array = np.where(small, series, t - np.log1p(np.where(small, 0.0, t)))
+    return exact
+
+
+def _inverse_omega(value: float) -> float:
+    """Return the ``t >= 0`` with ``t - log(1 + t) = value``, from above."""
+    if not math.isfinite(value):
+        return math.inf
+    t = value + math.sqrt(2 * value)  # above the root, where Newton's method for a convex function descends
+    for _ in range(6):
+        slope = t / (1 + t)
+        if slope > 0:
+            t -= (float(_omega(np.array([t]))[0]) - value) / slope
+    return t * (1 + 8 * EPS)

@@ -1,0 +1,173 @@
+"""Psd matrices that meet the hard rows up to round-off, near matrices that miss them a little.
+
+A congruence ``T X T'`` keeps a matrix psd and on its face. With ``T = I + K`` and ``K = A*(t)`` the rows move
+by ``A(K X + X K)`` to first order, a psd system in ``t``; Newton's method on it converges quadratically. The
+inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``: it grows with the
+square of the miss, where a shift along the rows alone would change it to first order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import EPS, TINY, Array, Mask
+from bregopt.program.program import Program
+
+__all__ = ["Restored", "conjugate_gradients", "restored"]
+
+_STEPS = 8
+_FARTHEST = 0.5  # norm of K beyond which the rows are not near
+_CG_STEPS, _CG_RATIO = 200, 1e-3
+_ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
+
+
+class Restored(NamedTuple):
+    """Matrices on the hard rows.
+
+    Parameters
+    ----------
+    T : tuple of arrays of shape (n_b, n_b)
+        The congruences, one for each block.
+    X : tuple of arrays of shape (n_b, n_b)
+        ``T X T'``, exactly symmetric.
+    activity : array of shape (m,)
+        With the bounds themselves of the rows in `held`.
+    held : boolean array of shape (m,)
+        The rows that are equalities there.
+    left : float
+        Norm of a change ``K`` that removes the residual that round-off leaves, an estimate.
+    """
+
+    T: tuple[Array, ...]
+    X: tuple[Array, ...]
+    activity: Array
+    held: Mask
+    left: float
+
+
+def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
+    """Return matrices on the hard rows near psd matrices, None if there are none near.
+
+    Inequalities that are violated, or at their bounds by the sign of their multipliers, become equalities.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+        Psd.
+    u : array of shape (k,)
+        The ordinary variables stay.
+    y : array of shape (m,)
+    """
+    T = [np.eye(len(own)) for own in X]
+    moved, largest = list(X), np.inf
+    held = np.zeros(program.m, dtype=bool)
+    moves = 0.0
+    for step in range(_STEPS):
+        activity = program.activity(moved, u)
+        held |= _acting(program, moved, activity, y)
+        residual = np.where(held, _target(program, activity, y) - activity, 0.0)
+        noise = _ROUND_OFF * (program.bounds.sizes + program.A.norms() * _size(moved))
+        size = float(np.linalg.norm(residual))
+        if (np.abs(residual) <= noise).all() or (step and size > largest / 2):
+            near = bool((np.abs(residual) <= 100 * noise).all())
+            left = EPS + (moves * size / largest if step and size else 0.0)
+            return Restored(tuple(T), tuple(moved), activity + residual, held, left) if near else None
+        K = _changes(program, moved, residual, held)
+        moves = float(np.sqrt(sum(np.vdot(own, own) for own in K)))
+        if not moves <= _FARTHEST:
+            return None
+        largest = size
+        T = [own + change @ own for own, change in zip(T, K, strict=True)]
+        moved = [_congruent(own, whole) for own, whole in zip(T, X, strict=True)]
+    return None
+
+
+def _congruent(T: Array, X: Array) -> Array:
+    M = T @ X @ T.T
+    return (M + M.T) / 2
+
+
+def _size(X: Sequence[Array]) -> float:
+    return max((float(np.linalg.norm(own)) for own in X), default=0.0)
+
+
+def _acting(program: Program, X: Sequence[Array], activity: Array, y: Array) -> Mask:
+    """Return the mask of the hard rows that are equalities, violated, or at their bounds.
+
+    A row with a multiplier is at its bound if its slack is below the change of its activity that the
+    multiplier causes (a primal-dual active set).
+    """
+    bounds = program.bounds
+    slack = np.where(y > 0, activity - bounds.lo, bounds.hi - activity)
+    response = np.zeros(program.m)
+    for b in program.curved:
+        nearness = program.blocks[b].nearness
+        if nearness is not None:
+            mean = max(float(X[b].trace()) / len(X[b]), TINY)
+            degree = nearness.kind.degree
+            power = 0 if degree is None else 2 - degree
+            response += program.A.of_block(b).norms() ** 2 * mean**power / nearness.mu
+    at_bound = (y != 0) & (slack <= np.abs(y) * response)
+    mask: Mask = bounds.hard & (bounds.equal | (bounds.violation(activity) > 0) | at_bound)
+    return mask
+
+
+def _target(program: Program, activity: Array, y: Array) -> Array:
+    """Return the bound that each row is to meet; its activity where it has none on that side."""
+    lo, hi = program.bounds.lo, program.bounds.hi
+    upper = (activity > hi) | ((activity >= lo) & (y < 0))
+    end = np.where(upper, hi, lo)
+    return np.where(np.isfinite(end), end, activity)
+
+
+def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Array]:
+    """Return the least ``K = A*(t)`` for which the rows move by the residual to first order."""
+    A, blocks = program.A, range(len(X))
+
+    def product(t: Array) -> Array:
+        halves = [A.adjoint(t, b) @ X[b] for b in blocks]
+        moved: Array = np.where(held, A.apply([half + half.T for half in halves]), 0.0)
+        return moved
+
+    t = conjugate_gradients(product, residual, _diagonal(program, X))
+    return [np.asarray(A.adjoint(t, b)) for b in blocks]
+
+
+def _diagonal(program: Program, X: Sequence[Array]) -> Array:
+    """Return the diagonal of the system, ``2 <A_k^2, X>``, roughly where rows have several entries."""
+    diagonal = np.zeros(program.m)
+    for term in program.A.terms:
+        own = X[term.block].diagonal()
+        if term.rows.single:
+            t = term.rows.coordinates()
+            half = np.where(t.i == t.j, 1.0, 0.5) * (own[t.i] + own[t.j])
+            diagonal[term.at[t.row]] += t.value**2 * np.maximum(half, 0.0)
+        else:
+            diagonal[term.at] += 2 * term.norms**2 * max(float(own.mean()), 0.0)
+    return np.where(diagonal > 0, diagonal, 1.0)
+
+
+def conjugate_gradients(product: Callable[[Array], Array], right: Array, diagonal: Array) -> Array:
+    """Return the solution of a psd system with Jacobi's preconditioner, of least norm in that metric."""
+    t, r = np.zeros_like(right), right.copy()
+    z = r / diagonal
+    p, rz = z.copy(), float(r @ z)
+    enough = _CG_RATIO**2 * rz
+    for _ in range(_CG_STEPS):
+        if rz <= enough or not rz > 0:
+            break
+        Ap = product(p)
+        curvature = float(p @ Ap)
+        if curvature <= EPS * float(p @ (diagonal * p)):
+            break
+        alpha = rz / curvature
+        t += alpha * p
+        r -= alpha * Ap
+        z = r / diagonal
+        new = float(r @ z)
+        p, rz = z + new / rz * p, new
+    return t
