@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +38,18 @@ from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Program
+from bregopt.program.scale import scale_of
 
-__all__ = ["Accuracy", "accuracies", "frobenius_radius", "unknown_accuracy"]
+__all__ = [
+    "Accuracy",
+    "Near",
+    "NearnessRule",
+    "accuracies",
+    "frobenius_radius",
+    "has_closed_form",
+    "near_minimizers",
+    "unknown_accuracy",
+]
 
 _FAR = "no matrix that meets the constraints was found near X"
 _LINEAR = "the objective is linear in X, which does not bound the distance"
@@ -147,7 +158,55 @@ def accuracies(
     return tuple(found)
 
 
-class _Near(NamedTuple):
+class NearnessRule:
+    """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
+
+    They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol` relative
+    to the larger of them; or until round-off keeps these from falling. Entries are relative to the largest
+    entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``, which is one for correlations.
+
+    Parameters
+    ----------
+    program : Program
+    tol, tol_X : float
+    """
+
+    def __init__(self, program: Program, tol: float, tol_X: float) -> None:
+        self._program, self._tol, self._tol_X = program, tol, tol_X
+        self._least = 64 * EPS * scale_of(program).objective
+        self._last = math.inf
+
+    @cached_property
+    def _fixed(self) -> list[bool]:
+        """Whether the rows fix the diagonal of each block."""
+        found = [0] * len(self._program.blocks)
+        for term in self._program.A.terms:
+            if term.rows.single:
+                t = term.rows.coordinates()
+                found[term.block] += int((self._program.bounds.equal[term.at[t.row]] & (t.i == t.j)).sum())
+        return [count >= block.n for count, block in zip(found, self._program.blocks, strict=True)]
+
+    def stops(self, near: Near, primal: float, dual: float) -> bool:
+        """Whether a method stops at a point, of which the objective and the bound are known."""
+        program, worst = self._program, 0.0
+        for b, block in enumerate(program.blocks):
+            assert block.nearness is not None
+            entries, _ = _BALLS[block.nearness.divergence](block, near, b)
+            diagonal = np.maximum(near.F[b].diagonal(), 0.0)
+            if self._fixed[b]:
+                root = np.sqrt(diagonal)
+                off = entries / np.maximum(root[:, None] * root, TINY)
+                np.fill_diagonal(off, 0.0)
+                worst = max(worst, float(off.max(initial=0.0)))
+            else:
+                worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
+        size = max(abs(primal - program.offset), abs(dual - program.offset))
+        excess = 0.0 if near.excess <= self._least else near.excess / max(self._tol * size, TINY)
+        last, self._last = self._last, max(worst / self._tol_X, excess)
+        return not (1 < self._last <= last / 2)
+
+
+class Near(NamedTuple):
     """A feasible point, and what bounds the distance of the optimum from it.
 
     Parameters
@@ -166,19 +225,19 @@ class _Near(NamedTuple):
     restored: Restored
 
 
-def _best(program: Program, y: Array) -> _Near | str | None:
+def _best(program: Program, y: Array) -> Near | str | None:
     """Return the point of the multipliers or, where it is better, that after a step of Newton's method.
 
     The finer point costs one more eigendecomposition, and measures the distance of `X` with its digits.
     """
     first = _lagrangian(program, y)
-    if not isinstance(first, _Near) or not program.bounds.all_hard or not program.m:
+    if not isinstance(first, Near) or not program.bounds.all_hard or not program.m:
         return first
     finer = _lagrangian(program, program.bounds.clip(y + _newton_step(program, first)))
-    return finer if isinstance(finer, _Near) and finer.excess < first.excess else first
+    return finer if isinstance(finer, Near) and finer.excess < first.excess else first
 
 
-def _newton_step(program: Program, near: _Near) -> Array:
+def _newton_step(program: Program, near: Near) -> Array:
     """Return Newton's step on the dual for the rows that are equalities at the point."""
     A, held = program.A, near.restored.held
     spectra = near.spectra
@@ -199,27 +258,45 @@ def _newton_step(program: Program, near: _Near) -> Array:
     return conjugate_gradients(product, residual, np.maximum(A.norms() ** 2, TINY))
 
 
-def _lagrangian(program: Program, y: Array) -> _Near | str | None:
+def _lagrangian(program: Program, y: Array) -> Near | str | None:
     """Return a feasible point near the minimizers of the Lagrangian; None where those have another form."""
-    if program.k or program.capped or any(b.nearness is None or b.nearness.parameters for b in program.blocks):
+    if not has_closed_form(program):
         return None
     spectra = []
     for b, block in enumerate(program.blocks):
         assert block.nearness is not None
         divergence: Any = divergence_of(block.nearness)
-        if not hasattr(divergence, "spectrum"):
-            return None
         spectrum = divergence.spectrum(block.C - program.A.adjoint(y, b), block.nearness.mu)
         if spectrum is None:
             return _UNPROVEN
         spectra.append(spectrum)
+    return near_minimizers(program, y, spectra) or _FAR
+
+
+def has_closed_form(program: Program) -> bool:
+    """Whether the minimizer of the Lagrangian is a function of a spectrum, without further restrictions."""
+    plain = [b.nearness is not None and not b.nearness.parameters for b in program.blocks]
+    known = all(divergence in _BALLS for divergence in program.divergences)
+    return all(plain) and known and not program.k and not program.capped
+
+
+def near_minimizers(program: Program, y: Array, spectra: Sequence[Any]) -> Near | None:
+    """Return a feasible point near the minimizers of the Lagrangian, None if there is none near.
+
+    Parameters
+    ----------
+    program : Program
+    y : array of shape (m,)
+    spectra : sequence of Spectrum
+        The minimizers.
+    """
     near = restored(program, [spectrum.X for spectrum in spectra], np.zeros(0), y)
     if near is None:
-        return _FAR
+        return None
     excess = _row_terms(program, near.activity, y)
     for b, block in enumerate(program.blocks):
         excess += _own_terms(block, spectra[b], near, b)
-    return _Near(near.X, excess, spectra, near)
+    return Near(near.X, excess, spectra, near)
 
 
 def _row_terms(program: Program, activity: Array, y: Array) -> float:
@@ -235,14 +312,14 @@ def _row_terms(program: Program, activity: Array, y: Array) -> float:
 
 def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
     """Return a block's part of ``f(F) - d(y)``: its divergence from ``X_y``, and ``<Z, F>``."""
-    T, mu = near.T[b], spectrum.mu
+    mu = spectrum.mu
     if isinstance(spectrum, PositiveSpectrum):
         distance, excess = _positive_terms(spectrum, near, b)
         return float(mu * (distance**2 + excess))
     if isinstance(spectrum, ExponentialSpectrum):
         V, x = spectrum.V, np.exp(spectrum.theta)
         half = np.sqrt(x)
-        M = (V.T @ (T - np.eye(len(T))) @ V) * (half / np.maximum(half[:, None], TINY))
+        M = (V.T @ near.change(b) @ V) * (half / np.maximum(half[:, None], TINY))
         relative = M + M.T + M @ M.T
         least = float(np.linalg.eigvalsh(relative)[0]) if np.isfinite(relative).all() else -1.0
         if least > -0.5:
@@ -253,7 +330,7 @@ def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
         value = divergence.value(near.X[b]) + float(np.vdot(block.C, near.X[b])) / mu
         return math.inf if not math.isfinite(value) else math.nan
     R = spectrum.V / np.sqrt(spectrum.theta)
-    M = np.linalg.solve(R, (T - np.eye(len(T))) @ R)
+    M = np.linalg.solve(R, near.change(b) @ R)
     t = np.linalg.eigvalsh(M + M.T + M @ M.T)
     return float(mu * _omega(t).sum()) if t[0] > -1 else math.inf
 
@@ -264,12 +341,12 @@ def _positive_terms(spectrum: PositiveSpectrum, near: Restored, b: int) -> tuple
     P = spectrum.V[:, k:] * np.sqrt(spectrum.theta[k:])
     N = spectrum.V[:, :k] * np.sqrt(-spectrum.theta[:k])
     distance = float(np.linalg.norm(near.X[b] - spectrum.X))
-    return distance, 2 * float(np.linalg.norm(N.T @ (near.T[b] @ P)) ** 2)
+    return distance, 2 * float(np.linalg.norm(N.T @ near.moved(b, P)) ** 2)
 
 
 def _of_point(
     program: Program, X: Sequence[Array], u: Array, y: Array, S: Sequence[Array | None] | None
-) -> _Near | str:
+) -> Near | str:
     """Return a feasible point near the answer, with the difference of its value and the bound.
 
     The difference of two numbers is known to their round-off only, and the distance to the root of that.
@@ -286,7 +363,7 @@ def _of_point(
     terms = [point.primal, dual, point.costs, float(np.abs(program.c) @ np.abs(u)), point.penalties]
     terms += [float(np.abs(point.y) @ np.abs(point.activity)), *point.divergences]
     noise = 64 * EPS * sum(map(abs, terms))
-    return _Near(near.X, max(point.primal - dual, 0.0) + noise, None, near)
+    return Near(near.X, max(point.primal - dual, 0.0) + noise, None, near)
 
 
 def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
@@ -307,7 +384,7 @@ def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
 # the Frobenius norm.
 
 
-def _frobenius(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     n, mu, kappa = block.n, block.nearness.mu, near.restored.left
     if near.spectra is not None:
@@ -330,7 +407,7 @@ def _frobenius(block: Block, near: _Near, b: int) -> tuple[Array, float]:
     return entries, radius / float(H.min()) + noise if H.min() > 0 else math.inf
 
 
-def _logdet(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+def _logdet(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     F, mu = near.F[b], block.nearness.mu
     rho = _inverse_omega(near.excess / mu)
@@ -348,7 +425,7 @@ def _logdet(block: Block, near: _Near, b: int) -> tuple[Array, float]:
     return np.minimum(entries, first), norm
 
 
-def _von_neumann(block: Block, near: _Near, b: int) -> tuple[Array, float]:
+def _von_neumann(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     F, mu = near.F[b], block.nearness.mu
     excess = near.excess
@@ -372,7 +449,7 @@ def _von_neumann(block: Block, near: _Near, b: int) -> tuple[Array, float]:
     return entries, radius
 
 
-_Ball = Callable[[Block, _Near, int], tuple[Array, float]]
+_Ball = Callable[[Block, Near, int], tuple[Array, float]]
 _BALLS: dict[str, _Ball] = {"frobenius": _frobenius, "logdet": _logdet, "von_neumann": _von_neumann}
 
 

@@ -29,8 +29,8 @@ class Restored(NamedTuple):
 
     Parameters
     ----------
-    T : tuple of arrays of shape (n_b, n_b)
-        The congruences, one for each block.
+    T : tuple of arrays of shape (n_b, n_b) or (n_b,)
+        The congruences, one for each block; the diagonal of one that is diagonal.
     X : tuple of arrays of shape (n_b, n_b)
         ``T X T'``, exactly symmetric.
     activity : array of shape (m,)
@@ -47,6 +47,17 @@ class Restored(NamedTuple):
     held: Mask
     left: float
 
+    def moved(self, b: int, P: Array) -> Array:
+        """Return ``T P`` for one block."""
+        T = self.T[b]
+        product: Array = T @ P if T.ndim == 2 else T[:, None] * P
+        return product
+
+    def change(self, b: int) -> Array:
+        """Return ``T - I`` of one block."""
+        T = self.T[b]
+        return T - np.eye(len(T)) if T.ndim == 2 else np.diag(T - 1)
+
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
     """Return matrices on the hard rows near psd matrices, None if there are none near.
@@ -62,6 +73,9 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
         The ordinary variables stay.
     y : array of shape (m,)
     """
+    scaled = _scaled(program, X, u, y)
+    if scaled is not None:
+        return scaled
     T = [np.eye(len(own)) for own in X]
     moved, largest = list(X), np.inf
     held = np.zeros(program.m, dtype=bool)
@@ -75,7 +89,10 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
         if (np.abs(residual) <= noise).all() or (step and size > largest / 2):
             near = bool((np.abs(residual) <= 100 * noise).all())
             left = EPS + (moves * size / largest if step and size else 0.0)
-            return Restored(tuple(T), tuple(moved), activity + residual, held, left) if near else None
+            if not near:
+                return None
+            exact = activity + residual
+            return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, left)
         K = _changes(program, moved, residual, held)
         moves = float(np.sqrt(sum(np.vdot(own, own) for own in K)))
         if not moves <= _FARTHEST:
@@ -84,6 +101,45 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
         T = [own + change @ own for own, change in zip(T, K, strict=True)]
         moved = [_congruent(own, whole) for own, whole in zip(T, X, strict=True)]
     return None
+
+
+def _scaled(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
+    """Return the matrices scaled to meet rows on their diagonals alone; None if there are others."""
+    terms, seen = program.A.terms, set[tuple[int, int]]()
+    if program.k or not terms or not program.bounds.all_hard:
+        return None
+    activity = program.activity(X, u)
+    held = _acting(program, X, activity, y)
+    target = np.where(held, _target(program, activity, y), activity)
+    if not (np.abs(target - activity) <= _FARTHEST * np.abs(activity)).all():
+        return None
+    T = [np.ones(len(own)) for own in X]
+    for term in terms:
+        if not term.rows.single:
+            return None
+        t = term.rows.coordinates()
+        places = [(term.block, int(i)) for i in t.i]
+        if (t.i != t.j).any() or len(set(places)) < len(places) or seen.intersection(places):
+            return None
+        seen.update(places)
+        at = term.at[t.row]
+        T[term.block][t.i] = np.sqrt(target[at] / np.where(activity[at] == 0, 1.0, activity[at]))
+    moved = [d[:, None] * own * d for d, own in zip(T, X, strict=True)]
+    exact = np.where(held, target, program.activity(moved, u))
+    return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, EPS)
+
+
+def _with_entries(program: Program, X: Sequence[Array], exact: Array, held: Mask) -> tuple[Array, ...]:
+    """Return the matrices with the entries that rows prescribe, which round-off may have changed."""
+    own = tuple(X_b.copy() for X_b in X)
+    for term in program.A.terms:
+        if not term.rows.single or program.k:
+            continue
+        t = term.rows.coordinates()
+        alone = held[term.at[t.row]] & program.A.in_one_block[term.at[t.row]] & (t.value != 0)
+        i, j = t.i[alone], t.j[alone]
+        own[term.block][i, j] = own[term.block][j, i] = exact[term.at[t.row[alone]]] / t.value[alone]
+    return own
 
 
 def _congruent(T: Array, X: Array) -> Array:

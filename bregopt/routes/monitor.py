@@ -7,7 +7,7 @@ returns the best iterate, or the last of a dual ascent.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +44,11 @@ class Method(ABC):
         """Return the quantities that are recorded beside the certificate."""
         return {}
 
-    def settled(self, at: Any) -> bool:
-        """Whether a point that meets the tolerance is an answer to the program before the reductions."""
+    def settled(self, at: Any, certificate: Certificate) -> bool:
+        """Whether a point that meets the tolerance is an answer.
+
+        It may not be one of the program before the reductions, or its matrix may still be far.
+        """
         return True
 
     def proof(self, at: Any, before: Array, certificate: Certificate, step: int) -> Answer | None:
@@ -134,10 +137,12 @@ class Monitor:
         self._primal = np.inf
         self.farkas = np.zeros(program.m)
 
-    def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
+    def look(
+        self, step: int, certificate: Certificate, y: Array, settled: Callable[[], bool] | None = None
+    ) -> StopReason | None:
         """Record a step and return the reason to stop, None if there is none."""
         self._progress.record(step, certificate)
-        if certificate.meets(self._tol):
+        if certificate.meets(self._tol) and (settled is None or settled()):
             return StopReason.CONVERGED
         change, self._before = y - self._before, y.copy()
         drift = y - self._anchor
@@ -221,9 +226,9 @@ class Monitor:
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
         """Return the reason to stop at a point, None if there is none."""
         if method.tests_multipliers:
-            return self.look(step, certificate, at.y)
+            return self.look(step, certificate, at.y, lambda: method.settled(at, certificate))
         self._progress.record(step, certificate, **method.columns(at))
-        return StopReason.CONVERGED if certificate.meets(self._tol) and method.settled(at) else None
+        return StopReason.CONVERGED if certificate.meets(self._tol) and method.settled(at, certificate) else None
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
