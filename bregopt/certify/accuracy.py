@@ -48,6 +48,7 @@ __all__ = [
     "frobenius_radius",
     "has_closed_form",
     "near_minimizers",
+    "near_optimum",
     "unknown_accuracy",
 ]
 
@@ -173,8 +174,12 @@ class NearnessRule:
 
     def __init__(self, program: Program, tol: float, tol_X: float) -> None:
         self._program, self._tol, self._tol_X = program, tol, tol_X
-        self._least = 64 * EPS * scale_of(program).objective
         self._last = math.inf
+
+    @property
+    def applies(self) -> bool:
+        """Whether the accuracy of the matrices of the program is known at each step."""
+        return has_closed_form(self._program)
 
     @cached_property
     def _fixed(self) -> list[bool]:
@@ -201,7 +206,8 @@ class NearnessRule:
             else:
                 worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
         size = max(abs(primal - program.offset), abs(dual - program.offset))
-        excess = 0.0 if near.excess <= self._least else near.excess / max(self._tol * size, TINY)
+        least = 64 * EPS * scale_of(program).objective
+        excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
         last, self._last = self._last, max(worst / self._tol_X, excess)
         return not (1 < self._last <= last / 2)
 
@@ -271,6 +277,12 @@ def _lagrangian(program: Program, y: Array) -> Near | str | None:
             return _UNPROVEN
         spectra.append(spectrum)
     return near_minimizers(program, y, spectra) or _FAR
+
+
+def near_optimum(program: Program, y: Array) -> Near | None:
+    """Return a feasible point near the minimizers of the Lagrangian, None if none is known."""
+    near = _lagrangian(program, program.bounds.clip(y))
+    return near if isinstance(near, Near) else None
 
 
 def has_closed_form(program: Program) -> bool:

@@ -95,7 +95,7 @@ class _CentralPath(Method):
         mu = at.complementarity(pairs) / max(at.order(pairs), 1)
         return {"mu": mu, "order": self._engine.order}
 
-    def settled(self, at: Iterate, certificate: Certificate) -> bool:
+    def settled(self, at: Iterate) -> bool:
         return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
 
     def answer(self, found: Followed) -> Answer:

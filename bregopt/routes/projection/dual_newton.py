@@ -20,7 +20,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
-from bregopt.certify.accuracy import Near, NearnessRule, has_closed_form, near_minimizers
+from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.divergences import Spectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
@@ -62,6 +62,8 @@ def dual_newton(program: Program, settings: Any, start: Start | None, progress: 
 
 
 class _DualNewton(Method):
+    doubles_digits = True
+
     def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: ProjectionTuning = settings.tuning
@@ -75,7 +77,6 @@ class _DualNewton(Method):
         quadratic = one and self._blocks[0].divergence.quadratic
         self._diagonal = bounded_diagonal(program) if quadratic else None
         alone = self._diagonal is not None and self._diagonal.alone
-        self._rule = NearnessRule(program, settings.tol, settings.asked_of_X)
         self._restores = has_closed_form(program)
         self._near: tuple[_Point, Near | None] | None = None  # of the last point
         self._shifts = not (alone or self._free.all())
@@ -176,9 +177,8 @@ class _DualNewton(Method):
         near = self._nearby(at)
         return at.X if near is None else tuple(near.F)
 
-    def settled(self, at: _Point, certificate: Certificate) -> bool:
-        near = self._nearby(at)
-        return near is None or self._rule.stops(near, certificate.primal, certificate.dual)
+    def nearby(self, program: Program, at: _Point) -> Near | None:
+        return self._nearby(at)
 
     def certificate(self, at: _Point) -> Certificate:
         near = self._nearby(at)
