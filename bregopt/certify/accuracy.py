@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -32,9 +33,11 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
+from bregopt.divergences import LogDet
 from bregopt.divergences.frobenius import psd_part
 from bregopt.divergences.spectral import exp_divided_differences
-from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
+from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum, Product
+from bregopt.linalg import inverse_of, root_of
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Program
@@ -271,11 +274,13 @@ def _lagrangian(program: Program, y: Array) -> Near | str | None:
     spectra = []
     for b, block in enumerate(program.blocks):
         assert block.nearness is not None
+        W, mu = block.C - program.A.adjoint(y, b), block.nearness.mu
         divergence: Any = divergence_of(block.nearness)
-        spectrum = divergence.spectrum(block.C - program.A.adjoint(y, b), block.nearness.mu)
-        if spectrum is None:
+        logarithmic = isinstance(divergence, LogDet)
+        found = _Inverse.of(divergence, W, mu) if logarithmic else divergence.spectrum(W, mu)
+        if found is None:
             return _UNPROVEN
-        spectra.append(spectrum)
+        spectra.append(found)
     return near_minimizers(program, y, spectra) or _FAR
 
 
@@ -324,27 +329,42 @@ def _row_terms(program: Program, activity: Array, y: Array) -> float:
 
 def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
     """Return a block's part of ``f(F) - d(y)``: its divergence from ``X_y``, and ``<Z, F>``."""
-    mu = spectrum.mu
+    mu: float = spectrum.mu
     if isinstance(spectrum, PositiveSpectrum):
         distance, excess = _positive_terms(spectrum, near, b)
         return float(mu * (distance**2 + excess))
     if isinstance(spectrum, ExponentialSpectrum):
-        V, x = spectrum.V, np.exp(spectrum.theta)
-        half = np.sqrt(x)
-        M = (V.T @ near.change(b) @ V) * (half / np.maximum(half[:, None], TINY))
-        relative = M + M.T + M @ M.T
-        least = float(np.linalg.eigvalsh(relative)[0]) if np.isfinite(relative).all() else -1.0
-        if least > -0.5:
-            E = V.T @ (near.X[b] - spectrum.X) @ V
-            mean = exp_divided_differences(spectrum.theta)
-            return float(mu * np.sum(E**2 / np.maximum(mean, TINY)) / 2 / min(1.0, 1 + least))
-        divergence: Any = divergence_of(block.nearness)  # type: ignore[arg-type]
-        value = divergence.value(near.X[b]) + float(np.vdot(block.C, near.X[b])) / mu
-        return math.inf if not math.isfinite(value) else math.nan
-    R = spectrum.V / np.sqrt(spectrum.theta)
-    M = np.linalg.solve(R, near.change(b) @ R)
-    t = np.linalg.eigvalsh(M + M.T + M @ M.T)
-    return float(mu * _omega(t).sum()) if t[0] > -1 else math.inf
+        V, half = spectrum.V, np.exp(spectrum.theta / 2)
+        M = (V.T @ near.changed(b, V)) * (half / np.maximum(half[:, None], TINY))
+        share = float(np.linalg.norm(M + M.T + M @ M.T))  # of X_y, by which F is smaller at most
+        E = V.T @ (near.X[b] - spectrum.X) @ V
+        mean = np.maximum(exp_divided_differences(spectrum.theta), TINY)
+        return float(mu * np.sum(E**2 / mean) / 2 / (1 - share)) if share <= 0.5 else math.inf
+    # The eigenvalues t of F relative to X_y have the norm of M + M' + MM' with M similar to K.
+    square = float(np.vdot(near.changed(b, spectrum.X), near.changed(b, spectrum.Z).T)) / mu
+    share = math.sqrt(max(2 * near.square(b) + 2 * square, 0.0)) + max(square, 0.0)
+    return float(mu * share**2 / 2 / (1 - share)) if share <= 0.5 else math.inf
+
+
+@dataclass(eq=False)
+class _Inverse:
+    """The minimizer ``X = mu inv(Z)`` of a linear function and a LogDet divergence."""
+
+    X: Array
+    Z: Array
+    mu: float
+
+    @classmethod
+    def of(cls, divergence: LogDet, W: Array, mu: float) -> _Inverse | None:
+        """Return the minimizer of ``<W, X> + mu D(X, X0)``, None where there is none."""
+        Z = W + mu * divergence.inverse
+        Z = (Z + Z.T) / 2
+        root = root_of(Z)
+        return None if root is None else cls(mu * inverse_of(root), Z, mu)
+
+    def derivative(self, S: Array) -> Product:
+        """Return the change of the minimizer as ``W`` changes by ``-S``."""
+        return Product(0.0, self.X @ S / self.mu, self.X)
 
 
 def _positive_terms(spectrum: PositiveSpectrum, near: Restored, b: int) -> tuple[float, float]:
@@ -424,35 +444,46 @@ def _logdet(block: Block, near: Near, b: int) -> tuple[Array, float]:
     F, mu = near.F[b], block.nearness.mu
     rho = _inverse_omega(near.excess / mu)
     X0 = np.asarray(block.nearness.X0)
-    size = np.abs(block.C).max(initial=0.0) / mu * float(F.trace())
-    rho += len(F) * EPS * (float(np.linalg.cond(X0)) + float(np.linalg.cond(F)) + size)
-    rho += 4 * near.restored.left
+    sizes = [_condition(X0)]
+    if near.spectra is not None:
+        sizes.append(float(np.linalg.norm(F)) * float(np.linalg.norm(near.spectra[b].Z)) / mu)
+    else:
+        sizes += [_condition(F), float(np.linalg.norm(block.C)) * float(np.linalg.norm(F)) / mu]
+    rho += 4 * EPS * sum(sizes) + 4 * near.restored.left
     if not rho < 0.9:
         return np.full(F.shape, np.inf), math.inf
     root = np.sqrt(np.maximum(F.diagonal(), 0.0))
     outer = np.outer(root, root)
     first = rho / (1 - rho) * outer
     entries = rho * np.sqrt(((outer / (1 - rho)) ** 2 + (np.abs(F) + first) ** 2) / 2)
-    norm = rho / (1 - rho) * float(np.linalg.eigvalsh(F)[-1])
-    return np.minimum(entries, first), norm
+    entries = np.minimum(entries, first)
+    return entries, float(np.linalg.norm(entries))
+
+
+def _condition(X: Array) -> float:
+    """Return an upper bound on the condition number of a positive definite matrix."""
+    root = root_of(X)
+    return math.inf if root is None else float(np.linalg.norm(X)) * float(np.linalg.norm(inverse_of(root)))
 
 
 def _von_neumann(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
-    F, mu = near.F[b], block.nearness.mu
-    excess = near.excess
-    x, V = np.linalg.eigh(F)
-    x = np.maximum(x, 0.0)
-    log_X0: Any = divergence_of(block.nearness)
-    size = float(np.abs(np.linalg.eigvalsh(log_X0.log_X0)).max()) if hasattr(log_X0, "log_X0") else 1.0
-    X0 = np.asarray(block.nearness.X0)
-    moved = len(F) * EPS * (size + float(np.linalg.cond(X0)))  # of log X0, by round-off
-    excess = excess / mu
-    crude = excess + math.sqrt(excess**2 + 2 * excess * float(x[-1]))
-    top = float(x[-1]) + crude
-    noise = 2 * moved * top + 2 * near.restored.left * float(np.linalg.norm(F))
+    F, excess = near.F[b], near.excess / block.nearness.mu
+    if near.spectra is None:
+        x, V = np.linalg.eigh(F)
+        x, moved = np.maximum(x, 0.0), 0.0
+    else:
+        x, V = np.exp(near.spectra[b].theta), near.spectra[b].V
+        moved = float(np.linalg.norm(F - near.spectra[b].X))
+    most = float(x[-1]) + moved
+    crude = excess + math.sqrt(excess**2 + 2 * excess * most)
+    top = most + crude
+    logs = np.log(np.maximum(x + moved + crude, TINY))
+    divergence: Any = divergence_of(block.nearness)
+    size = float(np.abs(logs).max()) + float(np.linalg.norm(getattr(divergence, "log_X0", 1.0)))
+    noise = 4 * EPS * top * (len(F) * size + _condition(np.asarray(block.nearness.X0)))
+    noise += 2 * near.restored.left * float(np.linalg.norm(F))
     radius = math.sqrt(2 * excess * top) + noise
-    logs = np.log(np.maximum(x + crude, TINY))
     shift = float(logs[-1])
     mean = exp_divided_differences(logs - shift) * math.exp(shift)
     square = V**2

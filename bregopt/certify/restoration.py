@@ -8,10 +8,12 @@ square of the miss, where a shift along the rows alone would change it to first 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.program.program import Program
@@ -21,6 +23,7 @@ __all__ = ["Restored", "conjugate_gradients", "restored"]
 _STEPS = 8
 _FARTHEST = 0.5  # norm of K beyond which the rows are not near
 _CG_STEPS, _CG_RATIO = 200, 1e-3
+_SPARSE = 0.1  # fraction of entries up to which sparse products take less time
 _ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
 
 
@@ -53,10 +56,16 @@ class Restored(NamedTuple):
         product: Array = T @ P if T.ndim == 2 else T[:, None] * P
         return product
 
-    def change(self, b: int) -> Array:
-        """Return ``T - I`` of one block."""
+    def changed(self, b: int, P: Array) -> Array:
+        """Return ``K P`` with ``K = T - I`` for one block."""
         T = self.T[b]
-        return T - np.eye(len(T)) if T.ndim == 2 else np.diag(T - 1)
+        product: Array = T @ P - P if T.ndim == 2 else (T - 1)[:, None] * P
+        return product
+
+    def square(self, b: int) -> float:
+        """Return the trace of ``K^2`` for one block."""
+        T = self.T[b]
+        return float(np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2))
 
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
@@ -94,12 +103,12 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
             exact = activity + residual
             return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, left)
         K = _changes(program, moved, residual, held)
-        moves = float(np.sqrt(sum(np.vdot(own, own) for own in K)))
+        moves = math.sqrt(sum(float(np.square(own.data if sp.issparse(own) else own).sum()) for own in K))
         if not moves <= _FARTHEST:
             return None
         largest = size
         T = [own + change @ own for own, change in zip(T, K, strict=True)]
-        moved = [_congruent(own, whole) for own, whole in zip(T, X, strict=True)]
+        moved = [_congruent(own, change) for own, change in zip(moved, K, strict=True)]
     return None
 
 
@@ -142,9 +151,16 @@ def _with_entries(program: Program, X: Sequence[Array], exact: Array, held: Mask
     return own
 
 
-def _congruent(T: Array, X: Array) -> Array:
-    M = T @ X @ T.T
+def _congruent(X: Array, K: Any) -> Array:
+    """Return ``(I + K) X (I + K)``."""
+    half = X + K @ X
+    M: Array = half + (K @ half.T).T
     return (M + M.T) / 2
+
+
+def _sparse(K: Array) -> Any:
+    """Return a matrix in the form whose products take less time."""
+    return sp.csr_array(K) if np.count_nonzero(K) <= _SPARSE * K.size else K
 
 
 def _size(X: Sequence[Array]) -> float:
@@ -180,17 +196,17 @@ def _target(program: Program, activity: Array, y: Array) -> Array:
     return np.where(np.isfinite(end), end, activity)
 
 
-def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Array]:
+def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Any]:
     """Return the least ``K = A*(t)`` for which the rows move by the residual to first order."""
     A, blocks = program.A, range(len(X))
 
     def product(t: Array) -> Array:
-        halves = [A.adjoint(t, b) @ X[b] for b in blocks]
+        halves = [_sparse(np.asarray(A.adjoint(t, b))) @ X[b] for b in blocks]
         moved: Array = np.where(held, A.apply([half + half.T for half in halves]), 0.0)
         return moved
 
     t = conjugate_gradients(product, residual, _diagonal(program, X))
-    return [np.asarray(A.adjoint(t, b)) for b in blocks]
+    return [_sparse(np.asarray(A.adjoint(t, b))) for b in blocks]
 
 
 def _diagonal(program: Program, X: Sequence[Array]) -> Array:
