@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
 from bregopt.divergences import LogDet
@@ -209,7 +210,7 @@ class NearnessRule:
             else:
                 worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
         size = max(abs(primal - program.offset), abs(dual - program.offset))
-        least = 64 * EPS * scale_of(program).objective
+        least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
         last, self._last = self._last, max(worst / self._tol_X, excess)
         return not (1 < self._last <= last / 2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
@@ -96,6 +96,8 @@ def certify(point: PrimalDualPoint) -> Certificate:
     loss += point.cap_violation.cost + point.second_order_loss
     error = abs(primal - dual) + loss
     size = objective_size(point.program, primal, dual)
+    if primal < dual <= primal + ROUND_OFF_OF_TERMS * scale_of(point.program).objective:
+        dual = primal  # the bound of a feasible point is above it by round-off only
     if not math.isfinite(error):
         error = gap = math.inf
     else:

@@ -165,7 +165,7 @@ class _DualNewton(Method):
         """Return a feasible point near the minimizers; None where the rows are far from satisfied."""
         if self._near is None or self._near[0] is not at:
             missed = self._program.bounds.missed(at.activity)
-            size = self._program.A.norms() * max(float(np.linalg.norm(X)) for X in at.X)
+            size = self._program.A.norms() * max(float(X.diagonal().max()) for X in at.X)
             most = np.sqrt(self._settings.tol) * np.maximum(size, self._program.bounds.sizes)
             close = self._restores and bool((missed <= most).all())
             near = near_minimizers(self._program, at.y, at.spectra) if close else None

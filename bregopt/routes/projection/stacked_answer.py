@@ -14,6 +14,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.accuracy import frobenius_radius
+from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius
@@ -41,7 +42,7 @@ class StackRule(NamedTuple):
     def ends(self, stack: EntryStack, certificate: StackedCertificate, near: Near, last: Array) -> Mask:
         """Return the mask of the problems that end; `last` holds their distances from that, and gets new ones."""
         size = np.maximum(np.abs(certificate.primal), np.abs(certificate.dual))
-        noise = near.excess <= 64 * EPS * stack.divergence.unit
+        noise = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
         excess = np.where(noise, 0.0, near.excess / np.maximum(self.tol * size, TINY))
         worst = np.maximum(near.largest / self.tol_X, excess)
         ends: Mask = ~((worst > 1) & (worst <= last / 2))
