@@ -56,6 +56,7 @@ __all__ = [
     "unknown_accuracy",
 ]
 
+_FINER_STEPS, _FINER = 3, 0.01  # until the radius is this fraction of the first
 _FAR = "no matrix that meets the constraints was found near X"
 _LINEAR = "the objective is linear in X, which does not bound the distance"
 _LOW_RANK = "X is LowRank"
@@ -236,24 +237,31 @@ class Near(NamedTuple):
 
 
 def _best(program: Program, y: Array) -> Near | str | None:
-    """Return the point of the multipliers or, where it is better, that after a step of Newton's method.
+    """Return the point of the multipliers or, where it is better, that after steps of Newton's method.
 
-    The finer point costs one more eigendecomposition, and measures the distance of `X` with its digits.
+    A finer point costs an eigendecomposition, and measures the distance of `X` with its digits.
     """
-    first = _lagrangian(program, y)
+    first = best = _lagrangian(program, y)
     if not isinstance(first, Near) or not program.bounds.all_hard or not program.m:
         return first
-    finer = _lagrangian(program, program.bounds.clip(y + _newton_step(program, first)))
-    return finer if isinstance(finer, Near) and finer.excess < first.excess else first
+    for _ in range(_FINER_STEPS):
+        assert isinstance(best, Near)
+        y = program.bounds.clip(_newton_point(program, y, best))
+        finer = _lagrangian(program, y)
+        if not isinstance(finer, Near) or not finer.excess < best.excess:
+            break
+        best = finer
+        if best.excess <= _FINER**2 * first.excess:
+            break
+    return best
 
 
-def _newton_step(program: Program, near: Near) -> Array:
-    """Return Newton's step on the dual for the rows that are equalities at the point."""
+def _newton_point(program: Program, y: Array, near: Near) -> Array:
+    """Return the multipliers after a step on the dual, zero for rows that are no equalities at the point."""
     A, held = program.A, near.restored.held
     spectra = near.spectra
     assert spectra is not None
     X = [spectrum.X for spectrum in spectra]
-    residual = np.where(held, near.restored.activity - A.apply(X), 0.0)
 
     def product(v: Array) -> Array:
         moved = []
@@ -263,9 +271,15 @@ def _newton_step(program: Program, near: Near) -> Array:
             half = part.L @ part.R.T
             M = part.share * S + (half + half.T) / 2
             moved.append(M if part.M is None else M + part.M)
-        return np.where(held, A.apply(moved), 0.0)
+        return A.apply(moved)
 
-    return conjugate_gradients(product, residual, np.maximum(A.norms() ** 2, TINY))
+    known = np.where(held, 0.0, -y)
+    residual = near.restored.activity - A.apply(X) - (product(known) if known.any() else 0.0)
+    metric = np.maximum(A.norms() ** 2, TINY)
+    step = conjugate_gradients(
+        lambda v: np.where(held, product(v), 0.0), np.where(held, residual, 0.0), metric
+    )
+    return y + known + step
 
 
 def _lagrangian(program: Program, y: Array) -> Near | str | None:
