@@ -122,7 +122,12 @@ def frobenius_radius(distance: Any, excess: Any) -> Any:
 
 
 def accuracies(
-    program: Program, X: Sequence[Any], u: Array, y: Array, S: Sequence[Array | None] | None = None
+    program: Program,
+    X: Sequence[Any],
+    u: Array,
+    y: Array,
+    S: Sequence[Array | None] | None = None,
+    finer: Sequence[Array] | None = None,
 ) -> tuple[Accuracy, ...]:
     """Return the accuracy of each matrix of an answer.
 
@@ -136,6 +141,8 @@ def accuracies(
         Multipliers, clipped to their range.
     S : sequence of arrays or None, optional
         As for :class:`~bregopt.certify.PrimalDualPoint`.
+    finer : sequence of arrays of shape (n_b, n_b), optional
+        Better matrices with these multipliers, near which a feasible point is sought.
     """
     if any(isinstance(own, LowRank) for own in X):
         return tuple(unknown_accuracy(own.shape[0], _LOW_RANK) for own in X)
@@ -144,7 +151,7 @@ def accuracies(
         return tuple(unknown_accuracy(len(own), _LINEAR) for own in X)
     y = program.bounds.clip(y)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        near = _best(program, y) or _of_point(program, X, u, y, S)
+        near = _best(program, y) or _of_point(program, X if finer is None else finer, u, y, S)
     if isinstance(near, str):
         return tuple(unknown_accuracy(len(own), near) for own in X)
     found = []
@@ -228,12 +235,15 @@ class Near(NamedTuple):
     spectra : sequence of Spectrum, or None
         Those of the minimizers ``X_y``, where they are known in closed form.
     restored : Restored
+    square : tuple of float, optional
+        The part of the excess of each block that is the square of the distance from its minimizer.
     """
 
     F: Sequence[Array]
     excess: float
     spectra: Sequence[Any] | None
     restored: Restored
+    square: tuple[float, ...] | None = None
 
 
 def _best(program: Program, y: Array) -> Near | str | None:
@@ -402,6 +412,8 @@ def _of_point(
     near = restored(program, [psd_part(own) for own in X], u, y)
     if near is None:
         return _FAR
+    if S is not None and not program.k and all(map(_is_weighted, program.blocks)):
+        return _of_multipliers(program, near, y, S)
     point = PrimalDualPoint(program, near.X, u, y, S=S)
     bound = point.bound
     dual = bound.value - bound.cost
@@ -411,6 +423,34 @@ def _of_point(
     terms += [float(np.abs(point.y) @ np.abs(point.activity)), *point.divergences]
     noise = 64 * EPS * sum(map(abs, terms))
     return Near(near.X, max(point.primal - dual, 0.0) + noise, None, near)
+
+
+def _is_weighted(block: Block) -> bool:
+    """Whether every entry of a block has a weight above zero."""
+    nearness = block.nearness
+    if nearness is None or nearness.divergence != "frobenius" or block.cap is not None:
+        return False
+    weights = nearness.parameters.get("weights")
+    return weights is not None and len(nearness.parameters) == 1 and bool((np.asarray(weights) > 0).all())
+
+
+def _of_multipliers(program: Program, near: Restored, y: Array, S: Sequence[Array | None]) -> Near | str:
+    """Return the point of weighted squares, whose Lagrangian has a minimizer for multipliers of ``X psd``."""
+    excess, square = _row_terms(program, near.activity, y), []
+    for b, block in enumerate(program.blocks):
+        multiplier = S[b]
+        if block.nearness is None or multiplier is None:
+            return _UNPROVEN
+        mu, weights = block.nearness.mu, np.asarray(block.nearness.parameters["weights"])
+        z, Q = np.linalg.eigh(multiplier)
+        Z = (Q * np.maximum(z, 0.0)) @ Q.T
+        W = block.C - program.A.adjoint(y, b)
+        free = np.asarray(block.nearness.X0) - (W - Z) / (2 * mu * weights**2)
+        square.append(mu * float(np.linalg.norm(weights * (near.X[b] - free)) ** 2))
+        x, V = np.linalg.eigh(near.X[b])
+        inner = (Q * np.sqrt(np.maximum(z, 0.0))).T @ (V * np.sqrt(np.maximum(x, 0.0)))
+        excess += float(np.linalg.norm(inner) ** 2)
+    return Near(near.X, excess + sum(square), None, near, tuple(square))
 
 
 def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
@@ -440,7 +480,9 @@ def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
         noise = n * EPS * float(np.abs(near.spectra[b].theta).max(initial=0.0))
         noise += 2 * kappa * float(np.linalg.norm(near.F[b]) + np.abs(near.spectra[b].theta).max(initial=0.0))
     else:
-        radius = math.sqrt(near.excess / mu)
+        own = 0.0 if near.square is None else near.square[b] / mu
+        exact = near.square is not None
+        radius = float(frobenius_radius(math.sqrt(own), near.excess / mu - own)) if exact else math.sqrt(near.excess / mu)
         noise = n * EPS * float(np.linalg.norm(near.F[b])) + 2 * kappa * float(np.linalg.norm(near.F[b]))
     weights = block.nearness.parameters.get("weights")
     if weights is None:

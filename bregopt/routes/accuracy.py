@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify.accuracy import Accuracy, accuracies, unknown_accuracy
-from bregopt.program import LowRank
+from bregopt.certify.accuracy import Accuracy, accuracies, has_closed_form, unknown_accuracy
+from bregopt.program import LowRank, Program
+from bregopt.program.anchor import divergence_of
 
 if TYPE_CHECKING:
     from bregopt.routes.solution import Solution
@@ -75,10 +76,35 @@ def _known(solution: Solution, raw: Solution, given: tuple[Any, ...]) -> list[Ac
         return [unknown_accuracy(X.shape[0], _OTHER) for X in given]
     # Blocks with a linear objective: the Newton-Kantorovich certificate is asked for here, with
     # (program, X, u, y), in place of the reason that nothing can be said.
-    found = accuracies(program, [*own, *raw.X[len(own) :]], raw._point[1], raw._point[2], raw._S)
+    X, (_, u, y) = [*own, *raw.X[len(own) :]], raw._point
+    found = accuracies(program, X, u, y, raw._S)
+    if any(program.divergences) and not has_closed_form(program):
+        found = _sharper(program, raw, X, found)
     return [
         _of_user(known, X if units is None else units, X) for known, X in zip(found, given, strict=False)
     ]
+
+
+def _sharper(
+    program: Program, raw: Solution, X: list[Any], found: tuple[Accuracy, ...]
+) -> tuple[Accuracy, ...]:
+    """Return the accuracy by an answer that Newton's method refines, where it has one that tells more."""
+    from bregopt.routes.derivatives.answers import optimum_of  # only those of weighted distances wait
+
+    try:
+        at, _ = optimum_of(program, raw)
+    except ValueError:
+        return found
+    S: list[Array | None] = []
+    for b, (block, point) in enumerate(zip(program.blocks, at.points, strict=True)):
+        weighted = block.nearness is not None and "weights" in block.nearness.parameters
+        if not weighted or block.nearness is None or point.residual is None:
+            S.append(None)
+            continue
+        gradient = block.nearness.mu * divergence_of(block.nearness).gradient(point.X)
+        S.append(block.C - program.A.adjoint(at.y, b) + gradient - point.residual)
+    finer = accuracies(program, X, at.u, at.y, S, at.X)
+    return tuple(min(pair, key=lambda each: each.largest) for pair in zip(found, finer, strict=True))
 
 
 def _of_program(X: Any, units: Units | None) -> Any:
