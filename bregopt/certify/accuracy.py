@@ -34,7 +34,7 @@ from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
-from bregopt.divergences import LogDet
+from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum, Product
@@ -332,6 +332,7 @@ def near_minimizers(program: Program, y: Array, spectra: Sequence[Any]) -> Near 
     spectra : sequence of Spectrum
         The minimizers.
     """
+    spectra = [_with_inverse(program, b, y, spectrum) for b, spectrum in enumerate(spectra)]
     near = restored(program, [spectrum.X for spectrum in spectra], np.zeros(0), y)
     if near is None:
         return None
@@ -369,6 +370,18 @@ def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
     square = float(np.vdot(near.changed(b, spectrum.X), near.changed(b, spectrum.Z).T)) / mu
     share = math.sqrt(max(2 * near.square(b) + 2 * square, 0.0)) + max(square, 0.0)
     return float(mu * share**2 / 2 / (1 - share)) if share <= 0.5 else math.inf
+
+
+def _with_inverse(program: Program, b: int, y: Array, spectrum: Any) -> Any:
+    """Return a minimizer of LogDet with its inverse; others as they are."""
+    if not isinstance(spectrum, ReciprocalSpectrum):
+        return spectrum
+    block = program.blocks[b]
+    assert block.nearness is not None
+    divergence = divergence_of(block.nearness)
+    assert isinstance(divergence, LogDet)
+    found = _Inverse.of(divergence, block.C - program.A.adjoint(y, b), spectrum.mu)
+    return spectrum if found is None else found
 
 
 @dataclass(eq=False)
@@ -526,6 +539,8 @@ def _condition(X: Array) -> float:
 def _von_neumann(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     F, excess = near.F[b], near.excess / block.nearness.mu
+    if not math.isfinite(excess):
+        return np.full(F.shape, np.inf), math.inf
     if near.spectra is None:
         x, V = np.linalg.eigh(F)
         x, moved = np.maximum(x, 0.0), 0.0

@@ -28,6 +28,7 @@ from bregopt.problems.stack_part import Slice, StackedProblem
 from bregopt.problems.stack_warnings import Warnings
 from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
@@ -123,7 +124,8 @@ class _Correlations(StackedProblem):
             return reportable(solution, None)
         own = self._arguments_of(k)
         request = read_request(self.matrices.one(k), self.divergence, own)
-        solution = replace(solution, _units=units_of(request))
+        restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
+        solution = replace(solution, _units=units_of(request), _restated=restated)
         return reportable(solution, Asked.of(request), request=request)
 
     def alone(self, k: int, start: Solution | None) -> Solution:
