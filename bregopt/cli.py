@@ -42,8 +42,8 @@ exit status:
   0  solved: the certificate meets the tolerance (check: the routes agree)
   2  bad input, or too little memory: the message says which
   3  infeasible or unbounded, proven
-  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or only one
-     takes the problem)
+  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or some route
+     decides nothing, or only one takes the problem)
 """
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _PIPE = re.compile(r"-\.[a-z]", re.IGNORECASE)
@@ -313,7 +313,8 @@ def _check(options: argparse.Namespace) -> int:
     report = bo.cross_check(spec.problem, options.solver, **used)
     sys.stdout.write(f"{spec.title}\n{report}\n")
     if not all(row.agrees for row in report.rows):
-        path = f"{options.file.name.partition('.')[0]}-disagreement.toml"
+        kind = "disagreement" if report.verdict == "disagree" else "undecided"
+        path = f"{options.file.name.partition('.')[0]}-{kind}.toml"
         spec.problem.to_spec(path)
         words = [f"--solver {row.solver}" for row in report.rows]
         words += [f"--{name.replace('_', '-')} {value}" for name, value in used.items() if name != "verbose"]

@@ -288,7 +288,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("kind", ["matrix", "spec", "sdpa"])
-def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_path, monkeypatch, capsys):
+def test_check_that_decides_nothing_is_4_and_leaves_the_instance(kind, matrix, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", {**registry._registered, "liar": Liar})
     file, more = matrix, NEAREST
@@ -300,8 +300,8 @@ def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_
         bo.write_sdpa(bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[0, 1] == 0]), file)
     assert run("check", file, *more, "--tol", "1e-5", "--solver", "cvxpy", "--solver", "liar") == 4
     out, err = capsys.readouterr()
-    assert "not ok: no agreement with cvxpy by liar" in out
-    (instance,) = tmp_path.glob("*-disagreement.toml")
+    assert "\nnot ok, undecided: liar ends infeasible_inaccurate: No X meets the hard rows" in out
+    (instance,) = tmp_path.glob("*-undecided.toml")
     again = f"bregopt check {instance.name} --solver cvxpy --solver liar --tol 1e-05"
     assert again in err
     assert run(*again.split()[1:]) == 4

@@ -25,6 +25,7 @@ from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.residuals import box_residual, cone_residual, outside_of, second_order_residual
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
+from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import Matrix
@@ -268,21 +269,22 @@ class PrimalDualPoint:
     def largest_term(self) -> float:
         """Return the largest of the sums of magnitudes that value and bound are made of.
 
-        A row has the magnitude ``sum_ij |A_ij| s_i s_j``, with ``s^2 = diag(X)``, at its multiplier.
+        A row has the magnitude ``sum_ij |A_ij| s_i s_j``, with ``s^2 = diag(X)``, at its multiplier. It is
+        zero where the objective is a sum of divergences: these are small without differences of large terms,
+        and the terms of their bounds vanish with the multipliers.
         """
         program = self.program
+        linear = [abs(block.cost_value(X)) for block, X in zip(program.blocks, self.X, strict=True)]
+        signed = any(linear) or program.c.any() or Penalty.LOG in program.bounds.kinds
+        if all(program.divergences) and not signed:
+            return 0.0
         largest = [
+            sum(linear),
             float(np.abs(program.bounds.conjugate(self.y)).sum()),
-            sum(abs(block.cost_value(X)) for block, X in zip(program.blocks, self.X, strict=True)),
             float(np.abs(program.c) @ np.abs(self.u)),
             self.penalties,
+            sum(map(abs, self.matrix_terms)),
         ]
-        near = [block.nearness for block in program.blocks]
-        if program.curved:
-            largest.append(sum(map(abs, self.matrix_terms)))
-            largest.append(
-                sum(n.mu * D for n, D in zip(near, self.divergences, strict=True) if n is not None)
-            )
         roots = [np.sqrt(np.maximum(X.diagonal(), 0.0)) for X in self.X]
         rows = np.zeros(program.m)
         for term in program.A.terms:
