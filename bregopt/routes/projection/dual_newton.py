@@ -22,6 +22,7 @@ from bregopt.arrays import Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.divergences import Spectrum
+from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
@@ -158,8 +159,9 @@ class _DualNewton(Method):
         assert spectrum is not None
         shift = simplex_shift(spectrum.theta, float(diagonal.lo.sum()))
         y[diagonal.at] -= slope * shift
-        shifted: Any = replace(spectrum, theta=spectrum.theta - shift)  # type: ignore[type-var]
-        return self._point_of(y, (shifted,))
+        if not isinstance(spectrum, PositiveSpectrum):
+            return self._point(y)
+        return self._point_of(y, (spectrum.shifted(shift),))
 
     def _nearby(self, at: _Point) -> Near | None:
         """Return a feasible point near the minimizers; None where the rows are far from satisfied."""
