@@ -279,11 +279,18 @@ def test_ready_made_problems_that_restate_their_data_say_so(rng):
         (bo.nearest_covariance(A + np.diag(np.arange(N))), "nearest_covariance"),
         (bo.nearest_correlation(A, groups=[0, 0, 0, 0, 1, 1, 1, 1]), "groups"),
         (bo.nearest_correlation(A, "spectral"), "spectral"),
-        (bo.nearest_correlation([A, A])[0], "solve the problem alone"),
+        (bo.nearest_psd([A, A])[0], "solve the problem alone"),
     ]
     for solution, message in refused:
         with pytest.raises(ValueError, match=message):
             solution.vjp(np.eye(N))
+
+
+def test_an_answer_of_a_stack_has_the_derivative_of_its_single_solve(rng):
+    A, G = indefinite(rng), symmetric(rng)
+    own = {"weights": rng.uniform(0.5, 2, N), "min_eigenvalue": 0.01}
+    alone = bo.nearest_correlation(A, **own).vjp(G)
+    assert bo.nearest_correlation([A, A], **own)[1].vjp(G) == pytest.approx(alone, abs=1e-8)
 
 
 def test_the_costs_of_a_maximization(rng):

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.program.answer import LIMITS, StopReason
@@ -177,6 +177,8 @@ def certify(point: PrimalDualPoint) -> Certificate:
     loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
     error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
+    if primal < dual <= primal + ROUND_OFF_OF_TERMS * scale_of(point.program).objective:
+        dual = primal  # the bound of a feasible point is above it by round-off only
     if not math.isfinite(error):
         error = gap = math.inf
     else:

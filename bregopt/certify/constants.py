@@ -11,6 +11,8 @@ from bregopt.arrays import EPS
 # Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
 # of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
 NEGLIGIBLE_OBJECTIVE = 1e-2
+# Round-off of the objective and of its bound, as a fraction of the objective's scale.
+ROUND_OFF_OF_TERMS = 64 * EPS
 # Fraction of a row's norm times the scale of X: the least size that its violation is relative to. A row that
 # is zero at X is otherwise met to round-off and never to a relative tolerance.
 ROW_NOISE = 1e-9

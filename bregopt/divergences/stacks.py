@@ -110,9 +110,6 @@ class StackedSpectral(StackedDivergence):
     The minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
     """
 
-    restores: ClassVar[bool] = False
-    """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
-
     @abstractmethod
     def spectrum(self, S: Array) -> tuple[Array, Array]:
         """Return ``theta`` of shape ``(B, n)``, ascending, and ``V`` of shape ``(B, n, n)``."""
@@ -158,7 +155,6 @@ def simplex_shifts(theta: Array, total: Array) -> Array:
 class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
-    restores: ClassVar[bool] = True
     largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:

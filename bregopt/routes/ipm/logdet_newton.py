@@ -125,6 +125,8 @@ def _answer(monitor: Monitor, found: Followed) -> Answer:
 class _RowNewton(Method):
     """The primal-dual engine at fixed weights, with ``nu`` decreasing to zero."""
 
+    doubles_digits = True
+
     def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
         self._problem, self._tuning = problem, tuning
 

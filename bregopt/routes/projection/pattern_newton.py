@@ -210,6 +210,7 @@ class _PatternNewton(Method):
     """Newton's method for ``max log det K - <C, K>`` on a pattern, with a line search."""
 
     tests_multipliers = False
+    doubles_digits = True
 
     def __init__(self, problem: _Scaled, tuning: ProjectionTuning, progress: Progress) -> None:
         self._problem, self._certified = problem, LogDetProblem(problem.own.program, progress)
