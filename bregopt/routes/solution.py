@@ -19,6 +19,7 @@ from bregopt.program.lowrank import Matrix
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
+    from bregopt.certify.accuracy import Accuracy
     from bregopt.rigorous.verification import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
@@ -158,7 +159,7 @@ class Solution:
         _protect(vars(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        formed = ("_derivative", "_in_program")  # when they were asked for
+        formed = ("_derivative", "_in_program", "accuracy")  # when they were asked for
         kept = {name: value for name, value in vars(self).items() if name not in formed}
         return {**kept, "_compiled": None, "_inner": None}
 
@@ -200,6 +201,33 @@ class Solution:
         errors = dimacs_errors(program, *raw._point)
         errors.setflags(write=False)
         return errors
+
+    @cached_property
+    def accuracy(self) -> Accuracy | tuple[Accuracy, ...]:
+        """Proven bounds on the distance of `X` from the optimum, computed when they are first asked for.
+
+        The theorem of Newton and Kantorovich proves them for linear objectives
+        (:mod:`bregopt.rigorous.newton_kantorovich`), with every rounding. Where nothing can be said, the
+        bounds are infinite and `reason` tells why.
+
+        Returns
+        -------
+        Accuracy, or a tuple of those
+            One for each matrix of `X`.
+
+        Raises
+        ------
+        ValueError
+            If there is no answer.
+        """
+        raw = self._in_program or self
+        if raw.X is None or raw._program is None or raw.duals is None:
+            raise ValueError(f"the answer is {self.status}; expected one with a matrix and multipliers")
+        from bregopt.rigorous.newton_kantorovich import newton_kantorovich  # loads when asked for
+
+        own = self.X if isinstance(self.X, tuple) else (self.X,)
+        found = newton_kantorovich(raw._program, *raw._point, [np.iscomplexobj(part) for part in own])
+        return found[: len(own)] if isinstance(self.X, tuple) else found[0]
 
     def conflict(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> Conflict:
         """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.

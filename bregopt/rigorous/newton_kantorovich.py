@@ -1,0 +1,609 @@
+r"""The distance of an answer from the optimum of a linear problem, by the theorem of Newton and Kantorovich.
+
+The optimality conditions ``F(v) = 0`` of ``v = (X, u, y)``, with ``Z = C - A*(y)`` and the rows and variables
+that act as equalities, are
+
+    (X Z + Z X) / 2 = 0,   A(X) + B u = b,   c - B'y = 0   (Alizadeh, Haeberly and Overton 1998).
+
+Only the first is not linear. In units in which ``|dZ|_F <= L |dy|`` its derivative has the Lipschitz constant
+``L``: ``|(dX Z' + Z' dX + dZ X' + X' dZ) / 2|_F <= |dX||Z'| + |dZ||X'| <= L |(dX, dy)| |(X', y')|`` for changes
+``X'``, ``Z'`` of the place. Let ``R`` be near the inverse of the Jacobian ``J``, ``delta >= |I - R J|``,
+``eta >= |R F| / (1 - delta)``, and ``beta >= |R_1| / (1 - delta)`` with the columns ``R_1`` of the first
+equation. If ``h = beta L eta <= 1/2``, then ``F`` has one root within
+
+    r = (1 - sqrt(1 - 2 h)) / (beta L) = 2 eta / (1 + sqrt(1 - 2 h))
+
+(Kantorovich and Akilov 1982, §XVIII.1, in its affine-invariant form). There ``v* - v = -R F + (I - R J)(v* -
+v) - R_1 Q`` with ``|Q| <= L r^2 / 2``, which bounds each entry of the root.
+
+At a root ``(X + Z)^2 = (X - Z)^2``. So if ``X + Z`` is positive definite, it is the root ``|X - Z|`` of a psd
+matrix, and ``X`` and ``Z`` are the parts of ``X - Z``: psd, with ``X Z = 0``. The units of the two do not
+matter. With the signs of the multipliers and slacks of inequalities the root is optimal. Another optimum is
+complementary to the same multipliers, and so is each point of the segment between them: all of these are roots.
+As the root is alone in its ball, there is no other optimum.
+
+Every rounding is in a :class:`~bregopt.rigorous.ball.Ball`. Where strict complementarity or nondegeneracy
+fails, ``J`` is singular, and nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.certify.accuracy import Accuracy, unknown_accuracy
+from bregopt.program import LowRank, Penalty, Program
+from bregopt.rigorous.ball import Ball, gamma, inflated
+from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.definite import least_eigenvalue
+from bregopt.rigorous.listing import data_of
+
+__all__ = ["newton_kantorovich"]
+
+_LARGEST = 2000  # unknowns: the proof has a dense inverse of this order, and five products
+_STEPS = 8  # of Newton's method
+_LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
+_DEPENDENT = 1e-10  # the distance of a unit row from the span of others
+_DENOMINATOR = 10_000  # of the coefficients of a redundant row
+
+
+class _UnprovenError(Exception):
+    """The reason why nothing can be said."""
+
+
+def newton_kantorovich(
+    program: Program, X: Sequence[Any], u: Array, y: Array, hermitian: Sequence[bool] = ()
+) -> tuple[Accuracy, ...]:
+    """Return the proven accuracy of each matrix of an answer to a problem with a linear objective.
+
+    A few steps of Newton's method refine the answer, and the theorem encloses the optimum near the refined
+    point. The accuracy is the distance of the given matrix from this point and the radius around it. It also
+    proves that the optimum and its multipliers exist and are unique.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+    u : array of shape (k,)
+    y : array of shape (m,)
+    hermitian : sequence of bool, optional
+        Whether each block is the real form of a Hermitian matrix, whose accuracy is that of the complex
+        entries.
+
+    Returns
+    -------
+    tuple of Accuracy
+        With the reason where nothing can be said: an objective that is not linear, soft rows, bounds on
+        eigenvalues, second-order cones, LowRank matrices, more than 2000 unknowns (entries of the matrices on
+        and above the diagonal, rows and ordinary variables), or an answer without strict complementarity,
+        with redundant multipliers or with other optima.
+    """
+    orders = [block.n for block in program.blocks]
+    complex_ones = [b < len(hermitian) and hermitian[b] for b in range(len(orders))]
+    try:
+        _check_supported(program, X, orders)
+        with np.errstate(all="ignore"):
+            found = _proven(program, X, u, y, complex_ones)
+    except _UnprovenError as reason:
+        found = None
+        unknown = str(reason)
+    accuracies = []
+    for b, (n, is_complex) in enumerate(zip(orders, complex_ones, strict=True)):
+        if found is None:
+            accuracies.append(unknown_accuracy(n // 2 if is_complex else n, unknown))
+            continue
+        entries = found[b].magnitude
+        if is_complex:
+            h = n // 2
+            parts = entries[:h, :h] + entries[h:, h:], entries[h:, :h] + entries[:h, h:]
+            entries = inflated(np.hypot(*parts) / 2)
+        accuracies.append(Accuracy.of(entries, Ball.exact(entries).frobenius()))
+    return tuple(accuracies)
+
+
+def _check_supported(program: Program, X: Sequence[Any], orders: Sequence[int]) -> None:
+    """Raise the reason why a problem is not of the kind that the theorem is for."""
+    reason = ""
+    if any(program.divergences):
+        reason = "the objective is not linear in X"
+    elif (program.bounds.kind != int(Penalty.HARD)).any():
+        reason = "the problem has soft rows"
+    elif program.capped:
+        reason = "the eigenvalues of a matrix have an upper bound"
+    elif program.cones.count:
+        reason = "ordinary variables are in second-order cones"
+    elif any(isinstance(own, LowRank) for own in X):
+        reason = "X is LowRank"
+    size = sum(n * (n + 1) // 2 for n in orders) + program.m + program.k
+    if not reason and size > _LARGEST:
+        reason = f"the optimality conditions have {size} unknowns; the proof is dense, for at most {_LARGEST}"
+    if reason:
+        raise _UnprovenError(reason)
+
+
+def _proven(
+    program: Program, X: Sequence[Array], u: Array, y: Array, hermitian: Sequence[bool]
+) -> list[Ball]:
+    """Return enclosures of ``X - X*``."""
+    spaces = [_Space.of(block.n, real) for block, real in zip(program.blocks, hermitian, strict=True)]
+    conditions = _conditions(program, data_of(program), spaces, X, u, y)
+    x = np.concatenate([space.coordinates(np.asarray(own)) for space, own in zip(spaces, X, strict=True)])
+    root = _enclosure(conditions, _refined(conditions, _Point(x, u[conditions.inside], y[conditions.active])))
+    conditions.check(root)
+    matrices = conditions.matrices(root.x)
+    return [Ball.exact(np.asarray(own)) - M for own, M in zip(X, matrices, strict=True)]
+
+
+# --- Coordinates ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Space:
+    """Symmetric matrices, or real forms ``[P, -Q; Q, P]`` of Hermitian ones, by their coordinates.
+
+    Parameters
+    ----------
+    n : int
+    index, sign : array of shape (n, n)
+        The coordinate of each entry and its sign, which is zero for entries that vanish.
+    i, j : int array of shape (p,)
+        An entry of each coordinate, with the sign one.
+    times : array of shape (p,)
+        The number of entries of each coordinate, a power of two.
+    """
+
+    n: int
+    index: IntArray
+    sign: Array
+    i: IntArray
+    j: IntArray
+    times: Array
+
+    @classmethod
+    def of(cls, n: int, hermitian: bool) -> _Space:
+        """Return the space of a block."""
+        index, sign = np.zeros((n, n), dtype=np.intp), np.ones((n, n))
+        i, j = np.triu_indices(n // 2 if hermitian else n)
+        each = np.arange(len(i))
+        index[i, j] = index[j, i] = each
+        if hermitian:
+            h = n // 2
+            index[h:, h:] = index[:h, :h]
+            a, b = np.triu_indices(h, 1)
+            own = len(i) + np.arange(len(a))
+            for r, s, value in ((h + a, b, 1.0), (h + b, a, -1.0)):  # Q_ab = -Q_ba
+                index[r, s] = index[s, r] = own
+                sign[r, s] = sign[s, r] = value
+            k = np.arange(h)
+            sign[k, h + k] = sign[h + k, k] = 0.0
+            i, j = np.concatenate([i, h + a]), np.concatenate([j, b])
+        times = np.bincount(index.ravel(), np.abs(sign).ravel(), len(i))
+        return cls(n, index, sign, i, j, times)
+
+    def coordinates(self, M: Array) -> Array:
+        """Return those of the nearest matrix of the space."""
+        return np.bincount(self.index.ravel(), (self.sign * M).ravel(), len(self.i)) / self.times
+
+    def matrix(self, x: Ball) -> Ball:
+        """Return the matrix with these coordinates."""
+        return Ball(self.sign * x.mid[self.index], np.abs(self.sign) * x.rad[self.index])
+
+    def coefficients(self, block: MatrixData, m: int) -> tuple[Ball, Ball]:
+        """Return the coefficients of the rows, shape ``(p, m)``, and of the objective, in the coordinates.
+
+        Two entries on or above the diagonal at most share a coordinate.
+        """
+        k, sign = self.index[block.i, block.j], self.sign[block.i, block.j]
+        own = (self.i[k] == block.i) & (self.j[k] == block.j)
+        own |= (self.j[k] == block.i) & (self.i[k] == block.j)
+        A, A_rad = (np.zeros((0, m)) if M is None else M.toarray().T for M in (block.A, block.A_rad))
+        rows, costs = Ball.exact(np.zeros((len(self.i), m))), Ball.exact(np.zeros(len(self.i)))
+        for part in (own, ~own):
+            mid, rad = np.zeros((len(self.i), m)), np.zeros((len(self.i), m))
+            mid[k[part]] = sign[part, None] * A[part]
+            if len(A_rad):
+                rad[k[part]] = np.abs(sign[part, None]) * A_rad[part]
+            rows = rows + Ball(mid, rad)
+            mid, rad = np.zeros(len(self.i)), np.zeros(len(self.i))
+            mid[k[part]], rad[k[part]] = (
+                sign[part] * block.C.mid[part],
+                np.abs(sign[part]) * block.C.rad[part],
+            )
+            costs = costs + Ball(mid, rad)
+        return rows, costs
+
+    def product_with(self, M: Ball) -> Ball:
+        """Return the map from the coordinates of ``E`` to those of ``(E M + M E) / 2``, a matrix ``(p, p)``."""
+        mid = self._products(M.mid, self.sign)
+        size = self._products(np.abs(M.mid), np.abs(self.sign))
+        rad = self._products(M.rad, np.abs(self.sign))
+        return Ball(mid, np.where(size + rad > 0, inflated(gamma(12) * size + rad) + 16 * TINY, 0.0))
+
+    def _products(self, M: Array, sign: Array) -> Array:
+        total, each = np.zeros((len(self.i), len(self.i))), np.arange(len(self.i))
+        for l in range(self.n):  # (E M + M E)_ij = sum_l E_il M_lj + E_jl M_li
+            for i, j in ((self.i, self.j), (self.j, self.i)):
+                total[each, self.index[i, l]] += sign[i, l] * M[l, j] / 2
+        return total
+
+
+# --- Optimality conditions --------------------------------------------------------------------------
+
+
+class _Point(NamedTuple):
+    """Coordinates of the matrices, variables inside of their boxes, and multipliers of the active rows."""
+
+    x: Any
+    u: Any
+    y: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """The optimality conditions with the rows and variables that act, in units of the answer.
+
+    Parameters
+    ----------
+    data : Data
+    spaces : sequence of _Space
+    A, c : Ball of shape (p, m), (p,)
+        Coefficients of all rows and of the objective, in the coordinates.
+    B : Ball of shape (m, k)
+    active, redundant : mask of shape (m,)
+        Rows whose bound acts, and equalities that are exact combinations of others.
+    b : Ball of shape (m,)
+        The bounds that act.
+    inside : mask of shape (k,)
+        Variables between their bounds.
+    u : array of shape (k,)
+        The others are at their bounds.
+    X_unit, Z_unit : array of shape (p,)
+        Norms of the matrices of each coordinate.
+    row_unit, u_unit : array of shape (m,), (k,)
+    """
+
+    data: Data
+    spaces: Sequence[_Space]
+    A: Ball
+    c: Ball
+    B: Ball
+    active: Mask
+    redundant: Mask
+    b: Ball
+    inside: Mask
+    u: Array
+    X_unit: Array
+    Z_unit: Array
+    row_unit: Array
+    u_unit: Array
+
+    @cached_property
+    def times(self) -> Array:
+        """The number of entries of each coordinate."""
+        return np.concatenate([space.times for space in self.spaces])
+
+    @cached_property
+    def multipliers(self) -> Array:
+        """A basis of the multipliers in which ``|dZ|`` is at most the norm of their change, nearly."""
+        rows = self.A.mid[:, self.active] / (self.Z_unit * np.sqrt(self.times))[:, None]
+        price = (self.u_unit / (self.X_unit * self.Z_unit).max())[self.inside]
+        columns = self.B.mid[self.active][:, self.inside] * price
+        stacked = np.concatenate([rows, columns.T])
+        if stacked.shape[0] < stacked.shape[1]:
+            raise _UnprovenError(
+                f"{stacked.shape[1]} rows act on {stacked.shape[0]} entries and variables, so that the "
+                "multipliers are not unique"
+            )
+        T = np.linalg.qr(stacked, mode="r")
+        if not np.abs(T.diagonal()).min(initial=np.inf) > TINY:
+            raise _UnprovenError("rows that act depend on others, so that the multipliers are not unique")
+        return np.asarray(scipy.linalg.solve_triangular(T, np.eye(len(T))))
+
+    @cached_property
+    def slopes(self) -> Ball:
+        """The change of the coordinates of ``-Z`` with the multipliers in that basis."""
+        return (self.A[:, self.active] @ self.multipliers) * (1 / self.times)[:, None]
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """A bound on ``|dZ|_F`` per unit of the multipliers."""
+        return _spectral_norm(self.slopes * (np.sqrt(self.times) / self.Z_unit)[:, None])
+
+    @cached_property
+    def scales(self) -> tuple[Array, Array]:
+        """The units of the equations, as factors, and those of the unknowns."""
+        root, u_unit = np.sqrt(self.times), self.u_unit[self.inside]
+        price = (self.X_unit * self.Z_unit).max()
+        of_rows = 1 / self.row_unit[self.active]
+        equations = (root / (self.X_unit * self.Z_unit), of_rows, u_unit / price)
+        unknowns = (self.X_unit / root, u_unit, np.ones(len(of_rows)))
+        return np.concatenate(equations), np.concatenate(unknowns)
+
+    def matrices(self, x: Ball) -> list[Ball]:
+        """Return the matrices of coordinates."""
+        ends = np.cumsum([0, *(len(space.i) for space in self.spaces)])
+        return [s.matrix(x[a:b]) for s, (a, b) in zip(self.spaces, pairwise(ends), strict=True)]
+
+    def slack(self, y: Any) -> Ball:
+        """Return the coordinates of ``Z = C - A*(y)``."""
+        return (self.c - _times(self.A[:, self.active], y)) * (1 / self.times)
+
+    def residual(self, at: _Point) -> Ball:
+        """Return the residuals of the equations, a column."""
+        products = []
+        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.y))
+        for space, X, Z in zip(self.spaces, *matrices, strict=True):
+            product = X @ Z
+            products.append(((product + product.T) * 0.5)[space.i, space.j])
+        B = self.B[self.active]
+        moved = self.u.copy()
+        moved[self.inside] = at.u
+        rows = _times(self.A[:, self.active].T, at.x) + _times(B, moved) - self.b[self.active]
+        costs = (self.data.c - _times(B.T, at.y))[self.inside]
+        return _joined([*products, rows, costs])[:, None] * self.scales[0][:, None]
+
+    def jacobian(self, at: _Point) -> Ball:
+        """Return the derivative of the residuals."""
+        A, B = self.A[:, self.active], self.B[self.active][:, self.inside]
+        p, m, k = *A.mid.shape, B.mid.shape[1]
+        mid = np.zeros((p + m + k, p + m + k))
+        J = Ball(mid, mid.copy())
+        _put(J, p, 0, A.T)
+        _put(J, p, p, B)
+        _put(J, p + m, p + k, -(B.T @ self.multipliers))
+        first = 0
+        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.y))
+        for space, X, Z in zip(self.spaces, *matrices, strict=True):
+            _put(J, first, first, space.product_with(Z))
+            own = self.slopes[first : first + len(space.i)]
+            _put(J, first, p + k, -(space.product_with(X) @ own))
+            first += len(space.i)
+        equations, unknowns = self.scales
+        return J * equations[:, None] * unknowns
+
+    def moved(self, at: _Point, change: Array) -> _Point:
+        """Return a point moved by a change in the units of the unknowns."""
+        dx, du, dw = np.split(change * self.scales[1], np.cumsum([len(at.x), len(at.u)]))
+        return _Point(at.x + dx, at.u + du, at.y + self.multipliers @ dw)
+
+    def check(self, root: _Root) -> None:
+        """Raise the reason why the root of the conditions may not be an optimum."""
+        data, names = self.data, [block.name for block in self.data.matrices]
+        X_parts, Z_parts = (
+            self.matrices(root.x * (1 / self.X_unit)),
+            self.matrices(root.z * (1 / self.Z_unit)),
+        )
+        for name, X, Z in zip(names, X_parts, Z_parts, strict=True):
+            least = least_eigenvalue(X + Z)
+            if not least > 0:
+                raise _UnprovenError(
+                    f"strict complementarity of {name} is not proven: the least eigenvalue of X / |X| + "
+                    f"Z / |Z| may be {least:.1e}"
+                )
+        u = Ball.exact(self.u)
+        u.mid[self.inside], u.rad[self.inside] = root.u.mid, root.u.rad
+        reduced = data.c - self.B[self.active].T @ root.y
+        at_end = ~self.inside & (data.u_lo < data.u_hi)
+        activity = self.A.T @ root.x + self.B @ u
+        idle, loose = ~self.active & ~self.redundant, data.lo < data.hi
+        lo, hi = Ball(data.lo, data.lo_rad), Ball(data.hi, data.hi_rad)
+        right = {
+            "the multiplier of a row": _signed(root.y, data.lo, self.b.mid, self.active & loose, self.active),
+            "the reduced cost of a variable": _signed(reduced, data.u_lo, self.u, at_end),
+            "the slack of a row": ((activity.lo > lo.hi) & (activity.hi < hi.lo))[idle],
+            "the slack of a variable": ((u.lo > data.u_lo) & (u.hi < data.u_hi))[self.inside],
+        }
+        for noun, signs in right.items():
+            if not signs.all():
+                raise _UnprovenError(f"the sign of {noun} is not proven: it may be zero")
+
+
+def _conditions(
+    program: Program, data: Data, spaces: Sequence[_Space], X: Sequence[Array], u: Array, y: Array
+) -> _Conditions:
+    """Return the optimality conditions near an answer."""
+    if any(block.null is not None for block in data.matrices):
+        raise _UnprovenError("a row z'X z = 0 leaves X no interior, so that the multipliers are not unique")
+    parts = [space.coefficients(block, data.m) for space, block in zip(spaces, data.matrices, strict=True)]
+    A, c = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
+    B = Ball(data.B.toarray(), np.zeros(data.B.shape) if data.B_rad is None else data.B_rad.toarray())
+    x = np.concatenate([space.coordinates(np.asarray(own)) for space, own in zip(spaces, X, strict=True)])
+    times = np.concatenate([space.times for space in spaces])
+    X_unit = _units(spaces, x, times)
+    Z_unit = _units(spaces, (c.mid - A.mid @ y) / times, times)
+    price = (X_unit * Z_unit).max()
+    finite = np.where(np.isfinite(data.lo), data.lo, np.where(np.isfinite(data.hi), data.hi, 0.0))
+    sizes = [np.linalg.norm(A.mid * (X_unit / np.sqrt(times))[:, None], axis=0), np.abs(finite)]
+    sizes.append(np.abs(B.mid * u).max(axis=1, initial=0.0))
+    row_unit = np.maximum.reduce(sizes)
+    row_unit[row_unit == 0] = 1.0
+    columns = (np.abs(B.mid) / row_unit[:, None]).max(axis=0, initial=0.0)
+    u_unit = np.where(columns > 0, 1 / columns, 1.0)
+    equal = data.lo == data.hi
+    b, row_acts = _acting(data.lo, data.hi, A.mid.T @ x + B.mid @ u, y * row_unit**2 / price)
+    ends, u_acts = _acting(data.u_lo, data.u_hi, u, (data.c.mid - B.mid.T @ y) * u_unit**2 / price)
+    scaled = np.concatenate([A.mid * (X_unit / np.sqrt(times))[:, None], B.mid.T * u_unit[:, None]])
+    whole = Ball(np.concatenate([A.mid, B.mid.T]), np.concatenate([A.rad, B.rad.T]))
+    redundant = np.zeros(data.m, dtype=bool)
+    redundant[_redundant(np.flatnonzero(equal), scaled / row_unit, whole, Ball(data.lo, data.lo_rad))] = True
+    return _Conditions(
+        *(data, spaces, A, c, B, row_acts & ~redundant, redundant),
+        *(Ball(b, np.where(b == data.lo, data.lo_rad, data.hi_rad)), ~u_acts, np.where(u_acts, ends, u)),
+        *(X_unit, Z_unit, row_unit, u_unit),
+    )
+
+
+def _units(spaces: Sequence[_Space], x: Array, times: Array) -> Array:
+    """Return the norm of the matrix of each coordinate; one that may vanish has a share of the largest."""
+    ends = np.cumsum([0, *(len(space.i) for space in spaces)])
+    norms = np.array([math.sqrt(float(times[a:b] @ x[a:b] ** 2)) for a, b in pairwise(ends)])
+    norms = np.maximum(norms, _LEAST_SIZE * norms.max()) if norms.max() > 0 else np.ones(len(norms))
+    return np.repeat(norms, np.diff(ends))
+
+
+def _acting(lo: Array, hi: Array, value: Array, price: Array) -> tuple[Array, Mask]:
+    """Return the bound that each price points to, and whether it is nearer to its bound than the price to zero."""
+    end = np.where((price > 0) | (lo == hi), lo, hi)
+    acts = (lo == hi) | (np.isfinite(end) & (np.abs(price) > np.abs(value - end)))
+    return np.where(acts, end, 0.0), acts
+
+
+def _redundant(equal: IntArray, scaled: Array, rows: Ball, b: Ball) -> IntArray:
+    """Return equalities that are combinations of the others; each is proven in exact arithmetic.
+
+    Parameters
+    ----------
+    equal : int array
+    scaled : array of shape (p + k, m)
+        Rows in units, side by side.
+    rows, b : Ball of shape (p + k, m), (m,)
+    """
+    own = scaled[:, equal]
+    lengths = np.linalg.norm(own, axis=0)
+    own = own / np.where(lengths > 0, lengths, 1.0)
+    _, T, order = scipy.linalg.qr(own, mode="economic", pivoting=True)
+    rank = int((np.abs(T.diagonal()) > _DEPENDENT).sum())
+    kept, left = order[:rank], order[rank:]
+    shares = scipy.linalg.solve_triangular(T[:rank, :rank], T[:rank, rank:]) if rank else T[:0, rank:]
+    for column, j in zip(shares.T, left, strict=True):
+        terms = [
+            (equal[i], _rational(s * lengths[j] / lengths[i])) for i, s in zip(kept, column, strict=True)
+        ]
+        terms = [(i, share) for i, share in terms if share]
+        involved = [equal[j], *(i for i, _ in terms)]
+        exact = not (rows.rad[:, involved].any() or b.rad[involved].any())
+        whole = np.vstack([rows.mid, b.mid])
+        places = np.flatnonzero((whole[:, involved] != 0).any(axis=1)) if exact else []
+        for place in places:
+            total = sum((share * Fraction(whole[place, i]) for i, share in terms), Fraction(0))
+            exact &= total == Fraction(whole[place, equal[j]])
+        if not exact:
+            raise _UnprovenError(
+                f"row {equal[j]} depends on other equalities up to {_DEPENDENT:g} of its norm, but is not proven "
+                "to be an exact combination of them"
+            )
+    return equal[left]
+
+
+def _rational(value: float) -> Fraction:
+    """Return the simple fraction near a number, or near its reciprocal; zero for a round-off."""
+    if abs(value) < _DEPENDENT:
+        return Fraction(0)
+    if abs(value) < 1:
+        return 1 / Fraction(1 / value).limit_denominator(_DENOMINATOR)
+    return Fraction(value).limit_denominator(_DENOMINATOR)
+
+
+# --- The theorem ------------------------------------------------------------------------------------
+
+
+class _Root(NamedTuple):
+    """Enclosures of a point where the conditions hold, and of its slacks."""
+
+    x: Ball
+    u: Ball
+    y: Ball
+    z: Ball
+
+
+def _refined(conditions: _Conditions, at: _Point) -> _Point:
+    """Return a point after Newton's method, which ends where the residual no longer falls to a half."""
+    size = math.inf
+    best = at
+    for _ in range(_STEPS):
+        residual = conditions.residual(at).mid
+        found = float(np.linalg.norm(residual))
+        if not found < size:
+            break
+        best, done, size = at, found > size / 2, found
+        if done:
+            break
+        try:
+            change = np.linalg.solve(conditions.jacobian(at).mid, residual)[:, 0]
+        except np.linalg.LinAlgError:
+            break
+        at = conditions.moved(at, -change)
+    return best
+
+
+def _enclosure(conditions: _Conditions, at: _Point) -> _Root:
+    """Return the enclosure of the root near a point."""
+    J, F = conditions.jacobian(at), conditions.residual(at)
+    try:
+        R = np.linalg.inv(J.mid)
+    except np.linalg.LinAlgError:
+        R = np.full_like(J.mid, np.inf)
+    p, k = len(at.x), len(at.u)
+    rest = Ball.exact(R) @ J - np.eye(len(R))
+    delta = rest.frobenius()
+    if not delta < 0.5:
+        condition = float(np.linalg.norm(J.mid, 1) * np.linalg.norm(R, 1))
+        raise _UnprovenError(
+            f"the Jacobian of the optimality conditions may be singular (condition {condition:.0e}), as "
+            "without strict complementarity, or where the optimum or its multipliers are not unique"
+        )
+    step = Ball.exact(R) @ F
+    eta = inflated(step.frobenius() / (1 - delta))
+    beta = inflated(_spectral_norm(Ball.exact(R[:, :p])) / (1 - delta))
+    h = inflated(beta * conditions.lipschitz * eta)
+    if not h <= 0.5:
+        raise _UnprovenError(
+            f"the answer is too far from a root of the optimality conditions: beta L eta is {h:.1e}, above "
+            "1/2; solve with a smaller tol"
+        )
+    r = inflated(2 * eta / (1 + math.sqrt(1 - 2 * h)))
+    squares = conditions.lipschitz * r * r / 2
+    rad = step.magnitude[:, 0] + _row_norms(rest.magnitude) * r + _row_norms(np.abs(R[:, :p])) * squares
+    dx, du, dw = np.split(inflated(rad) * conditions.scales[1], np.cumsum([p, k]))
+    dx, du = inflated(dx), inflated(du)
+    spread = Ball(np.zeros(len(dw)), inflated(dw))
+    moved = Ball.exact(conditions.multipliers) @ spread
+    z = conditions.slack(at.y) - conditions.slopes @ spread
+    return _Root(Ball(at.x, dx), Ball(at.u, du), Ball.exact(at.y) + moved, z)
+
+
+# --- Balls ------------------------------------------------------------------------------------------
+
+
+def _times(M: Ball, v: Any) -> Ball:
+    """Return a product with a vector, as one with a matrix, which rounds long sums less."""
+    v = Ball.of(v)
+    return (M @ v[:, None])[:, 0]
+
+
+def _joined(parts: Sequence[Ball]) -> Ball:
+    return Ball(*(np.concatenate([getattr(part, end) for part in parts]) for end in ("mid", "rad")))
+
+
+def _put(J: Ball, i: int, j: int, part: Ball) -> None:
+    """Write a block of a matrix at its place."""
+    m, n = part.mid.shape
+    J.mid[i : i + m, j : j + n], J.rad[i : i + m, j : j + n] = part.mid, part.rad
+
+
+def _signed(price: Ball, lo: Array, end: Array, rows: Mask, among: Mask | None = None) -> Mask:
+    """Return whether prices are positive at lower and negative at upper bounds."""
+    own = rows if among is None else rows[among]
+    right: Mask = np.where(end[rows] == lo[rows], price.lo[own] > 0, price.hi[own] < 0)
+    return right
+
+
+def _spectral_norm(M: Ball) -> float:
+    """Return an upper bound on the spectral norm."""
+    return inflated(math.sqrt(max(-least_eigenvalue(-(M.T @ M)), 0.0))) if M.mid.size else 0.0
+
+
+def _row_norms(M: Array) -> Array:
+    """Return upper bounds on the norms of the rows."""
+    n = M.shape[1]
+    found: Array = inflated(np.sqrt((M * M).sum(axis=1) * (1 + gamma(n + 2)))) + math.sqrt(n * TINY)
+    return found
