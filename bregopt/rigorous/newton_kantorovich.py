@@ -6,8 +6,8 @@ that act as equalities, are
     (X Z + Z X) / 2 = 0,   A(X) + B u = b,   c - B'y = 0   (Alizadeh, Haeberly and Overton 1998).
 
 Only the first is not linear. In units in which ``|dZ|_F <= L |dy|`` its derivative has the Lipschitz constant
-``L``: ``|(dX Z' + Z' dX + dZ X' + X' dZ) / 2|_F <= |dX||Z'| + |dZ||X'| <= L |(dX, dy)| |(X', y')|`` for changes
-``X'``, ``Z'`` of the place. Let ``R`` be near the inverse of the Jacobian ``J``, ``delta >= |I - R J|``,
+``L``: ``|(dX Z' + Z' dX + dZ X' + X' dZ) / 2|_F <= |dX||Z'| + |dZ||X'| <= L |(dX, dy)| |(X', y')|`` for a
+change ``X'``, ``y'`` of the place. With ``R`` near the inverse of the Jacobian ``J``, ``delta >= |I - R J|``,
 ``eta >= |R F| / (1 - delta)``, and ``beta >= |R_1| / (1 - delta)`` with the columns ``R_1`` of the first
 equation. If ``h = beta L eta <= 1/2``, then ``F`` has one root within
 
@@ -19,8 +19,8 @@ v) - R_1 Q`` with ``|Q| <= L r^2 / 2``, which bounds each entry of the root.
 At a root ``(X + Z)^2 = (X - Z)^2``. So if ``X + Z`` is positive definite, it is the root ``|X - Z|`` of a psd
 matrix, and ``X`` and ``Z`` are the parts of ``X - Z``: psd, with ``X Z = 0``. The units of the two do not
 matter. With the signs of the multipliers and slacks of inequalities the root is optimal. Another optimum is
-complementary to the same multipliers, and so is each point of the segment between them: all of these are roots.
-As the root is alone in its ball, there is no other optimum.
+complementary to the same multipliers, and so is each point of the segment between the two: all of these are
+roots. As the root is alone in its ball, there is no other optimum.
 
 Every rounding is in a :class:`~bregopt.rigorous.ball.Ball`. Where strict complementarity or nondegeneracy
 fails, ``J`` is singular, and nothing is claimed.
@@ -50,7 +50,7 @@ from bregopt.rigorous.listing import data_of
 __all__ = ["newton_kantorovich"]
 
 _LARGEST = 2000  # unknowns: the proof has a dense inverse of this order, and five products
-_STEPS = 8  # of Newton's method
+_STEPS = 20  # of Newton's method
 _LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
 _DEPENDENT = 1e-10  # the distance of a unit row from the span of others
 _DENOMINATOR = 10_000  # of the coefficients of a redundant row
@@ -186,7 +186,7 @@ class _Space:
             k = np.arange(h)
             sign[k, h + k] = sign[h + k, k] = 0.0
             i, j = np.concatenate([i, h + a]), np.concatenate([j, b])
-        times = np.bincount(index.ravel(), np.abs(sign).ravel(), len(i))
+        times = np.bincount(index.ravel(), np.abs(sign).ravel(), len(i)).astype(float)
         return cls(n, index, sign, i, j, times)
 
     def coordinates(self, M: Array) -> Array:
@@ -198,31 +198,25 @@ class _Space:
         return Ball(self.sign * x.mid[self.index], np.abs(self.sign) * x.rad[self.index])
 
     def coefficients(self, block: MatrixData, m: int) -> tuple[Ball, Ball]:
-        """Return the coefficients of the rows, shape ``(p, m)``, and of the objective, in the coordinates.
-
-        Two entries on or above the diagonal at most share a coordinate.
-        """
+        """Return the coefficients of the rows, shape ``(p, m)``, and of the objective, in the coordinates."""
         k, sign = self.index[block.i, block.j], self.sign[block.i, block.j]
-        own = (self.i[k] == block.i) & (self.j[k] == block.j)
-        own |= (self.j[k] == block.i) & (self.i[k] == block.j)
-        A, A_rad = (np.zeros((0, m)) if M is None else M.toarray().T for M in (block.A, block.A_rad))
-        rows, costs = Ball.exact(np.zeros((len(self.i), m))), Ball.exact(np.zeros(len(self.i)))
-        for part in (own, ~own):
-            mid, rad = np.zeros((len(self.i), m)), np.zeros((len(self.i), m))
-            mid[k[part]] = sign[part, None] * A[part]
-            if len(A_rad):
-                rad[k[part]] = np.abs(sign[part, None]) * A_rad[part]
-            rows = rows + Ball(mid, rad)
-            mid, rad = np.zeros(len(self.i)), np.zeros(len(self.i))
-            mid[k[part]], rad[k[part]] = (
-                sign[part] * block.C.mid[part],
-                np.abs(sign[part]) * block.C.rad[part],
-            )
-            costs = costs + Ball(mid, rad)
-        return rows, costs
+        own = (np.minimum(self.i, self.j)[k] == block.i) & (np.maximum(self.i, self.j)[k] == block.j)
+        A, A_rad = (np.zeros((len(k), m)) if M is None else M.toarray().T for M in (block.A, block.A_rad))
+        mid, rad = np.column_stack([A, block.C.mid]), np.column_stack([A_rad, block.C.rad])
+        parts = []
+        for part in (own, ~own):  # two entries on or above the diagonal at most share a coordinate
+            found = np.zeros((2, len(self.i), m + 1))
+            found[0, k[part]] = sign[part, None] * mid[part]
+            found[1, k[part]] = np.abs(sign[part, None]) * rad[part]
+            parts.append(Ball(*found))
+        one, two = parts
+        total = one + two
+        exact = (one.mid == 0) | (two.mid == 0) | (one.mid == two.mid)
+        total = Ball(total.mid, np.where(exact, inflated(one.rad + two.rad), total.rad))
+        return total[:, :m], total[:, m]
 
     def product_with(self, M: Ball) -> Ball:
-        """Return the map from the coordinates of ``E`` to those of ``(E M + M E) / 2``, a matrix ``(p, p)``."""
+        """Return the map of coordinates from ``E`` to ``(E M + M E) / 2``, shape ``(p, p)``."""
         mid = self._products(M.mid, self.sign)
         size = self._products(np.abs(M.mid), np.abs(self.sign))
         rad = self._products(M.rad, np.abs(self.sign))
@@ -230,9 +224,9 @@ class _Space:
 
     def _products(self, M: Array, sign: Array) -> Array:
         total, each = np.zeros((len(self.i), len(self.i))), np.arange(len(self.i))
-        for l in range(self.n):  # (E M + M E)_ij = sum_l E_il M_lj + E_jl M_li
+        for h in range(self.n):  # (E M + M E)_ij = sum_h E_ih M_hj + E_jh M_hi
             for i, j in ((self.i, self.j), (self.j, self.i)):
-                total[each, self.index[i, l]] += sign[i, l] * M[l, j] / 2
+                total[each, self.index[i, h]] += sign[i, h] * M[h, j] / 2
         return total
 
 
@@ -303,7 +297,7 @@ class _Conditions:
                 f"{stacked.shape[1]} rows act on {stacked.shape[0]} entries and variables, so that the "
                 "multipliers are not unique"
             )
-        T = np.linalg.qr(stacked, mode="r")
+        T: Array = np.linalg.qr(stacked)[1]
         if not np.abs(T.diagonal()).min(initial=np.inf) > TINY:
             raise _UnprovenError("rows that act depend on others, so that the multipliers are not unique")
         return np.asarray(scipy.linalg.solve_triangular(T, np.eye(len(T))))
@@ -375,6 +369,15 @@ class _Conditions:
         dx, du, dw = np.split(change * self.scales[1], np.cumsum([len(at.x), len(at.u)]))
         return _Point(at.x + dx, at.u + du, at.y + self.multipliers @ dw)
 
+    def both(self, x: Ball, z: Ball) -> Ball:
+        """Return the coordinates of ``X / |X| + Z / |Z|``."""
+        return x * (1 / self.X_unit) + z * (1 / self.Z_unit)
+
+    def complementarity(self, at: _Point) -> float:
+        """Return the least eigenvalue of these matrices, in floating point."""
+        matrices = self.matrices(self.both(Ball.exact(at.x), self.slack(at.y)))
+        return min(float(np.linalg.eigvalsh(M.mid)[0]) for M in matrices)
+
     def check(self, root: _Root) -> None:
         """Raise the reason why the root of the conditions may not be an optimum."""
         data, names = self.data, [block.name for block in self.data.matrices]
@@ -434,7 +437,7 @@ def _conditions(
     scaled = np.concatenate([A.mid * (X_unit / np.sqrt(times))[:, None], B.mid.T * u_unit[:, None]])
     whole = Ball(np.concatenate([A.mid, B.mid.T]), np.concatenate([A.rad, B.rad.T]))
     redundant = np.zeros(data.m, dtype=bool)
-    redundant[_redundant(np.flatnonzero(equal), scaled / row_unit, whole, Ball(data.lo, data.lo_rad))] = True
+    redundant[_redundant(np.flatnonzero(equal), scaled, whole, Ball(data.lo, data.lo_rad))] = True
     return _Conditions(
         *(data, spaces, A, c, B, row_acts & ~redundant, redundant),
         *(Ball(b, np.where(b == data.lo, data.lo_rad, data.hi_rad)), ~u_acts, np.where(u_acts, ends, u)),
@@ -451,7 +454,7 @@ def _units(spaces: Sequence[_Space], x: Array, times: Array) -> Array:
 
 
 def _acting(lo: Array, hi: Array, value: Array, price: Array) -> tuple[Array, Mask]:
-    """Return the bound that each price points to, and whether it is nearer to its bound than the price to zero."""
+    """Return the bound that each price points to, and whether it acts: it is nearer than zero to the price."""
     end = np.where((price > 0) | (lo == hi), lo, hi)
     acts = (lo == hi) | (np.isfinite(end) & (np.abs(price) > np.abs(value - end)))
     return np.where(acts, end, 0.0), acts
@@ -482,14 +485,13 @@ def _redundant(equal: IntArray, scaled: Array, rows: Ball, b: Ball) -> IntArray:
         involved = [equal[j], *(i for i, _ in terms)]
         exact = not (rows.rad[:, involved].any() or b.rad[involved].any())
         whole = np.vstack([rows.mid, b.mid])
-        places = np.flatnonzero((whole[:, involved] != 0).any(axis=1)) if exact else []
-        for place in places:
+        for place in np.flatnonzero((whole[:, involved] != 0).any(axis=1) & exact):
             total = sum((share * Fraction(whole[place, i]) for i, share in terms), Fraction(0))
             exact &= total == Fraction(whole[place, equal[j]])
         if not exact:
             raise _UnprovenError(
-                f"row {equal[j]} depends on other equalities up to {_DEPENDENT:g} of its norm, but is not proven "
-                "to be an exact combination of them"
+                f"row {equal[j]} depends on other equalities up to {_DEPENDENT:g} of its norm, but is not "
+                "proven to be an exact combination of them; leave it out"
             )
     return equal[left]
 
@@ -516,22 +518,21 @@ class _Root(NamedTuple):
 
 
 def _refined(conditions: _Conditions, at: _Point) -> _Point:
-    """Return a point after Newton's method, which ends where the residual no longer falls to a half."""
-    size = math.inf
-    best = at
+    """Return the best point of Newton's method, which ends at round-off or where the residual stays."""
+    best, least, stays = at, math.inf, 0
     for _ in range(_STEPS):
-        residual = conditions.residual(at).mid
-        found = float(np.linalg.norm(residual))
-        if not found < size:
-            break
-        best, done, size = at, found > size / 2, found
-        if done:
+        residual = conditions.residual(at)
+        size = float(np.linalg.norm(residual.mid))
+        stays = 0 if size < least / 2 else stays + 1
+        if size < least:
+            best, least = at, size
+        if stays == 2 or not math.isfinite(size) or size <= float(np.linalg.norm(residual.rad)):
             break
         try:
-            change = np.linalg.solve(conditions.jacobian(at).mid, residual)[:, 0]
+            change = np.asarray(np.linalg.solve(conditions.jacobian(at).mid, residual.mid))
         except np.linalg.LinAlgError:
             break
-        at = conditions.moved(at, -change)
+        at = conditions.moved(at, -change[:, 0])
     return best
 
 
@@ -548,8 +549,9 @@ def _enclosure(conditions: _Conditions, at: _Point) -> _Root:
     if not delta < 0.5:
         condition = float(np.linalg.norm(J.mid, 1) * np.linalg.norm(R, 1))
         raise _UnprovenError(
-            f"the Jacobian of the optimality conditions may be singular (condition {condition:.0e}), as "
-            "without strict complementarity, or where the optimum or its multipliers are not unique"
+            f"the Jacobian of the optimality conditions may be singular (condition {condition:.0e}), because "
+            "the optimum or its multipliers are not unique, or without strict complementarity (the least "
+            f"eigenvalue of X / |X| + Z / |Z| is {conditions.complementarity(at):.0e})"
         )
     step = Ball.exact(R) @ F
     eta = inflated(step.frobenius() / (1 - delta))
