@@ -423,17 +423,12 @@ def _conditions(
     times = np.concatenate([space.times for space in spaces])
     X_unit = _units(spaces, x, times)
     Z_unit = _units(spaces, (c.mid - A.mid @ y) / times, times)
-    price = (X_unit * Z_unit).max()
-    finite = np.where(np.isfinite(data.lo), data.lo, np.where(np.isfinite(data.hi), data.hi, 0.0))
-    sizes = [np.linalg.norm(A.mid * (X_unit / np.sqrt(times))[:, None], axis=0), np.abs(finite)]
-    sizes.append(np.abs(B.mid * u).max(axis=1, initial=0.0))
-    row_unit = np.maximum.reduce(sizes)
-    row_unit[row_unit == 0] = 1.0
-    columns = (np.abs(B.mid) / row_unit[:, None]).max(axis=0, initial=0.0)
-    u_unit = np.where(columns > 0, 1 / columns, 1.0)
+    row_unit, u_unit = _row_units(data, A.mid * (X_unit / np.sqrt(times))[:, None], B.mid, u)
     equal = data.lo == data.hi
-    b, row_acts = _acting(data.lo, data.hi, A.mid.T @ x + B.mid @ u, y * row_unit**2 / price)
-    ends, u_acts = _acting(data.u_lo, data.u_hi, u, (data.c.mid - B.mid.T @ y) * u_unit**2 / price)
+    reduced = data.c.mid - B.mid.T @ y
+    price = max(np.abs(y * row_unit).max(initial=TINY), np.abs(reduced * u_unit).max(initial=TINY))
+    b, row_acts = _acting(data.lo, data.hi, A.mid.T @ x + B.mid @ u, y * row_unit * (row_unit / price))
+    ends, u_acts = _acting(data.u_lo, data.u_hi, u, reduced * u_unit * (u_unit / price))
     scaled = np.concatenate([A.mid * (X_unit / np.sqrt(times))[:, None], B.mid.T * u_unit[:, None]])
     whole = Ball(np.concatenate([A.mid, B.mid.T]), np.concatenate([A.rad, B.rad.T]))
     redundant = np.zeros(data.m, dtype=bool)
@@ -453,8 +448,24 @@ def _units(spaces: Sequence[_Space], x: Array, times: Array) -> Array:
     return np.repeat(norms, np.diff(ends))
 
 
+def _row_units(data: Data, A: Array, B: Array, u: Array) -> tuple[Array, Array]:
+    """Return magnitudes of rows and of variables.
+
+    Those of a variable follow from the rows that it shares with matrices: at a bound its value has none. Rows
+    without a matrix have those of their variables.
+    """
+    finite = np.where(np.isfinite(data.lo), data.lo, np.where(np.isfinite(data.hi), data.hi, 0.0))
+    sizes, shared = np.maximum(np.linalg.norm(A, axis=0), np.abs(finite)), A.any(axis=0)
+    columns = (np.abs(B[shared]) / sizes[shared, None]).max(axis=0, initial=0.0)
+    largest = float(np.abs(u).max(initial=0.0)) or 1.0
+    u_unit = np.where(columns > 0, 1 / columns, largest)
+    row_unit = np.maximum(sizes, (np.abs(B) * u_unit).max(axis=1, initial=0.0))
+    row_unit[row_unit == 0] = 1.0
+    return row_unit, u_unit
+
+
 def _acting(lo: Array, hi: Array, value: Array, price: Array) -> tuple[Array, Mask]:
-    """Return the bound that each price points to, and whether it acts: it is nearer than zero to the price."""
+    """Return the bound that each price points to, and whether it is nearer than the price is to zero."""
     end = np.where((price > 0) | (lo == hi), lo, hi)
     acts = (lo == hi) | (np.isfinite(end) & (np.abs(price) > np.abs(value - end)))
     return np.where(acts, end, 0.0), acts
