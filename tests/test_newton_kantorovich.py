@@ -5,6 +5,8 @@ import pytest
 from rational import pair
 
 import bregopt as bo
+import bregopt.rigorous.newton_kantorovich as kantorovich
+from bregopt.modeling.hermitian import embedded
 
 KINDS = ("plain", "blocks", "free", "box", "inequalities", "redundant", "Hermitian")
 
@@ -127,3 +129,116 @@ def test_no_bound_is_below_the_true_distance(kind):
         ratios += [ratio] * bool(found)
     assert proven >= 6
     assert np.median(ratios) <= 10
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["plain", "blocks", "box", "Hermitian"])
+def test_the_ball_contains_the_optimum_before_newton_converges(kind, steps, monkeypatch):
+    """The enclosure of ``X - X*`` holds at any point, with a wide radius where the point is far."""
+    monkeypatch.setattr(kantorovich, "_STEPS", steps)
+    proven, relative = 0, []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 7])
+        problem, truth = known(rng, kind, int(rng.integers(2, 6)), *2.0 ** rng.integers(-20, 21, 2))
+        raw = problem.solve(tol=1e-7)._raw
+        real = [embedded(X) if kind == "Hermitian" else X for X in truth]
+        try:
+            with np.errstate(all="ignore"):
+                found = kantorovich._proven(raw._program, *raw._point, [kind == "Hermitian"] * len(truth))
+        except kantorovich._UnprovenError:
+            continue
+        proven += 1
+        for own, true, ball in zip(raw.X, real, found, strict=True):
+            assert (np.abs((own - true) - ball.mid) <= ball.rad).all()
+            relative.append(ball.rad.max() / np.abs(true).max())
+    assert proven >= 3
+    assert steps > 1 or max(relative) > 1e-9  # the radius is that of the theorem, not of round-off
+
+
+def degenerate_pair(rng, n, both):
+    """Return integer matrices with ``X Z = 0`` whose ranks add up to less than `n` where `both` vanish."""
+    T = np.eye(n, dtype=int) + np.tril(rng.integers(-1, 2, (n, n)), -1)
+    inverse = np.rint(np.linalg.inv(T)).astype(int)
+    rank = int(rng.integers(1, n - 1))
+    D, E = np.zeros((2, n), dtype=int)
+    D[:rank], E[rank + both :] = rng.integers(1, 5, rank), rng.integers(1, 5, n - rank - both)
+    return (T * D) @ T.T, (inverse.T * E) @ inverse
+
+
+def posed(rng, X, Z, m):
+    """Return the problem of a pair with random rows."""
+    rows = [symmetric(rng, len(X)) for _ in range(m)]
+    y = rng.integers(-3, 4, m)
+    C = Z + sum(int(y_k) * A for y_k, A in zip(y, rows, strict=True))
+    M = bo.PSD(len(X))
+    constraints = [bo.inner(A.astype(float), M) == float((A * X).sum()) for A in rows]
+    return bo.Problem(bo.Minimize(bo.inner(C.astype(float), M)), constraints)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("how", ["not strictly complementary", "several optima", "several multipliers"])
+def test_nothing_is_claimed_of_degenerate_answers(how, seed):
+    rng = np.random.default_rng([seed, 11])
+    n = int(rng.integers(4, 8))
+    X, Z = degenerate_pair(rng, n, how == "not strictly complementary")
+    r = int(np.linalg.matrix_rank(X))
+    fewest, most = r * (r + 1) // 2, n * r - r * (r - 1) // 2
+    if how == "several optima":
+        if fewest < 3:
+            X, Z = Z, X
+            r = n - r
+            fewest = r * (r + 1) // 2
+        m = fewest - 1
+    elif how == "several multipliers":
+        m = min(most + 2, n * (n + 1) // 2)
+    else:
+        m = fewest + 1
+    sol = posed(rng, X, Z, m).solve(tol=1e-9)
+    assert np.isinf(sol.accuracy.norm), (sol.accuracy, np.abs(sol.X - X).max())
+    assert sol.accuracy.reason in repr(sol.accuracy)
+
+
+def test_nothing_is_claimed_without_an_interior():
+    X = bo.PSD(3)
+    for rows in (
+        [X[1, 1] == 0, X[0, 0] + 2 * X[1, 2] == 1],  # a duality gap
+        [bo.quad_form(np.array([1.0, -1.0, 0.0]), X) == 0, bo.trace(X) == 1],
+    ):
+        sol = bo.Problem(bo.Minimize(X[0, 0] + 2 * X[2, 2]), rows).solve()
+        assert np.isinf(sol.accuracy.norm)
+        assert sol.accuracy.reason
+
+
+def test_problems_of_other_kinds_are_named():
+    X, u = bo.PSD(3), bo.Variable(3)
+    trace = bo.trace(X) == 1
+    cost = bo.inner(np.diag([1.0, 2.0, 3.0]), X)
+    cases = {
+        "linear": bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3))), [trace]),
+        "soft rows": bo.Problem(bo.Minimize(cost), [bo.soft(trace, gamma=9.0, penalty="hinge")]),
+        "upper bound": bo.Problem(bo.Minimize(cost), [trace, bo.lambda_max(X) <= 0.9]),
+        "second-order": bo.Problem(bo.Minimize(bo.norm2(u) + cost), [trace, u[0] - X[0, 1] == 1]),
+    }
+    for noun, problem in cases.items():
+        assert noun in problem.solve().accuracy.reason
+    large = bo.PSD(64)
+    sol = bo.Problem(bo.Minimize(bo.trace(large)), [bo.diag(large) == 1]).solve()
+    assert "at most 2000" in sol.accuracy.reason
+
+
+def test_redundant_rows_must_be_exact_combinations():
+    X = bo.PSD(3)
+    C = np.array([[2.0, 1, 0], [1, 2, 1], [0, 1, 3]])
+    sol = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.diag(X) == 1, bo.trace(X) == 3]).solve()
+    assert sol.accuracy.largest < 1e-5
+    nearly = np.diag([1, 1, 1 + 2.0**-50])
+    rows = [bo.diag(X) == 1, bo.inner(nearly, X) == 3]
+    sol = bo.Problem(bo.Minimize(bo.inner(C, X)), rows).solve()
+    assert "exact combination" in sol.accuracy.reason
+
+
+def test_an_infeasible_problem_has_no_accuracy():
+    X = bo.PSD(2)
+    sol = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 2]).solve()
+    with pytest.raises(ValueError, match="infeasible"):
+        _ = sol.accuracy
