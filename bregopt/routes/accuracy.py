@@ -74,9 +74,12 @@ def _known(solution: Solution, raw: Solution, given: tuple[Any, ...]) -> list[Ac
     orders = [block.n for block in program.blocks]
     if [X.shape[0] for X in own] != orders[: len(own)]:
         return [unknown_accuracy(X.shape[0], _OTHER) for X in given]
-    # Blocks with a linear objective: the Newton-Kantorovich certificate is asked for here, with
-    # (program, X, u, y), in place of the reason that nothing can be said.
     X, (_, u, y) = [*own, *raw.X[len(own) :]], raw._point
+    if not any(program.divergences):
+        from bregopt.rigorous.newton_kantorovich import newton_kantorovich  # only those who ask wait
+
+        hermitian = [np.iscomplexobj(each) for each in given]
+        return list(newton_kantorovich(program, X, u, y, hermitian))[: len(given)]
     found = accuracies(program, X, u, y, raw._S)
     if any(program.divergences) and not has_closed_form(program):
         found = _sharper(program, raw, X, found)

@@ -21,6 +21,7 @@ from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
+    from bregopt.certify.accuracy import Accuracy
     from bregopt.rigorous.verification import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
@@ -194,9 +195,11 @@ class Solution:
     def accuracy(self) -> Accuracy | tuple[Accuracy, ...] | None:
         """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
 
-        It is known where the objective is strongly convex in ``X``: for nearness in the Frobenius norm, in
-        LogDet or von Neumann. Entries of weight zero have the bound ``inf``. None without an answer. It takes
-        two eigendecompositions (:mod:`bregopt.certify.accuracy`).
+        Where the objective is strongly convex in ``X``, for nearness in the Frobenius norm, in LogDet or von
+        Neumann, it follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have
+        the bound ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every
+        rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
+        infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.
         """
         return accuracy_of(self)
 
