@@ -320,7 +320,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("declare", "reason"),
         [
-            (lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.trace(X) <= 1]), "fixes the trace of X"),
+            (
+                lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [X[0, 0] <= 1, 2 * bo.trace(X) <= 1]),
+                r"fixes the trace of X, .*; constraint 1 \(.*\) bounds the trace only",
+            ),
+            (
+                lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.trace(X) == -1]),
+                r"constraint 0 \(trace\(X\) == -1\) asks for no positive trace",
+            ),
+            (lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.diag(X) == 1]), r"== 1\. These"),
+            (lambda X, t: (t, [X[0, 0] <= t, bo.trace(X) <= 1]), "constraint 1 .* bounds the trace only"),
+            (lambda X, t: (bo.trace(X), [X[0, 0] == 1]), "without a term in X"),  # whatever fixes the trace
             (lambda X, t: (bo.logdet_div(X, np.eye(2)), [bo.trace(X) == 1]), "logdet"),
             (lambda X, t: (bo.trace(X), [bo.trace(X) == 1]), "without a term in X"),
             (lambda X, t: (t, [X[0, 0] <= t, bo.trace(X) == 1, t >= 0]), None),
