@@ -226,6 +226,23 @@ class TestBound:
             assert (rise >= 2 * history["violation"][at] ** 2 - 1e-12).all()
         assert (np.diff(history["dual"]) >= -1e-12).all()
 
+    def test_an_adversary_needs_nearly_as_many_steps(self):
+        # Every row has half of the remaining weight at either end of its eigenvalues, but for the violation, and
+        # holds with equality at the first coordinate vector: each step makes the least progress.
+        n, steps, violations = 256, 0, []
+        w = np.full(n, 1 / n)
+        while w[1:].sum() > 0.6:
+            sign, r = np.zeros(n), 0.0
+            for k in np.argsort(-w[1:]) + 1:
+                sign[k] = 1.0 if r < 0.5 else -1.0
+                r += sign[k] * w[k]
+            boost = boost_of([np.diag(sign)], np.diag(w), corrections=False)
+            steps += boost.step(np.full(1, -np.inf), np.zeros(1))
+            violations.append(r / 2)
+            w = np.diag(boost.X).copy()
+        bound = iteration_bound(math.log(n), min(violations))
+        assert bound / 1.6 < steps <= bound
+
     def test_is_broken_by_longer_steps(self):
         # Steps of twice the length oscillate for ever, and exceed the bound.
         C, W1 = np.diag([1.0, -1.0]), np.diag([0.9, 0.1])
