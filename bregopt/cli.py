@@ -324,7 +324,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     spec = _load(options)
-    spec.problem.explain(options.solver or spec.solver)
+    spec.explain(**({} if options.solver is None else {"solver": options.solver}))
     return _SOLVED
 
 

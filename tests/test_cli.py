@@ -315,6 +315,26 @@ def test_explain_names_every_route(matrix, capsys):
     assert "-> bregman" in out
 
 
+def test_explain_says_what_the_options_of_a_spec_do(tmp_path, capsys):
+    file = tmp_path / "own.toml"
+
+    def explained(solve, *more):
+        file.write_text(
+            "[data]\nA = [[1, 0], [0, 1]]\n[variables]\nX = { psd = 2 }\n"
+            "[problem]\nminimize = 'logdet_div(X, A)'\nsubject_to = ['X[0, 0] == 0.5']\n"
+            f"[solve]\n{solve}\n"
+        )
+        assert run("explain", file, *more) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return next(line for line in lines if line.startswith("->"))
+
+    assert "takes it: method 'cyclic', for one row alone" in explained('solver = "bregman"')
+    newton = explained('solver = "bregman"\nmethod = "newton"\ntol = 1e-3')
+    assert "'newton'" in newton
+    assert "cyclic" not in newton
+    assert "-> cvxpy" in explained('tol = 1e-3', "--solver", "cvxpy")
+
+
 def test_demo_is_handed_its_folder(tmp_path, monkeypatch):
     import types
 

@@ -372,6 +372,27 @@ def test_points_without_a_derivative_are_refused():
         flat.vjp(np.eye(2))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_unknown_entries_are_named_where_the_answer_is_not_unique(seed):
+    rng, n = np.random.default_rng(seed), 8
+    A, weights = rng.uniform(-1, 1, (n, n)), np.ones((n, n))
+    A = (A + A.T) / 2
+    np.fill_diagonal(A, 1)
+    i, j = np.array(np.triu_indices(n, 1))[:, rng.permutation(28)[:10]]
+    weights[i, j] = weights[j, i] = 0
+    G = symmetric(rng, n)
+    with pytest.raises(ValueError, match=r"10 entries of X are unknown .* such as 0\.1"):
+        bo.nearest_correlation(A, weights=weights).vjp(G)
+    weights[weights == 0] = 0.1
+    assert np.isfinite(bo.nearest_correlation(A, weights=weights).vjp(G)).all()
+
+
+def test_a_derivative_prints_in_one_line(rng):
+    found = bo.nearest_correlation(indefinite(rng)).derivative()
+    assert repr(found).startswith(f"Derivative of X ({N} x {N}), with vjp and jvp: {N} of {N} rows act")
+    assert len(repr(found)) < 120
+
+
 def test_nearly_degenerate_answers_warn():
     X = bo.PSD(2)
     near = bo.Problem(bo.Minimize(bo.frobenius_div(X, [[1.0, 0.0], [0.0, 1e-6]]))).solve()

@@ -20,6 +20,7 @@ from rational import KINDS, problem, problems
 
 import bregopt as bo
 from bregopt.cli import main
+from bregopt.divergences import DIVERGENCES, LogDet
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.program.rows import RankOne
 from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
@@ -1131,3 +1132,25 @@ def test_problems_of_cvxpy_are_sent_to_from_cvxpy():
         bo.verify(cp.Problem(cp.Minimize(x), [x >= 1]))
     with pytest.raises(TypeError, match=r"problem is int; expected a bo.Problem$"):
         bo.verify(3)
+
+
+def test_a_missing_proof_names_the_function_that_has_none():
+    found = bo.nearest_correlation(0.5 + 0.5 * np.eye(3), max_condition=2).verify()
+    assert "no proof is known for the frobenius divergence with bounds on the eigenvalues" in repr(found)
+
+    class Scaled(LogDet):  # a plug-in with a parameter, whose domain is that of LogDet
+        name = "scaled_for_a_test"
+
+        def __init__(self, X0, scale):
+            super().__init__(scale * X0)
+
+        @classmethod
+        def variant(cls, **parameters):
+            return cls
+
+    X = bo.PSD(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(DIVERGENCES, Scaled.name, Scaled)
+        term = bo.bregman_div(X, np.eye(2), Scaled.name, scale=2.0)
+        (matrix,) = data_of(bo.Problem(bo.Minimize(term), [X[0, 0] == 1]).program()).matrices
+    assert matrix.anchor.divergence == "the scaled_for_a_test divergence"

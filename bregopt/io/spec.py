@@ -68,6 +68,13 @@ class Spec:
         """
         return self.problem.solve(**{"solver": self.solver, **self.options, **options})
 
+    def explain(self, **options: Any) -> None:
+        """Print what :meth:`solve` would run with the same options, and why.
+
+        Raises as :meth:`bregopt.Problem.explain`.
+        """
+        self.problem.explain(**{"solver": self.solver, **self.options, **options})
+
 
 def load_spec(path: str | Path, parameters: Mapping[str, ArrayLike] | None = None) -> Spec:
     """Read a spec file, written by hand or by :meth:`bregopt.Problem.to_spec`.

@@ -270,7 +270,7 @@ class Solution:
         """
         from bregopt.routes.derivatives.answers import check_exists
 
-        check_exists(self._derivative.differentiability)
+        check_exists(self._derivative.differentiability, self._derivative.optimum.program)
         return self._derivative
 
     def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:

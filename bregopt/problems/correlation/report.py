@@ -42,7 +42,7 @@ class CorrelationReport:
         The labels of the rows, or their numbers.
     distance, relative, largest : float
         The Frobenius norm of the change, the same relative to that of the given matrix, and the largest
-        change of an entry. Unknown entries do not count.
+        change of an entry. Unknown entries do not count, in the sums of the rows neither.
     spectrum_before, spectrum_after : array of shape (n,)
         Eigenvalues, ascending; those before are NaN if entries are unknown.
     proven_eigenvalue : float
@@ -240,7 +240,8 @@ class CorrelationReport:
         return {"row": names[0], "column": names[1], **entries, "note": self._notes(i, j)}
 
     def _rows_columns(self) -> dict[str, Any]:
-        sums = np.nansum(self.before, axis=1), self.after.sum(axis=1)
+        known = np.isfinite(self.before)  # sums before and after are of the same entries
+        sums = [np.where(known, M, 0.0).sum(axis=1) for M in (self.before, self.after)]
         total = np.abs(self.change).sum(axis=1)
         order = np.argsort(-total, kind="stable")
         columns = (sums[0], sums[1], self.change.sum(axis=1), total)
