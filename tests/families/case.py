@@ -11,7 +11,7 @@ import numpy as np
 import bregopt as bo
 
 ROUND_OFF = 1e-11  # of a truth that is computed in floating point, relative to the terms of the objective
-EXACT = 1e-13  # of an exact truth: the evaluation of the objective at an answer rounds, too
+EXACT = 1e-12  # of an exact truth: the evaluation of the objective at an answer rounds, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,8 @@ class Case:
         Whether an answer that is not optimal is a loss.
     precision : float
         The round-off of `value`, relative to `size`.
+    scale : float
+        The magnitude of the objective's data where that exceeds `unit`: its evaluation rounds relative to it.
     distance : float
         The relative change of bounds or costs that takes the optimum or the interior away, or gives a problem
         without an optimum one. Tolerances beyond it blur the difference.
@@ -49,6 +51,7 @@ class Case:
     attained: bool = True
     well_posed: bool = True
     precision: float = ROUND_OFF
+    scale: float = 0.0
     distance: float = np.inf
     nearest: Mapping[str, Any] | None = None
 
@@ -59,8 +62,8 @@ class Case:
 
     @property
     def size(self) -> float:
-        """The unit, or the value where that is larger."""
-        return self.unit + (abs(self.value) if np.isfinite(self.value) else 0.0)
+        """What round-off is relative to."""
+        return max(self.unit, self.scale) + (abs(self.value) if np.isfinite(self.value) else 0.0)
 
     @property
     def cancels(self) -> bool:

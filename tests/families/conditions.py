@@ -1,21 +1,25 @@
 """Data of every condition, to 2^-48, in Hadamard and unimodular bases, with exact optima.
 
-Programs whose matrices are diagonal in one basis are linear programs in the diagonals (:mod:`families.exact`).
-A least eigenvalue of ``2^-e``, zero or ``-2^-e`` decides whether the program has an optimum: mirrored pairs of
-one family that no solver can tell apart by its tolerance, only by a proof.
+Programs whose matrices are diagonal in one basis are linear programs in the diagonals
+(:mod:`families.exact`). A least eigenvalue of ``2^-e``, zero or ``-2^-e`` decides whether the program has an
+optimum: mirrored pairs of one family that only a proof can tell apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 import bregopt as bo
 from families.case import EXACT, Case
 from families.exact import Vector, hadamard, in_basis, linear_program, log, power, real, unimodular
+
+Numbers = list[Fraction | Decimal]
 
 MILD = 8  # conditions up to 2^8 are well posed
 
@@ -87,34 +91,36 @@ def program_case(
     None if ``b`` does not fit doubles, or neither the program nor its dual has a feasible point. Where
     `maximize`, the problem maximizes ``-c'x``.
     """
-    m, n = len(A), len(c)
+    m = len(A)
     if any(Fraction(float(beta)) != beta for beta in b):
         return None
     zeros = [Fraction(0)] * m
     with_slacks = [row + [Fraction(int(i == k)) for k in range(m)] for i, row in enumerate(A)]
     value, x, y = linear_program(c + zeros, with_slacks, b)
-    if value == np.inf and linear_program(zeros, [list(r) for r in zip(*A, strict=True)], c)[0] == np.inf:
-        if not _has_dual_point(c, A):
-            return None
-    C, rows = in_basis(V, c), np.array([in_basis(V, row) for row in A])
-    right = np.array([float(beta) for beta in b])
-    unit = 1.0
-    well_posed = False
+    if value == np.inf and not _has_dual_point(c, A):
+        return None
+    unit, well_posed = 1.0, False
     if x is not None and y is not None:
         terms = sum(abs(p * q) for p, q in zip(c, x, strict=False))
         unit = float(max(terms, sum(abs(p * q) for p, q in zip(b, y, strict=True))))
-        entries = [abs(p) for p in [*c, *sum(A, [])] if p]
+        if unit == 0:  # X = 0 is optimal
+            sizes = [abs(p) / max(map(abs, row)) for p, row in zip(b, A, strict=True) if any(row)]
+            unit = float(max(map(abs, c)) * max(sizes))
+        entries = [abs(p) for p in chain(c, *A) if p]
         mild = max(entries) <= power(MILD) * min(entries)
         well_posed = mild and _interior(c, A, b)
 
-    def make() -> bo.Problem:
-        X = bo.PSD(n)
-        objective = bo.inner(-C, X) if maximize else bo.inner(C, X)
-        goal = bo.Maximize(objective) if maximize else bo.Minimize(objective)
-        return bo.Problem(goal, [bo.inner(rows, X) <= right])
-
     known = float(value) if np.isinf(float(value)) or not maximize else -float(value)
+    rows = np.array([in_basis(V, row) for row in A])
+    make = partial(program, in_basis(V, c), rows, np.array(b, dtype=float), maximize)
     return Case(family, name, make, known, unit, np.isfinite(known), well_posed, EXACT)
+
+
+def program(C: np.ndarray, A: np.ndarray, b: np.ndarray, maximize: bool) -> bo.Problem:
+    """Return ``min <C, X>``, stated as a maximum if so, under ``A(X) <= b``."""
+    X = bo.PSD(len(C))
+    goal = bo.Maximize(bo.inner(-C, X)) if maximize else bo.Minimize(bo.inner(C, X))
+    return bo.Problem(goal, [bo.inner(A, X) <= b])
 
 
 def _has_dual_point(c: Vector, A: list[Vector]) -> bool:
@@ -156,86 +162,74 @@ def divergence_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
     The minimizer has the eigenvectors of ``X0``, since averaging over the signs of a Hadamard basis lowers
     each divergence and keeps the rows. With the unit diagonal the average is over the group of the basis.
     """
-    atoms = {"von_neumann": bo.von_neumann_div, "logdet": bo.logdet_div, "frobenius": bo.frobenius_div}
-    for name, atom in atoms.items():
+    for name in TERMS:
         for rows in ("values", "trace", "diagonal"):
             for k in range(count):
                 e, n = steepness(rng), int(rng.choice([2, 4, 8]))
                 scale = power(0 if rows == "diagonal" else rng.integers(-20, 21))
                 H = hadamard(rng, n)
-                d = [scale * power(-rng.integers(0, e + 1)) for _ in range(n)]
-                d[0], d[-1] = scale * power(-e), scale
+                d = [scale * power(-x) for x in (e, *rng.integers(0, e + 1, n - 2), 0)]
                 if name == "frobenius":
                     d = [int(rng.choice([-1, 1])) * x for x in d]
                 X0 = in_basis(H, [x / n for x in d])
-                x: list[Fraction | Decimal]
+                held = np.flatnonzero(rng.random(n) < 0.5)
+                x: Numbers
                 if rows == "values":
-                    held = np.flatnonzero(rng.random(n) < 0.5) if rng.random() < 0.8 else np.array([0])
-                    t = {int(i): scale * power(rng.integers(-2, 3)) for i in held}
-                    x = [t.get(i, max(y, Fraction(0))) for i, y in enumerate(d)]
+                    x = [max(q, Fraction(0)) for q in d]
+                    for i in held:
+                        x[i] = scale * power(rng.integers(-2, 3))
+                    A, b = [np.outer(H[:, i], H[:, i]) for i in held], [n * x[i] for i in held]
                 else:
                     total = Fraction(n) if rows == "diagonal" else scale * power(rng.integers(-2, 3))
                     x = of_trace(name, d, total)
-                value, unit = DIVERGENCES[name](x, d)
-
-                def make(
-                    atom=atom, X0=X0, rows=rows, n=n, H=H, x=x, held=held if rows == "values" else None
-                ) -> bo.Problem:
-                    X = bo.PSD(n)
-                    if rows == "values":
-                        at = np.array([np.outer(H[:, i], H[:, i]) for i in held]).reshape(-1, n, n)
-                        rhs = np.array([float(x[i] * n) for i in held])
-                        constraints = [bo.inner(at, X) == rhs] if len(held) else []
-                    elif rows == "trace":
-                        constraints = [bo.trace(X) == float(sum(x))]
-                    else:
-                        constraints = [bo.diag(X) == 1]
-                    return bo.Problem(bo.Minimize(atom(X, X0)), constraints)
-
-                nearest = {"A": X0, "divergence": name} if rows == "diagonal" else None
+                    A, b = [np.eye(n)], [total]
+                value, unit = divergence(name, x, d)
                 yield Case(
                     "divergence",
                     f"{name} {rows} 2^-{e} {k}",
-                    make,
+                    partial(divergence_problem, name, X0, rows, A, b),
                     float(value),
                     float(unit),
                     well_posed=e <= MILD,
                     precision=EXACT,
-                    nearest=nearest,
+                    nearest={"A": X0, "divergence": name} if rows == "diagonal" else None,
                 )
 
 
-def _real(x: Fraction | Decimal) -> Decimal:
-    return x if isinstance(x, Decimal) else real(x)
+def divergence_problem(
+    name: str, X0: np.ndarray, rows: str, A: list[np.ndarray], b: list[Fraction]
+) -> bo.Problem:
+    """Return the problem of the matrix nearest to `X0` of unit diagonal, or with ``<A_k, X> = b_k``."""
+    X = bo.PSD(len(X0))
+    objective = bo.Minimize(getattr(bo, f"{name}_div")(X, X0))
+    if rows == "diagonal":
+        return bo.Problem(objective, [bo.diag(X) == 1])
+    at = np.array(A, dtype=float)
+    return bo.Problem(objective, [bo.inner(at, X) == np.array(b, dtype=float)] if len(at) else [])
 
 
-def _von_neumann(x: list, d: list) -> tuple[Decimal, Decimal]:
-    pairs = [(_real(p), _real(q)) for p, q in zip(x, d, strict=True)]
-    value = sum((p * (p / q).ln() - p + q for p, q in pairs), Decimal(0))
-    return value, sum((p * abs((p / q).ln()) + p + q for p, q in pairs), Decimal(0))
+def _von_neumann(x: Decimal, d: Decimal) -> list[Decimal]:
+    return [x * (x / d).ln(), -x, d]
 
 
-def _logdet(x: list, d: list) -> tuple[Decimal, Decimal]:
-    ratios = [_real(p) / _real(q) for p, q in zip(x, d, strict=True)]
-    value = sum((r - r.ln() - 1 for r in ratios), Decimal(0))
-    return value, sum((r + abs(r.ln()) + 1 for r in ratios), Decimal(0))
+def _logdet(x: Decimal, d: Decimal) -> list[Decimal]:
+    return [x / d, -(x / d).ln(), Decimal(-1)]
 
 
-def _frobenius(x: list, d: list) -> tuple[Decimal, Decimal]:
-    pairs = [(_real(p), _real(q)) for p, q in zip(x, d, strict=True)]
-    return sum(((p - q) ** 2 for p, q in pairs), Decimal(0)), sum(
-        (p * p + q * q for p, q in pairs), Decimal(0)
-    )
+def _frobenius(x: Decimal, d: Decimal) -> list[Decimal]:
+    return [x * x, -2 * x * d, d * d]
 
 
-DIVERGENCES: dict[str, Callable[[list, list], tuple[Decimal, Decimal]]] = {
-    "von_neumann": _von_neumann,
-    "logdet": _logdet,
-    "frobenius": _frobenius,
-}
+TERMS = {"von_neumann": _von_neumann, "logdet": _logdet, "frobenius": _frobenius}
 
 
-def of_trace(name: str, d: Vector, total: Fraction) -> list[Fraction | Decimal]:
+def divergence(name: str, x: Numbers, d: Vector) -> tuple[Decimal, Decimal]:
+    """Return the divergence of matrices of these eigenvalues, and the sum of the magnitudes of its terms."""
+    terms = [t for p, q in zip(x, d, strict=True) for t in TERMS[name](real(p), real(q))]
+    return sum(terms, Decimal(0)), sum(map(abs, terms), Decimal(0))
+
+
+def of_trace(name: str, d: Vector, total: Fraction) -> Numbers:
     """Return the eigenvalues of sum `total` that are nearest to `d`."""
     if name == "von_neumann":
         return [q * total / sum(d) for q in d]
@@ -246,35 +240,44 @@ def of_trace(name: str, d: Vector, total: Fraction) -> list[Fraction | Decimal]:
             if size == len(d) or sorted(d, reverse=True)[size] + shift <= 0:
                 return [max(q + shift, Fraction(0)) for q in d]
     # 1/x = 1/d + shift, where the sum of the x falls with the shift
-    inverse = [_real(1 / q) for q in d]
+    inverse = [real(1 / q) for q in d]
     low = -min(inverse)
-    high = low + len(d) / _real(total)  # every x is at most 1/(low + shift - low)
+    high = low + len(d) / real(total)  # every x is at most 1/(low + shift - low)
     for _ in range(240):
         middle = (low + high) / 2
-        low, high = (middle, high) if sum(1 / (q + middle) for q in inverse) > _real(total) else (low, middle)
+        low, high = (middle, high) if sum(1 / (q + middle) for q in inverse) > real(total) else (low, middle)
     return [1 / (q + high) for q in inverse]
 
 
 def log_det_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
     """Yield determinants: the largest under ``<C, X> <= b``, and the least ``<C, X> - log det X``."""
-    for k in range(2 * count):
-        e, n = steepness(rng), int(rng.choice([2, 4, 8]))
-        V = hadamard(rng, n) if rng.random() < 0.5 else unimodular(rng, n)
-        d = [power(-rng.integers(0, min(e, 40) + 1)) for _ in range(n)]
-        d[0], d[-1] = power(-min(e, 44)), Fraction(1)
-        C, b = in_basis(V, d), int(rng.integers(1, 9)) * power(rng.integers(-20, 21))
-        log_det = (
-            sum((log(q) for q in d), Decimal(0)) + 2 * abs(Decimal(round(abs(np.linalg.det(V))))).ln()
-        )  # of C: det V is an integer
-        largest = n * log(b / n) - log_det
+    for goal in ("largest", "barrier"):
+        for k in range(count):
+            e, n = steepness(rng), int(rng.choice([2, 4, 8]))
+            V = hadamard(rng, n) if rng.random() < 0.5 else unimodular(rng, n)
+            e = min(e, 44)
+            d = [power(-x) for x in (e, *rng.integers(0, e + 1, n - 2), 0)]
+            b = int(rng.integers(1, 9)) * power(rng.integers(-20, 21))
+            log_det = 2 * log(round(abs(np.linalg.det(V)))) + sum(map(log, d))  # of C
+            if goal == "largest":
+                value = n * log(b / n) - log_det
+                unit = abs(n * log(b / n)) + abs(log_det)
+            else:
+                value, unit = n + log_det, n + abs(log_det)
+            yield Case(
+                "log_det",
+                f"{goal} 2^-{e} {k}",
+                partial(log_det_problem, goal, in_basis(V, d), float(b)),
+                float(value),
+                float(max(unit, Decimal(1))),
+                well_posed=e <= MILD,
+                precision=EXACT,
+            )
 
-        def make(C=C, b=b, n=n, bounded=bool(k % 2)) -> bo.Problem:
-            X = bo.PSD(n)
-            if bounded:
-                return bo.Problem(bo.Maximize(bo.log_det(X)), [bo.inner(C, X) <= float(b)])
-            return bo.Problem(bo.Minimize(bo.inner(C, X) - bo.log_det(X)), [bo.trace(X) >= 0])
 
-        value = largest if k % 2 else n + log_det
-        unit = float(n * abs(log(b / n)) + abs(log_det)) if k % 2 else float(n + abs(log_det))
-        name = f"{'largest' if k % 2 else 'barrier'} 2^-{e} {k}"
-        yield Case("log_det", name, make, float(value), max(unit, 1.0), well_posed=e <= MILD, precision=EXACT)
+def log_det_problem(goal: str, C: np.ndarray, b: float) -> bo.Problem:
+    """Return the problem of the largest determinant, or of the least barrier."""
+    X = bo.PSD(len(C))
+    if goal == "largest":
+        return bo.Problem(bo.Maximize(bo.log_det(X)), [bo.inner(C, X) <= b])
+    return bo.Problem(bo.Minimize(bo.inner(C, X) - bo.log_det(X)), [bo.trace(X) >= 0])

@@ -1,9 +1,9 @@
 """Nearest correlation matrices by construction, and matrices with one free entry, in exact arithmetic.
 
 ``X`` is the mean of outer products of sign vectors, ``S`` a sum of outer products of integer vectors that are
-orthogonal to these: ``X S = 0``. Then ``X`` is the correlation matrix nearest to ``A`` with entries
-``X_ij - S_ij / (2 H_ij^2)``, for weights ``H`` that are powers of two: all numbers are dyadic. Entries that are
-fixed have any multiplier. A floor ``t`` moves the spectrum of ``X`` to ``t + (1 - t) x``.
+orthogonal to these: ``X S = 0``. Then ``X`` is the correlation matrix nearest to ``A`` with the entries
+``X_ij - S_ij / (2 H_ij^2)``, for weights ``H`` that are powers of two: all numbers are dyadic. Fixed entries
+have any multiplier. A floor ``t`` moves the spectrum of ``X`` to ``t + (1 - t) x``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def nearest_case(rng: np.random.Generator, kind: str, name: str) -> Case:
         rows = [bo.diag(Y) == float(1 - t)] + ([Y[i, j] == A[i, j]] if len(i) else [])
         return bo.Problem(bo.Minimize(bo.frobenius_div(Y, A - float(t) * np.eye(n), weights)), rows)
 
-    # Without an interior, such as X with all entries of a singular block fixed, there are no multipliers to find.
+    # The fixed entries, completed by zeros, are definite: then the rows have an interior.
     interior = not fixed.any() or bool(
         np.linalg.eigvalsh(np.where(fixed | ~off, A, 0.0))[0] > float(t) + 0.05
     )
@@ -92,6 +92,7 @@ def nearest_case(rng: np.random.Generator, kind: str, name: str) -> Case:
         float(value),
         unit,
         well_posed=interior and "decades" not in kind,
+        scale=float((H.astype(float) ** 2 * A**2).sum()),
         distance=np.inf if interior else 0.0,
         precision=EXACT,
         nearest=arguments,
@@ -102,7 +103,7 @@ def nearest_case(rng: np.random.Generator, kind: str, name: str) -> Case:
 
 
 def free_entry_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
-    """Yield matrices with all entries given but one, which is then in an interval known by a Schur complement.
+    """Yield matrices with all entries given but one, whose interval a Schur complement gives.
 
     The end of the interval, the entry nearest to another, and the determinants are closed forms. A diagonal
     that leaves room ``2^-e``, none, or ``-2^-e`` decides whether the matrix exists.
@@ -154,11 +155,12 @@ def free_entry(rng: np.random.Generator, goal: str, room: Fraction, name: str) -
         "log_det": determinant,
         "logdet": trace - determinant - n,
     }[goal]
+    scale = float((weights**2 * start**2).sum())  # of a squared distance
     unit = {
-        "largest": abs(real(middle)) + radius,
-        "log_det": max(abs(determinant), Decimal(1)),
-        "logdet": trace + abs(determinant) + n,
-    }.get(goal, 2 * real(weight) ** 2 * max(real(x0 - middle) ** 2, beyond, real(power(-20))))
+        "largest": float(abs(real(middle)) + radius),
+        "log_det": float(max(abs(determinant), Decimal(1))),
+        "logdet": float(trace + abs(determinant) + n),
+    }.get(goal, 2 * float(weight * (x0 - middle)) ** 2 if beyond else scale)
 
     def make() -> bo.Problem:
         X = bo.PSD(n)
@@ -177,10 +179,11 @@ def free_entry(rng: np.random.Generator, goal: str, room: Fraction, name: str) -
         name,
         make,
         known,
-        max(float(unit), 1e-300),
+        unit,
         # Without an interior, or at its end, multipliers need not exist.
         attained=room > 0,
         distance=float(abs(room) / max(M.ravel())) if room else 0.0,
         well_posed=room >= power(-4),
         precision=EXACT,
+        scale=scale if goal in ("nearest", "weighted") else 0.0,
     )

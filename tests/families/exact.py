@@ -1,9 +1,9 @@
 """Exact truths: matrices of doubles without rounding, linear programs in fractions, logarithms of 50 digits.
 
-``sum_i a_i v_i v_i'`` with integer vectors ``v_i`` that are linearly independent, in an orthogonal basis or in
-any other, is a matrix of doubles if the bits of the ``a_i`` fit. On psd ``X`` the numbers ``x_i = v_i' X v_i``
-are nonnegative and otherwise arbitrary, so that a semidefinite program in such matrices *is* the linear program in
-``x``, whatever the condition of its matrices.
+``sum_i a_i v_i v_i'`` with linearly independent integer vectors ``v_i``, orthogonal or not, is a matrix of
+doubles if the bits of the ``a_i`` fit. On psd ``X`` the numbers ``x_i = v_i' X v_i`` are nonnegative and
+otherwise arbitrary: a semidefinite program in such matrices *is* the linear program in ``x``, whatever its
+condition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Vector = list[Fraction]
 
 
 def hadamard(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Return ``n`` orthogonal columns of signs, for a power of two ``n``; rows and columns in random order."""
+    """Return ``n`` orthogonal columns of signs, ``n`` a power of two; rows and columns in random order."""
     H = np.ones((1, 1), dtype=int)
     while len(H) < n:
         H = np.block([[H, H], [H, -H]])
@@ -53,9 +53,9 @@ def power(k: int) -> Fraction:
     return Fraction(2) ** int(k)
 
 
-def real(x: Fraction | int) -> Decimal:
+def real(x: Fraction | Decimal | int) -> Decimal:
     """Return a fraction to 60 digits."""
-    return Decimal(x.numerator) / Decimal(x.denominator)
+    return x if isinstance(x, Decimal) else Decimal(x.numerator) / Decimal(x.denominator)
 
 
 def log(x: Fraction | int) -> Decimal:
@@ -100,7 +100,7 @@ def linear_program(
 
 
 def _descend(rows: list[Vector], basis: list[int], c: Vector, columns: int) -> tuple[Fraction | None, Vector]:
-    """Pivot in the first columns until no reduced cost is negative; return the value and all reduced costs."""
+    """Pivot in the first columns until no reduced cost is negative; return the value and these costs."""
     while True:
         reduced = [
             c[j] - sum(c[k] * row[j] for k, row in zip(basis, rows, strict=True)) for j in range(len(c))

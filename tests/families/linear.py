@@ -1,7 +1,7 @@
 """Semidefinite programs with linear objectives: complementary pairs, cuts of graphs, games and margins.
 
-A complementary pair ``X``, ``Z`` with ``X Z = 0`` gives value and multipliers of a program, and one eigenvalue
-gives the maximum cut of a transitive graph.
+A complementary pair ``X``, ``Z`` with ``X Z = 0`` gives value and multipliers of a program, and one
+eigenvalue gives the maximum cut of a transitive graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Problems without an interior, and nearly dependent rows.
 
-An optimum that one side does not attain, a duality gap, or no optimum. The classical examples are posed alone,
-rotated, and joined to a well-posed problem such that no single row reveals them.
+An optimum that one side does not attain, a duality gap, or no optimum. The classical examples are posed
+alone, rotated, and joined to a well-posed problem such that no single row reveals them.
 """
 
 from __future__ import annotations

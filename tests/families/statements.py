@@ -1,4 +1,4 @@
-"""Answers that a route spoils: perturbed, scaled, not psd, with wrong multipliers, or with a word of no proof.
+"""Answers that a route spoils: perturbed, scaled, not psd, with wrong multipliers, or with words of no proof.
 
 A spoiled route runs a route of bregopt and changes its answer. The driver has to find out what is left of it:
 no status, value, bound or error may say more than is true.
@@ -16,65 +16,71 @@ from bregopt.program import Answer, LowRank, StopReason
 from bregopt.routes.registry import resolve
 from families.case import sym
 
-Spoil = Callable[[np.random.Generator, Answer], dict[str, Any]]
+Spoil = Callable[[np.random.Generator, float, Answer], dict[str, Any]]
 
 
-def _noise(rng: np.random.Generator, M: Any, size: float) -> Any:
-    """Return an array with noise relative to its norm; a factor stays one."""
+def noisy(rng: np.random.Generator, size: float, M: Any) -> Any:
+    """Return an array with noise relative to its norm; a matrix stays symmetric, and a factor one."""
     if isinstance(M, LowRank):
-        return LowRank(_noise(rng, M.factor, size))
+        return LowRank(noisy(rng, size, M.factor))
     noise = rng.normal(size=M.shape)
-    return M + size * np.linalg.norm(M) * (sym(noise) if M.ndim == 2 and len(M) == M.shape[1] else noise)
+    square = M.ndim == 2 and M.shape[0] == M.shape[1]
+    return M + size * np.linalg.norm(M) * (sym(noise) if square else noise)
 
 
-def _each(answer: Answer, change: Callable[[Any], Any]) -> dict[str, Any]:
+def each(answer: Answer, change: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
+    """Return the matrices, changed where they are dense."""
     return {"X": [X if isinstance(X, LowRank) else change(X) for X in answer.X]}
 
 
-def _size(rng: np.random.Generator) -> float:
-    return float(10 ** rng.uniform(-10, 0))
-
-
-def _shift(X: np.ndarray, by: float) -> np.ndarray:
+def shifted(X: np.ndarray, by: float) -> np.ndarray:
+    """Return the matrix with eigenvalues shifted relative to its norm."""
     return X + by * np.linalg.norm(X) * np.eye(len(X))
 
 
-def _leading(X: np.ndarray) -> np.ndarray:
+def leading(X: np.ndarray) -> np.ndarray:
     """Return the projection on the eigenvector of the largest eigenvalue."""
     q = np.linalg.eigh(X)[1][:, -1]
     return np.outer(q, q)
 
 
+def one_sign(rng: np.random.Generator, y: np.ndarray) -> np.ndarray:
+    """Return multipliers, one of them with the other sign."""
+    return np.where(np.arange(len(y)) == rng.integers(max(len(y), 1)), -y, y)
+
+
+# Each returns the parts of an answer that it changes, by a random relative size.
 SPOILS: dict[str, Spoil] = {
-    "matrix perturbed": lambda rng, a: {"X": [_noise(rng, X, _size(rng)) for X in a.X]},
-    "matrix larger": lambda rng, a: _each(a, lambda X, s=_size(rng): (1 + s) * X),
-    "matrix smaller": lambda rng, a: _each(a, lambda X, s=_size(rng): (1 - s) * X),
-    "matrix not psd": lambda rng, a: _each(a, lambda X, s=_size(rng): _shift(X, -s)),
-    "matrix shifted inside": lambda rng, a: _each(a, lambda X, s=_size(rng): _shift(X, s)),
-    "identity": lambda rng, a: _each(a, lambda X: np.eye(len(X))),
-    "multipliers perturbed": lambda rng, a: {"y": _noise(rng, a.y, _size(rng))},
-    "multipliers larger": lambda rng, a: {"y": (1 + _size(rng)) * a.y},
-    "multipliers enormous": lambda rng, a: {"y": 1e6 * a.y},
-    "signs of multipliers": lambda rng, a: {"y": -a.y},
-    "one sign": lambda rng, a: {
-        "y": np.where(np.arange(len(a.y)) == rng.integers(max(len(a.y), 1)), -a.y, a.y)
+    "matrix perturbed": lambda rng, size, a: {"X": [noisy(rng, size, X) for X in a.X]},
+    "matrix larger": lambda rng, size, a: each(a, lambda X: (1 + size) * X),
+    "matrix smaller": lambda rng, size, a: each(a, lambda X: (1 - size) * X),
+    "matrix not psd": lambda rng, size, a: each(a, lambda X: shifted(X, -size)),
+    "matrix farther inside": lambda rng, size, a: each(a, lambda X: shifted(X, size)),
+    "identity": lambda rng, size, a: each(a, lambda X: np.eye(len(X))),
+    "multipliers perturbed": lambda rng, size, a: {"y": noisy(rng, size, a.y)},
+    "multipliers larger": lambda rng, size, a: {"y": (1 + size) * a.y},
+    "multipliers enormous": lambda rng, size, a: {"y": 1e6 * a.y},
+    "other signs": lambda rng, size, a: {"y": -a.y},
+    "one other sign": lambda rng, size, a: {"y": one_sign(rng, a.y)},
+    "no multipliers": lambda rng, size, a: {"y": 0 * a.y},
+    "variables perturbed": lambda rng, size, a: {"u": noisy(rng, size, a.u)},
+    "cone's multipliers": lambda rng, size, a: {
+        "S": a.S and [None if S is None else noisy(rng, size, S) for S in a.S]
     },
-    "no multipliers": lambda rng, a: {"y": 0 * a.y},
-    "variables perturbed": lambda rng, a: {"u": _noise(rng, a.u, _size(rng))},
-    "cone's multipliers": lambda rng, a: {
-        "S": None if a.S is None else [None if S is None else _noise(rng, S, _size(rng)) for S in a.S]
+    "infeasible": lambda rng, size, a: {"stop": StopReason.INFEASIBLE},
+    "infeasible by signs": lambda rng, size, a: {"stop": StopReason.INFEASIBLE, "y": -a.y},
+    "infeasible by chance": lambda rng, size, a: {
+        "stop": StopReason.INFEASIBLE,
+        "y": rng.normal(size=a.y.shape),
     },
-    "infeasible": lambda rng, a: {"stop": StopReason.INFEASIBLE},
-    "infeasible by signs": lambda rng, a: {"stop": StopReason.INFEASIBLE, "y": -a.y},
-    "infeasible by chance": lambda rng, a: {"stop": StopReason.INFEASIBLE, "y": rng.normal(size=a.y.shape)},
-    "unbounded": lambda rng, a: {"stop": StopReason.UNBOUNDED},
-    "unbounded by an eigenvector": lambda rng, a: {"stop": StopReason.UNBOUNDED, **_each(a, _leading)},
-    "converged": lambda rng, a: {"stop": StopReason.CONVERGED},
+    "unbounded": lambda rng, size, a: {"stop": StopReason.UNBOUNDED},
+    "unbounded by an eigenvector": lambda rng, size, a: {"stop": StopReason.UNBOUNDED, **each(a, leading)},
+    "converged": lambda rng, size, a: {"stop": StopReason.CONVERGED},
 }
 
 
 def spoiled(route: str, kind: str, seed: int) -> type:
-    """Return the class of a route whose answer is spoiled, and which claims that it converged."""
+    """Return the class of a route whose answer is spoiled; one that stalled claims that it converged."""
     base = resolve(route)[1]
 
     class Spoiled(base):  # type: ignore[misc, valid-type]
@@ -84,6 +90,7 @@ def spoiled(route: str, kind: str, seed: int) -> type:
             answer = super().solve(program, settings, start, progress)
             if answer.stop is StopReason.STALLED:
                 answer = replace(answer, stop=StopReason.CONVERGED)
-            return replace(answer, **SPOILS[kind](np.random.default_rng(seed), answer))
+            rng = np.random.default_rng(seed)
+            return replace(answer, **SPOILS[kind](rng, float(10 ** rng.uniform(-10, 0)), answer))
 
     return Spoiled
