@@ -1,4 +1,4 @@
-"""Problems of known truth: all claims of all ways to solve them are true, and what is well posed is solved."""
+"""Problems of known truth: all claims are true, by every way to solve them, and well-posed ones are solved."""
 
 from fractions import Fraction
 from pathlib import Path
