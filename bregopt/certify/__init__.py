@@ -1,6 +1,6 @@
 """Certificates of answers and proofs of infeasibility and unboundedness, from the data alone."""
 
-from bregopt.certify.certificate import Certificate, certify, objective_size
+from bregopt.certify.certificate import NEAR, Certificate, Status, bracket, certify, objective_size
 from bregopt.certify.chebyshev import filtered
 from bregopt.certify.consistency import check_families
 from bregopt.certify.dimacs import dimacs_errors
@@ -11,10 +11,13 @@ from bregopt.certify.proofs import is_farkas, is_ray, with_trace_multipliers
 from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
 
 __all__ = [
+    "NEAR",
     "Certificate",
     "Known",
     "PrimalDualPoint",
+    "Status",
     "TraceBound",
+    "bracket",
     "certify",
     "check_families",
     "dimacs_errors",

@@ -1,23 +1,69 @@
-"""Certificates of ``X``, ``u`` and the multipliers ``y``, recomputed from the data alone.
+"""Certificates of ``X``, ``u`` and the multipliers ``y``, recomputed from the data alone, and the status.
 
 For any multipliers in their range, Lagrange's bound lies below the optimum (:mod:`bregopt.certify.point`),
 and for any ``X``, ``u`` that satisfy the hard rows the objective lies above it. Their difference is the
 certified gap. No value that a solver reports enters.
+
+The certificate decides what an answer is called: every answer has its status from :meth:`Certificate.status`.
+:func:`bracket` gives the certificate where the problem is no program.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import PrimalDualPoint
+from bregopt.program.answer import LIMITS, StopReason
 from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
 
-__all__ = ["Certificate", "certify", "objective_size"]
+__all__ = ["NEAR", "Certificate", "Status", "bracket", "certify", "objective_size"]
+
+NEAR = 1e-2
+"""The largest gap and residual of an answer that is "optimal_inaccurate"."""
+
+
+class Status(StrEnum):
+    """The status of an answer, in CVXPY's words, and two for which CVXPY has none.
+
+    "optimal" is an answer whose certificate meets the tolerance. "optimal_inaccurate" is one whose
+    certificate meets 1e-2, and "inaccurate" one that misses 1e-2, where the method could do no better.
+    "user_limit" is the best iterate before a limit: of iterations, of time, by Ctrl-C or by a callback.
+    "locally_optimal" is a local optimum of a nonconvex problem that the bound does not prove to be global.
+    """
+
+    OPTIMAL = "optimal"
+    OPTIMAL_INACCURATE = "optimal_inaccurate"
+    LOCALLY_OPTIMAL = "locally_optimal"
+    INACCURATE = "inaccurate"
+    USER_LIMIT = "user_limit"
+    INFEASIBLE = "infeasible"
+    INFEASIBLE_INACCURATE = "infeasible_inaccurate"
+    UNBOUNDED = "unbounded"
+    UNBOUNDED_INACCURATE = "unbounded_inaccurate"
+
+    @property
+    def has_point(self) -> bool:
+        """Whether there is an answer, and not a proof that there is none."""
+        return self in _WITH_POINT
+
+
+_WITH_POINT = frozenset(
+    {
+        Status.OPTIMAL,
+        Status.OPTIMAL_INACCURATE,
+        Status.LOCALLY_OPTIMAL,
+        Status.INACCURATE,
+        Status.USER_LIMIT,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -33,18 +79,20 @@ class Certificate:
         zero, it is the bound of the multipliers minus the cost of the residual at points up to four times as
         large as ``X``, ``u``.
     gap : float
-        `error` relative to the largest of ``|primal|``, ``|dual|`` (constants of the objective apart) and a
-        hundredth of the objective's scale.
+        `error` relative to the larger of ``|primal|`` and ``|dual|``, constants of the objective apart. Where
+        both are below a hundredth of the terms that they are sums of, it is relative to that hundredth, but
+        to no more than a hundredth of the objective's scale.
     primal_residual : float
         Largest violation of a hard row, of the box of ``u``, of a second-order cone, of ``X psd`` and of
         ``X <= c I``, the last relative to ``c``. The violation of a row is
         relative to the largest magnitude of the row over psd matrices with the diagonal of ``X``, but to no
         more than the larger of its bound and its norm times the scale of ``X``. The residual is multiplied up
-        where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace.
+        where ``X`` or ``u`` is more than 1000 times larger than that scale and nothing bounds the trace. For
+        a linear objective and hard rows it is no less than the DIMACS errors 1 and 2.
     dual_residual : float
         Distance of ``C - A*(y)`` from psd (blocks with linear objective and no bound on the trace) and of
         ``c - B'y`` from zero (free variables) or from the second-order cone of its variables, relative to the
-        scale of the costs.
+        scale of the costs. For a linear objective and hard rows it is no less than the DIMACS errors 3 and 4.
     error : float
         First-order bound on the distance of `primal` from the optimum, in units of the objective:
         ``|primal - dual|`` plus the cost of the violations, of rows at their multipliers.
@@ -71,6 +119,19 @@ class Certificate:
         # Written such that a NaN does not meet any tolerance.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
 
+    def status(self, tol: float, stop: StopReason) -> Status:
+        """Return the status of the answer, given why its method stopped.
+
+        The reason never improves the status; it tells the limits of the user from the method's own.
+        """
+        if self.meets(tol):
+            return Status.OPTIMAL
+        if stop in LIMITS:
+            return Status.USER_LIMIT
+        if stop is StopReason.LOCAL_OPTIMUM:
+            return Status.LOCALLY_OPTIMAL
+        return Status.OPTIMAL_INACCURATE if self.meets(max(tol, NEAR)) else Status.INACCURATE
+
     @property
     def of_dual(self) -> Certificate:
         """The certificate of the dual, whose objective is the negative of its minimization's."""
@@ -95,18 +156,66 @@ def certify(point: PrimalDualPoint) -> Certificate:
     loss = float(np.abs(point.y) @ point.violations)
     loss += point.cap_violation.cost + point.second_order_loss
     error = abs(primal - dual) + loss
-    size = objective_size(point.program, primal, dual)
+    size = objective_size(point.program, primal, dual, terms=point.largest_term)
     if not math.isfinite(error):
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
+        if dimacs_sizes(point.program) is not None:
+            gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     return Certificate(primal, dual, gap, point.primal_residual, bound.residual, error)
 
 
-def objective_size(program: Program, *values: float) -> float:
+def bracket(
+    value: float,
+    bound: float,
+    *,
+    terms: float = 0.0,
+    resolution: float = 0.0,
+    loss: float = 0.0,
+    primal_residual: float = 0.0,
+    dual_residual: float = 0.0,
+) -> Certificate:
+    """Return the certificate of a value and a proven bound on the optimum.
+
+    Parameters
+    ----------
+    value, bound : float
+        Without constants of the objective.
+    terms : float
+        The largest term of the sums that they are.
+    resolution : float
+        The objective that is round-off.
+    loss : float
+        The cost of the violations.
+    primal_residual, dual_residual : float
+    """
+    error = abs(value - bound) + loss
+    if not math.isfinite(error):
+        return Certificate(value, bound, math.inf, primal_residual, dual_residual, math.inf)
+    size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * terms, resolution)
+    gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
+    return Certificate(value, bound, gap, primal_residual, dual_residual, error)
+
+
+def objective_size(program: Program, *values: float, terms: float | Callable[[], float] = math.inf) -> float:
     """Return the magnitude that a gap between objective values is relative to.
 
-    It is the largest finite value, constants apart, but at least a hundredth of the objective's scale.
+    It is the largest finite value, constants apart, except where the values nearly cancel: then a hundredth
+    of the largest term of their sums, but no more than a hundredth of the objective's scale.
+
+    Parameters
+    ----------
+    program : Program
+    *values : float
+        Objective values.
+    terms : float or function
+        The largest term, or a function that returns it and is called only where it counts. Infinity stands
+        for unknown terms.
     """
-    sizes = [abs(value - program.offset) for value in values if math.isfinite(value)]
-    return max([*sizes, NEGLIGIBLE_OBJECTIVE * scale_of(program).objective])
+    scale = scale_of(program)
+    size = max([scale.resolution, *(abs(v - program.offset) for v in values if math.isfinite(v))])
+    most = NEGLIGIBLE_OBJECTIVE * scale.objective
+    if size >= most:
+        return size
+    return max(size, min(NEGLIGIBLE_OBJECTIVE * (terms() if callable(terms) else terms), most))

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify.slacks import least_eigenvalue, slack
+from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Rows
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
-__all__ = ["dimacs_errors"]
+__all__ = ["DimacsSizes", "dimacs_errors", "dimacs_sizes"]
+
+
+class DimacsSizes(NamedTuple):
+    """The magnitudes that the DIMACS errors are relative to.
+
+    Parameters
+    ----------
+    bounds : float
+        One plus the largest magnitude of a bound of a row.
+    costs : float
+        One plus the largest magnitude of an entry of the costs.
+    """
+
+    bounds: float
+    costs: float
+
+
+# Computed once for each program; dropped with it.
+_sizes: WeakKeyDictionary[Program, DimacsSizes] = WeakKeyDictionary()
+
+
+def dimacs_sizes(program: Program) -> DimacsSizes | None:
+    """Return what the errors are relative to; None where there is a divergence, a cap or a soft row."""
+    if program.curved or not program.bounds.all_hard:
+        return None
+    if program not in _sizes:
+        costs = [_entries(block.cost) for block in program.blocks if block.cost is not None]
+        largest = float(program.bounds.sizes.max(initial=0.0))
+        _sizes[program] = DimacsSizes(1 + largest, 1 + _largest([*costs, program.c]))
+    return _sizes[program]
 
 
 def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> Array:
@@ -39,7 +72,8 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     X : sequence of arrays of shape (n_b, n_b) or LowRank
     u : array of shape (k,)
     y : array of shape (m,)
-        Clipped to its range first.
+        Clipped to its range first. Where rows bound the trace of a block, their multipliers take up the
+        negative eigenvalue of its ``Z``, as in the certificate.
 
     Returns
     -------
@@ -58,7 +92,13 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
         raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
     if program.capped:
         raise ValueError("DIMACS errors are not defined for bounds on eigenvalues (lambda_max)")
+    sizes = dimacs_sizes(program)
+    assert sizes is not None
     bounds, y, activity = program.bounds, program.bounds.clip(y), program.activity(X, u)
+    Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
+    for trace, Z_b in zip(trace_bounds(program), Z, strict=True):
+        if trace is not None:
+            y = y + least_eigenvalue(Z_b) * trace.multipliers
     Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
     z = program.c - program.B.T @ y
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
@@ -72,20 +112,17 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     dual = y @ bound + priced @ end
     products = sum(_inner(X_b, Z_b) for X_b, Z_b in zip(X, Z, strict=True))
     products += (y * (activity - bound))[bounds.lo < bounds.hi].sum() + priced @ (u - end)
-    b_size = 1 + _largest([np.where(np.isfinite(a), a, 0.0) for a in (bounds.lo, bounds.hi)])
-    costs = [_entries(block.cost) for block in program.blocks if block.cost is not None]
-    c_size = 1 + _largest([*costs, program.c])
     size = 1 + abs(primal) + abs(dual)
     return np.array(
         [
-            np.linalg.norm(bounds.violation(activity)) / b_size,
+            np.linalg.norm(bounds.violation(activity)) / sizes.bounds,
             max(
                 _beyond(X),
                 _largest([np.clip(u, program.u_lo, program.u_hi) - u, cones.outside(u[cones.index])]),
             )
-            / b_size,
-            np.linalg.norm(z[free]) / c_size,
-            max(_beyond(Z), _largest([z[missed], cones.outside(z[cones.index])])) / c_size,
+            / sizes.bounds,
+            np.linalg.norm(z[free]) / sizes.costs,
+            max(_beyond(Z), _largest([z[missed], cones.outside(z[cones.index])])) / sizes.costs,
             (primal - dual) / size,
             products / size,
         ]

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.certify.certificate import Certificate
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.certificate import Certificate, bracket
 from bregopt.linalg import log_det, root_of
 
 __all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
@@ -105,13 +104,9 @@ def square_of(rows: IntArray, n: int) -> Any:
 def lasso_certificate(n: int, primal: float, dual: float) -> Certificate:
     """Return the certificate of two values of a problem of order `n`.
 
-    At the solution the linear part of the objective is `n`, which is its scale.
+    At the solution the linear part of the objective is `n`: the largest of its terms.
     """
-    error = abs(primal - dual)
-    if not math.isfinite(error):
-        return Certificate(primal, dual, math.inf, 0.0, 0.0, math.inf)
-    gap = error / max(abs(primal), abs(dual), NEGLIGIBLE_OBJECTIVE * n)
-    return Certificate(primal, dual, gap, 0.0, 0.0, error)
+    return bracket(primal, dual, terms=n)
 
 
 def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]) -> Certificate:

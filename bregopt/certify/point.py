@@ -21,7 +21,8 @@ from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
-from bregopt.certify.residuals import box_residual, cone_residual, second_order_residual
+from bregopt.certify.dimacs import dimacs_sizes
+from bregopt.certify.residuals import box_residual, cone_residual, outside_of, second_order_residual
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.program.anchor import divergence_of
@@ -184,6 +185,10 @@ class PrimalDualPoint:
             residual = max(residual, box_residual(program, self.u), second_order_residual(program, self.u))
         if residual:
             residual *= divergence_factor(self)
+            sizes = dimacs_sizes(program)
+            if sizes is not None:
+                outside = max(float(np.linalg.norm(self.violations)), outside_of(program, self.u))
+                residual = max(residual, outside / sizes.bounds)
         return max(residual, self.cone_residual, self.cap_violation.residual)
 
     @cached_property
@@ -250,12 +255,40 @@ class PrimalDualPoint:
             elif smallest < 0:
                 least = min(least, smallest)
                 cost -= smallest * float(self.traces[b])
+        sizes = dimacs_sizes(self.program)
         if least < 0:
             residual = _relative_to_costs(self.program, -least, self.y)
-        box, miss, left = _box_minimum(self.program, self.u, self.y)
+            residual = residual if sizes is None else max(residual, -least / sizes.costs)
+        box, miss, left, far = _box_minimum(self.program, self.u, self.y)
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
+        miss = miss if sizes is None else max(miss, far / sizes.costs)
         return DualBound(value, max(residual, miss), LARGEST_OPTIMUM * (cost + left))
+
+    def largest_term(self) -> float:
+        """Return the largest of the sums of magnitudes that value and bound are made of.
+
+        A row has the magnitude ``sum_ij |A_ij| s_i s_j``, with ``s^2 = diag(X)``, at its multiplier.
+        """
+        program = self.program
+        largest = [
+            float(np.abs(program.bounds.conjugate(self.y)).sum()),
+            sum(abs(block.cost_value(X)) for block, X in zip(program.blocks, self.X, strict=True)),
+            float(np.abs(program.c) @ np.abs(self.u)),
+            self.penalties,
+        ]
+        near = [block.nearness for block in program.blocks]
+        if program.curved:
+            largest.append(sum(map(abs, self.matrix_terms)))
+            largest.append(
+                sum(n.mu * D for n, D in zip(near, self.divergences, strict=True) if n is not None)
+            )
+        roots = [np.sqrt(np.maximum(X.diagonal(), 0.0)) for X in self.X]
+        rows = np.zeros(program.m)
+        for term in program.A.terms:
+            rows[term.place] += term.rows.magnitude(roots[term.block])
+        largest.append(float(np.abs(self.y) @ rows))
+        return max(value for value in largest if math.isfinite(value))
 
     def _matrix_term(self, b: int) -> float:
         nearness, cap = self.program.blocks[b].nearness, self.program.blocks[b].cap
@@ -287,14 +320,14 @@ def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
     return miss / eta * max(1.0, largest / (DIVERGENT * eta))
 
 
-def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float]:
-    """Return the minimum of ``(c - B'y)'u`` over the box, the relative residual of other ``u``, its cost.
+def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float, float]:
+    """Return the minimum of ``(c - B'y)'u`` over the box; of other ``u`` residual, its cost and its norm.
 
     The residual of a free variable is its reduced cost. That of a cone is the least change of the cost of its
     axis that brings the reduced costs into the cone; over the cone their minimum is then zero.
     """
     if program.k == 0:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
     reduced = program.c - program.Bt @ y
     end = np.where(reduced > 0, program.u_lo, program.u_hi)
     closed = np.isfinite(end)
@@ -308,7 +341,8 @@ def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, fl
     eta = scale.dual or scale.objective / scale.primal  # without costs the divergences set the prices
     size = np.where(column > 0, eta * column, np.abs(program.c))
     miss = left / np.maximum(size, TINY)
-    return float(reduced[closed] @ end[closed]), float(miss.max()), float(left @ np.abs(u))
+    least = float(reduced[closed] @ end[closed])
+    return least, float(miss.max()), float(left @ np.abs(u)), float(np.linalg.norm(left))
 
 
 def row_residuals(point: PrimalDualPoint) -> Array:

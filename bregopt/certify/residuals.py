@@ -9,13 +9,14 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.constants import CONE_NOISE
+from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.slacks import least_eigenvalues
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 
-__all__ = ["box_residual", "cone_residual", "second_order_residual"]
+__all__ = ["box_residual", "cone_residual", "outside_of", "second_order_residual"]
 
 
 def box_residual(program: Program, u: Array) -> float:
@@ -35,8 +36,20 @@ def second_order_residual(program: Program, u: Array) -> float:
     return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
 
 
+def outside_of(program: Program, u: Array) -> float:
+    """Return the largest distance of a variable from its box, or of variables from their cone."""
+    if program.k == 0:
+        return 0.0
+    box = np.abs(u - np.clip(u, program.u_lo, program.u_hi))
+    return float(max(box.max(), program.cones.outside(u[program.cones.index]).max(initial=0.0)))
+
+
 def cone_residual(program: Program, X: Sequence[Matrix]) -> float:
-    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside."""
+    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside.
+
+    It is relative to the mean eigenvalue or the scale of ``X``, and no less than the DIMACS error 2.
+    """
+    sizes = dimacs_sizes(program)
     own = [
         X_b
         for block, X_b in zip(program.blocks, X, strict=True)
@@ -47,7 +60,7 @@ def cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     worst = 0.0
     for smallest, average in zip(least_eigenvalues(noisy, [False] * len(own)), averages, strict=True):
         if smallest < 0:
-            size = min(average, scale_of(program).primal)
+            size = min(average, scale_of(program).primal, math.inf if sizes is None else sizes.bounds)
             worst = max(worst, -smallest / size if size > 0 else math.inf)
     return worst
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.margin_model import EQUAL, Model, Optimum, model_of
@@ -177,21 +178,14 @@ class MarginProblem:
         """Keep a bound on the optimum if it is the least."""
         self.bound = min(self.bound, bound)
 
-    def gap(self, value: float) -> float:
-        """Return the certified relative gap of a value."""
-        return self.relative_gap(value, self.bound)
-
-    def relative_gap(self, value: float, bound: float) -> float:
-        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it."""
-        if not math.isfinite(bound):
-            return math.inf
-        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.unit)
-        return abs(value - bound) / size if value != bound else 0.0
+    def certificate(self, at: Center) -> Certificate:
+        """Return the certificate of a center; its value is the level less the cost of the margins below."""
+        return bracket(at.value, self.bound, terms=max(abs(at.level), abs(at.level - at.value)))
 
 
 def largest_margin(
     problem: MarginProblem, tol: float, max_passes: int, checkpoint: Checkpoint
-) -> tuple[Center, str]:
+) -> tuple[Center, StopReason]:
     """Return the best matrix found, and why it is the last.
 
     The band of a model is as wide as the margins at its center are expected to be wrong, by the changes of
@@ -206,11 +200,11 @@ def largest_margin(
         problem.passes += int(passes)
         problem.rounds.extend((value, math.inf) for value in resumed.values)
     best, failures = problem.center(root, level), 0
-    while problem.gap(best.value) > tol:
+    while not problem.certificate(best).meets(tol):
         if problem.passes + 2 > max_passes:
-            return best, f"max_passes ({max_passes}) was reached; raise it or loosen tol."
+            return best, StopReason.MAX_ITER
         if failures == _FAILURES:
-            return best, str(StopReason.STALLED)
+            return best, StopReason.STALLED
         model, start, exact = problem.model(best, width)
         new = None
         if model.bounded:
@@ -232,4 +226,4 @@ def largest_margin(
         values = [value for value, _ in problem.rounds]
         progress = Progress(best.level, width, change, gain)
         checkpoint.record(-best.value, best.root, values, (problem.passes, *progress))
-    return best, str(StopReason.CONVERGED)
+    return best, StopReason.CONVERGED

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify import Certificate, bracket
 from bregopt.chunks.passes import Passes
 from bregopt.chunks.sums import Sums, sums_of
 from bregopt.divergences import Divergence
@@ -118,13 +118,19 @@ class Objective:
         """Return the certified relative gap of a value."""
         return self.relative_gap(value, self.best_bound)
 
-    def relative_gap(self, value: float, bound: float, loss: float = 0.0) -> float:
-        """Return the relative gap of a value and a bound, as :func:`bregopt.certify.certify` defines it.
+    def certificate(
+        self, value: float, bound: float, loss: float = 0.0, violation: float = 0.0
+    ) -> Certificate:
+        """Return the certificate of a value and a bound.
 
         `loss` is the cost of violations, of hard rows at their multipliers.
         """
-        size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * self.divergence.unit)
-        return (abs(value - bound) + loss) / size if np.isfinite(bound) else np.inf
+        resolution = self.divergence.resolution * self.divergence.unit
+        return bracket(value, bound, resolution=resolution, loss=loss, primal_residual=violation)
+
+    def relative_gap(self, value: float, bound: float, loss: float = 0.0) -> float:
+        """Return the relative gap of a value and a bound."""
+        return self.certificate(value, bound, loss).gap
 
     def inward(self, moment: Array) -> Array:
         """Return ``T' moment T``, made exactly symmetric."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "solve"]
 
-_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
 _SHOWN = 10  # rows that a message names
 _CITATION = (
     "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10; "
@@ -65,6 +64,12 @@ class Options:
                 raise ValueError(f"{name} is {value}; expected at least {least}")
         positive_number(self.tol, "tol")
 
+    def sentence(self, stop: StopReason) -> str:
+        """Return the reason to stop as a sentence, with the limit."""
+        if stop is StopReason.MAX_ITER:
+            return f"max_passes ({self.max_passes}) was reached; raise it or loosen tol."
+        return stop.value
+
 
 def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Solution:
     """Return the answer of :meth:`bregopt.RowChunks.solve`."""
@@ -88,7 +93,7 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
         objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
         try:
             point, stop = run(objective, whole, options, checkpoint, _first_root(space))
-            solution = _solution(objective, space, point, stop, options.tol, time.perf_counter() - began)
+            solution = _solution(objective, space, point, stop, options, time.perf_counter() - began)
         except Contradiction as found:
             solution = _infeasible(objective, found, time.perf_counter() - began)
         finally:
@@ -110,7 +115,7 @@ def _first_root(space: Space) -> Array:
 
 def _run(
     objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, first: Array
-) -> tuple[Point, str]:
+) -> tuple[Point, StopReason]:
     """Return the last point, and why it is the last."""
     resumed = checkpoint.load()
     objective = replace(objective, record=checkpoint.record)
@@ -127,12 +132,12 @@ def _run(
     steps = _steps(objective, sample, point, first)
     while objective.gap(point.value) > options.tol:
         if len(objective.passes) >= options.max_passes:
-            return point, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
+            return point, StopReason.MAX_ITER
         better = next(steps, None)
         if better is None:
-            return point, str(StopReason.STALLED)
+            return point, StopReason.STALLED
         point = better
-    return point, str(StopReason.CONVERGED)
+    return point, StopReason.CONVERGED
 
 
 def _steps(objective: Objective, sample: Objective | None, point: Point, first: Array) -> Iterator[Point]:
@@ -148,7 +153,7 @@ def _steps(objective: Objective, sample: Objective | None, point: Point, first: 
 
 def _run_by_rounds(
     objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, root: Array
-) -> tuple[Iterate, str]:
+) -> tuple[Iterate, StopReason]:
     """Return the best iterate of a problem with hard rows or hinges, and why no better one follows."""
     resumed = checkpoint.load()
     if resumed is not None:
@@ -160,11 +165,11 @@ def _run_by_rounds(
         if best is None or point.distance <= best.distance:
             best = point
         if best.distance <= options.tol:
-            return best, str(StopReason.CONVERGED)
+            return best, StopReason.CONVERGED
         if len(objective.passes) >= options.max_passes:
-            return best, f"max_passes ({options.max_passes}) was reached; raise it or loosen tol."
+            return best, StopReason.MAX_ITER
     assert best is not None
-    return best, str(StopReason.STALLED)
+    return best, StopReason.STALLED
 
 
 def _infeasible(objective: Objective, found: Contradiction, seconds: float) -> Solution:
@@ -196,29 +201,30 @@ def _history(objective: Objective) -> dict[str, Array]:
 
 
 def _solution(
-    objective: Objective, space: Space, point: Point | Iterate, stop: str, tol: float, seconds: float
+    objective: Objective,
+    space: Space,
+    point: Point | Iterate,
+    stop: StopReason,
+    options: Options,
+    seconds: float,
 ) -> Solution:
-    bound, history = objective.best_bound, _history(objective)
     loss, violation = (point.loss, point.violation) if isinstance(point, Iterate) else (0.0, 0.0)
-    gap = objective.relative_gap(point.value, bound, loss)
-    worst = max(gap, violation)
-    optimal = Status.OPTIMAL if worst <= tol else Status.OPTIMAL_INACCURATE
-    status = optimal if worst <= _INACCURATE else Status.USER_LIMIT
+    certificate = objective.certificate(point.value, objective.best_bound, loss, violation)
     return Solution(
-        status=status.value,
-        stop_reason=stop,
+        status=certificate.status(options.tol, stop).value,
+        stop_reason=options.sentence(stop),
         value=point.value,
         X=space.lift(point.root),
         u={},
         duals=None,
-        dual_value=bound,
-        gap=gap,
+        dual_value=certificate.dual,
+        gap=certificate.gap,
         primal_residual=violation,
         dual_residual=0.0,
-        error=abs(point.value - bound) + loss,
+        error=certificate.error,
         iterations=len(objective.passes),
         timings={"total": seconds},
         solver="row chunks",
-        history=history,
+        history=_history(objective),
         citation=_CITATION,
     )

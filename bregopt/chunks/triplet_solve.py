@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregopt.arrays import positive_number
+from bregopt.certify import bracket
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.largest_margin import Center, MarginProblem, largest_margin
 from bregopt.chunks.solve import Options
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
+from bregopt.program import StopReason
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ __all__ = ["solve"]
 
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
-_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
 _BLOCK = 10_000  # points that are checked at once
 _CITATION = (
     "Shen, Welsh, Wang (2008), PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite "
@@ -50,11 +51,11 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
         chunks = tuple(triplets.chunks())
         problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
         best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
-    solution = _solution(problem, best, stop, options.tol, time.perf_counter() - began)
+    solution = _solution(problem, best, stop, options, time.perf_counter() - began)
     if solution.status != Status.OPTIMAL:
         warn_caller(
             f"triplet chunks: {solution.status}, certified gap {solution.gap:.1e} (tol {options.tol:g}). "
-            f"{stop}",
+            f"{solution.stop_reason}",
             ConvergenceWarning,
         )
     return solution
@@ -81,23 +82,24 @@ def _largest_margin(points: Any) -> float:
     return 4 * radius**2  # no difference is longer than two radii
 
 
-def _solution(problem: MarginProblem, best: Center, stop: str, tol: float, seconds: float) -> Solution:
-    gap, bound = problem.gap(best.value), problem.bound
-    values, bounds = np.array([*problem.rounds, (best.value, bound)]).T
-    gaps = np.array([problem.relative_gap(*pair) for pair in zip(values, bounds, strict=True)])
-    optimal = Status.OPTIMAL if gap <= tol else Status.OPTIMAL_INACCURATE
+def _solution(
+    problem: MarginProblem, best: Center, stop: StopReason, options: Options, seconds: float
+) -> Solution:
+    certificate = problem.certificate(best)
+    values, bounds = np.array([*problem.rounds, (best.value, problem.bound)]).T
+    gaps = np.array([bracket(*pair).gap for pair in zip(values.tolist(), bounds.tolist(), strict=True)])
     return Solution(
-        status=(optimal if gap <= _INACCURATE else Status.USER_LIMIT).value,
-        stop_reason=stop,
+        status=certificate.status(options.tol, stop).value,
+        stop_reason=options.sentence(stop),
         value=best.value,
         X=best.root @ best.root.T,
         u={"rho": best.level},
         duals=None,
-        dual_value=bound,
-        gap=gap,
+        dual_value=problem.bound,
+        gap=certificate.gap,
         primal_residual=0.0,
         dual_residual=0.0,
-        error=abs(best.value - bound),
+        error=certificate.error,
         iterations=problem.passes,
         timings={"total": seconds},
         solver="triplet chunks",

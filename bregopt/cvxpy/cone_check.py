@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt.arrays import Array
+from bregopt.certify import Certificate, bracket
 from bregopt.cvxpy.cones import cones_of
 from bregopt.cvxpy.conic_solver import conic_data
 from bregopt.errors import UnsupportedProblemError
@@ -34,7 +35,6 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["ConeProblem"]
 
 _REFERENCE = "cvxpy"
-_NEAR = 1e-2  # largest relative gap and residuals of an inaccurate answer
 _PROOF_TOL = 1e-9  # tolerance of the problems for rays and Farkas vectors
 _PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its objective
 
@@ -47,19 +47,6 @@ class _ConicAnswer:
     z: Array
     status: str
     steps: int
-
-
-@dataclass(frozen=True)
-class _Proof:
-    """The status, bounds and residuals that a point proves for a conic program."""
-
-    status: Status
-    value: float = np.nan
-    bound: float = np.nan
-    gap: float = np.nan
-    primal: float = np.nan
-    dual: float = np.nan
-    error: float = np.nan
 
 
 class ConeProblem:
@@ -112,8 +99,8 @@ class ConeProblem:
         settings: Any = settings_of(solver, {"backend": self.solvers[0], **options})
         ask = partial(route(solver).ask, settings=settings)
         point = self._optimum(ask, settings.tol)
-        proof = self._proven(point, ask, settings.tol)
-        return self._solution(point, proof, settings.backend, time.perf_counter() - begin)
+        status, certificate = self._proven(point, ask, settings.tol)
+        return self._solution(point, status, certificate, settings.backend, time.perf_counter() - begin)
 
     # --- Problems for CVXPY's solvers ---
 
@@ -147,32 +134,36 @@ class ConeProblem:
 
     # --- Certificates of their answers ---
 
-    def _proven(self, point: _ConicAnswer, ask: Any, tol: float) -> _Proof:
-        """Return the proof that an answer gives; infeasible and unbounded must be proven as well."""
+    def _proven(self, point: _ConicAnswer, ask: Any, tol: float) -> tuple[Status, Certificate]:
+        """Return what an answer proves; infeasible and unbounded must be proven as well."""
         if "infeasible" in point.status:
             z = self._least_infeasible(ask).z
             good = self._b @ z < 0 and self._dual_miss(z, 0.0) <= _PROVES * -(self._b @ z)
-            return _Proof(Status.INFEASIBLE if good else Status.INFEASIBLE_INACCURATE, np.inf, np.inf)
+            return Status.INFEASIBLE if good else Status.INFEASIBLE_INACCURATE, _no_point(np.inf)
         if "unbounded" in point.status:
             x = self._ray(ask).x
             good = self._c @ x < 0 and self._primal_miss(x, 0.0) <= _PROVES * -(self._c @ x)
-            return _Proof(Status.UNBOUNDED if good else Status.UNBOUNDED_INACCURATE, -np.inf, -np.inf)
-        return self._certified(point, tol)
+            return Status.UNBOUNDED if good else Status.UNBOUNDED_INACCURATE, _no_point(-np.inf)
+        certificate = self._certificate(point)
+        limited = point.status == Status.USER_LIMIT.value
+        return certificate.status(tol, StopReason.MAX_ITER if limited else StopReason.INACCURATE), certificate
 
-    def _certified(self, point: _ConicAnswer, tol: float) -> _Proof:
+    def _certificate(self, point: _ConicAnswer) -> Certificate:
+        """Return the certificate; its residuals are DIMACS errors."""
         x, z = point.x, point.z
         value, bound = float(self._c @ x), -float(self._b @ z)
         s, r = self._b - self._A @ x, self._A.T @ z + self._c
         primal_miss, dual_miss = self._primal_miss(x), self._dual_miss(z)
-        gap = abs(value - bound) / (1 + max(abs(value), abs(bound)))
-        primal = primal_miss / (1 + np.abs(self._b).max(initial=0.0))
-        dual = dual_miss / (1 + np.abs(self._c).max(initial=0.0))
-        worst = max(gap, primal, dual)
-        status = Status.USER_LIMIT if worst > _NEAR else Status.OPTIMAL_INACCURATE
-        error = abs(value - bound) + primal_miss * float(np.abs(z).sum())
-        error += dual_miss * float(np.abs(s).sum()) + float(np.abs(r) @ np.abs(x))
-        status = Status.OPTIMAL if worst <= tol else status
-        return _Proof(status, value, bound, gap, primal, dual, error)
+        loss = primal_miss * float(np.abs(z).sum())
+        loss += dual_miss * float(np.abs(s).sum()) + float(np.abs(r) @ np.abs(x))
+        return bracket(
+            value,
+            bound,
+            terms=float(max(np.abs(self._c) @ np.abs(x), np.abs(self._b) @ np.abs(z))),
+            loss=loss,
+            primal_residual=primal_miss / (1 + float(np.abs(self._b).max(initial=0.0))),
+            dual_residual=dual_miss / (1 + float(np.abs(self._c).max(initial=0.0))),
+        )
 
     def _primal_miss(self, x: Array, scale: float = 1.0) -> float:
         """Return the violation of the cones by ``scale b - A x``."""
@@ -184,30 +175,37 @@ class ConeProblem:
         left = float(np.abs(self._A.T @ z + scale * self._c).max(initial=0.0))
         return max(0.0, left, *(cone.outside_dual(z[cone.rows]) for cone in self._cones))
 
-    def _solution(self, point: _ConicAnswer, proof: _Proof, backend: str, seconds: float) -> Solution:
-        value, bound = (self._sign * (end + self._offset) for end in (proof.value, proof.bound))
-        has_point = proof.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    def _solution(
+        self, point: _ConicAnswer, status: Status, certificate: Certificate, backend: str, seconds: float
+    ) -> Solution:
+        ends = (certificate.primal, certificate.dual)
+        value, bound = (self._sign * (end + self._offset) for end in ends)
         reasons = {
             Status.OPTIMAL: StopReason.CONVERGED,
             Status.INFEASIBLE: StopReason.INFEASIBLE,
             Status.UNBOUNDED: StopReason.UNBOUNDED,
         }
-        reason = reasons.get(proof.status, StopReason.INACCURATE)
+        reason = reasons.get(status, StopReason.INACCURATE)
         return Solution(
-            status=proof.status.value,
+            status=status.value,
             stop_reason=f"{reason.value} {backend} says {point.status}.",
             value=value,
             X=None,
-            u={"x": point.x} if has_point else {},
+            u={"x": point.x} if status.has_point else {},
             duals=None,
             dual_value=bound,
-            gap=proof.gap,
-            primal_residual=proof.primal,
-            dual_residual=proof.dual,
-            error=proof.error,
+            gap=certificate.gap,
+            primal_residual=certificate.primal_residual,
+            dual_residual=certificate.dual_residual,
+            error=certificate.error,
             iterations=point.steps,
             timings={"total": seconds},
             solver=_REFERENCE,
             history={},
             citation="",
         )
+
+
+def _no_point(value: float) -> Certificate:
+    """Return the certificate where there is no answer."""
+    return Certificate(value, value, np.nan, np.nan, np.nan, np.nan)

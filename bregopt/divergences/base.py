@@ -62,6 +62,11 @@ class Divergence(ABC):
     """
     takes_multiplier: ClassVar[bool] = False
     """Whether `dual_term` also takes a multiplier of ``X psd`` and bounds on the diagonal."""
+    resolution: ClassVar[float] = 1e-6
+    """The fraction of `unit` below which `value` and `dual_term` are round-off of larger terms.
+
+    Where both are computed without such terms, it is the round-off of a square.
+    """
     penalty: ClassVar[Penalty | None] = None
     """The penalty of its soft rows: its scalar case. With None they pay the violation (the hinge)."""
     cvxpy_order: ClassVar[int] = 20

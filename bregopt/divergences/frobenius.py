@@ -40,6 +40,7 @@ class Frobenius(Divergence):
     degree: ClassVar[int | None] = 2
     quadratic: ClassVar[bool] = True
     takes_cap: ClassVar[bool] = True
+    resolution: ClassVar[float] = EPS
     penalty: ClassVar[Penalty | None] = Penalty.SQUARE
     cvxpy_order: ClassVar[int] = 50
 
@@ -70,18 +71,28 @@ class Frobenius(Divergence):
     def spectrum(self, W: Array, mu: float, cap: float | None = None) -> PositiveSpectrum | CappedSpectrum:
         """Return the minimizer of ``<W, X> + mu D(X, X0)``, with eigenvalues up to `cap`."""
         theta, V = np.linalg.eigh(self.X0 - W / (2 * mu))
+        linear = self._linear_part(W, mu)
         if cap is None:
-            return PositiveSpectrum(theta, V, mu, self.square)
-        below = PositiveSpectrum(np.minimum(theta, cap), V, mu, self.square)
+            return PositiveSpectrum(theta, V, mu, linear)
+        beyond = theta[theta > cap]
+        linear += mu * float(((beyond - cap) * (beyond + cap)).sum())
+        below = PositiveSpectrum(np.minimum(theta, cap), V, mu, linear)
         return CappedSpectrum(theta, below, 2 * mu * cap)
 
     def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
         eigenvalues = np.linalg.eigvalsh(self.X0 - W / (2 * mu))
-        x = np.clip(eigenvalues, 0.0, cap)
-        return mu * (self.square + float(x @ (x - 2 * eigenvalues)))
+        cut = eigenvalues - np.clip(eigenvalues, 0.0, cap)
+        return mu * float(cut @ cut) + self._linear_part(W, mu)
 
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         return cp.sum_squares(X - self.X0)
+
+    def _linear_part(self, W: Array, mu: float) -> float:
+        """Return ``<W, X> + mu D(X, X0) - mu ||X - Y||^2``, with ``Y = X0 - W / (2 mu)``.
+
+        It vanishes with ``W``, whereas a difference of ``||X0||^2`` and ``||X||^2`` leaves their round-off.
+        """
+        return float(np.vdot(self.X0 - W / (4 * mu), W))
 
 
 class WeightedFrobenius(Divergence):
@@ -95,6 +106,7 @@ class WeightedFrobenius(Divergence):
     quadratic: ClassVar[bool] = True
     weights: ClassVar[bool] = True
     takes_multiplier: ClassVar[bool] = True
+    resolution: ClassVar[float] = EPS
     penalty: ClassVar[Penalty | None] = Penalty.SQUARE
     cvxpy_order: ClassVar[int] = 50
 

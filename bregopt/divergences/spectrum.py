@@ -162,14 +162,15 @@ class PositiveSpectrum:
     ----------
     theta : array of shape (n,), ascending
     V : array of shape (n, n)
-    mu, square : float
-        The weight, and ``||X0||_F^2``.
+    mu : float
+    linear : float
+        The minimum less the part of the negative eigenvalues: ``<X0 - W / (4 mu), W>`` over all psd matrices.
     """
 
     theta: Array
     V: Array
     mu: float
-    square: float
+    linear: float
 
     @property
     def bends(self) -> tuple[float, ...]:
@@ -188,8 +189,8 @@ class PositiveSpectrum:
 
     @property
     def term(self) -> float:
-        positive = self.theta[self.negative :]
-        return self.mu * (self.square - float(positive @ positive))
+        negative = self.theta[: self.negative]
+        return self.mu * float(negative @ negative) + self.linear
 
     @property
     def typical_derivative(self) -> float:

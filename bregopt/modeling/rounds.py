@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, Mask
-from bregopt.certify import Known, PrimalDualPoint, row_residuals
+from bregopt.certify import Certificate, Known, PrimalDualPoint, row_residuals
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.cut_rows import CutRows, some_rows
 from bregopt.presolve import presolve, reductions
-from bregopt.program import ENDED, Program, StopReason
+from bregopt.program import ENDED, LIMITS, Program
 from bregopt.program.scale import scale_of
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
@@ -28,7 +28,7 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Rounds"]
 
-_COARSE, _NEAR = 0.1, 1e-2  # tolerance of the first rounds, and that of inaccurate answers
+_COARSE = 0.1  # tolerance of the first rounds
 _SHARPER = 0.3  # of the following ones, relative to those before
 _IDLE = 1e-3  # multiplier of a row that is dropped, as a fraction of its slack
 _UNMET = "The answer violates generated rows, by {:.1e}; its bound is one of the whole problem. {}"
@@ -107,7 +107,7 @@ class Rounds:
         answer = self._once(start, asked)
         if start is None or answer.X is None or answer.status == Status.OPTIMAL:
             return answer
-        limited = self.current._raw._stop in (StopReason.MAX_ITER, *ENDED)
+        limited = self.current._raw._stop in LIMITS
         return answer if limited else self._once(None, asked)
 
     def _once(self, start: Solution | None, asked: float) -> Solution:
@@ -181,10 +181,11 @@ class Rounds:
             return answer
         known = np.isfinite(residual)
         reason = _UNMET.format(residual, answer.stop_reason) if known else _UNKNOWN.format(answer.stop_reason)
-        status = Status.OPTIMAL_INACCURATE if residual <= max(_NEAR, self._tol) else Status.USER_LIMIT
+        certificate = Certificate(answer.value, answer.dual_value, answer.gap, residual, 0.0, answer.error)
+        stop = self.current._raw._stop
         return replace(
             answer,
-            status=status.value if answer.status != Status.USER_LIMIT else answer.status,
+            status=certificate.status(self._tol, stop).value,
             stop_reason=reason,
             primal_residual=residual,
         )

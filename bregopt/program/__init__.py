@@ -1,7 +1,7 @@
 """The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
 from bregopt.program.anchor import divergence_of
-from bregopt.program.answer import ENDED, Answer, Start, StopReason
+from bregopt.program.answer import ENDED, LIMITS, Answer, Start, StopReason
 from bregopt.program.bounds import Bounds, Penalty, Target
 from bregopt.program.cones import NO_CONES, SecondOrderCones
 from bregopt.program.declaration import Declaration
@@ -20,6 +20,7 @@ from bregopt.program.sparse_plus_low_rank import (
 
 __all__ = [
     "ENDED",
+    "LIMITS",
     "NO_CONES",
     "Answer",
     "Block",

@@ -13,7 +13,7 @@ from bregopt.arrays import Array
 from bregopt.program.lowrank import Matrix
 from bregopt.program.program import Program
 
-__all__ = ["ENDED", "Answer", "Start", "StopReason"]
+__all__ = ["ENDED", "LIMITS", "Answer", "Start", "StopReason"]
 
 
 class StopReason(StrEnum):
@@ -27,11 +27,15 @@ class StopReason(StrEnum):
     STALLED = "No further progress in floating point; loosen tol or rescale the problem."
     INFEASIBLE = "No X meets the hard rows: a combination of them contradicts X psd. Make some soft."
     UNBOUNDED = "The objective falls without end along a ray; add a bound or a trace constraint."
+    LOCAL_OPTIMUM = "A local optimum: no small change of the answer improves it."
     INACCURATE = "The solver stopped, but the certificate of its answer does not meet tol."
 
 
 ENDED = frozenset({StopReason.TIME_LIMIT, StopReason.INTERRUPTED, StopReason.CALLBACK})
 """The reasons that come from outside a route."""
+
+LIMITS = ENDED | {StopReason.MAX_ITER}
+"""The reasons that are limits of the user, or the documented default of the iterations."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,11 +46,14 @@ class Scale:
         The largest of ``mu`` times the scale of each divergence, the weight of each logarithm, and `dual`
         times the size that the rows demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the
         trace, demands nothing. Such bounds count only where nothing is demanded.
+    resolution : float
+        The objective that is round-off: the sum of ``mu`` times unit and resolution of each divergence.
     """
 
     primal: float
     dual: float
     objective: float
+    resolution: float
 
 
 def scale_of(program: Program) -> Scale:
@@ -75,9 +78,11 @@ def _scale(program: Program) -> Scale:
     demand = min(max(demanded, *(_norm(X0) for X0 in starts), 0.0), largest)
     primal = min(max(demand, allowed) or below_caps or 1.0, largest)
     dual = _dual_size(program, primal)
-    units = [b.nearness.mu * _unit(b.nearness) for b in program.blocks if b.nearness is not None]
+    near = [b.nearness for b in program.blocks if b.nearness is not None]
+    units = [nearness.mu * _unit(nearness) for nearness in near]
+    resolution = sum(divergence_of(n).resolution * unit for n, unit in zip(near, units, strict=True))
     units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
-    return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0))
+    return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0), resolution)
 
 
 def _unit(nearness: Nearness) -> float:

@@ -12,7 +12,16 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.bars import digits_bar
-from bregopt.certify import Certificate, PrimalDualPoint, certify, check_families, is_farkas, is_ray
+from bregopt.certify import (
+    NEAR,
+    Certificate,
+    PrimalDualPoint,
+    Status,
+    certify,
+    check_families,
+    is_farkas,
+    is_ray,
+)
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -32,7 +41,7 @@ from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["log_answer", "reductions_of", "run", "warn_unproven"]
 
@@ -48,7 +57,6 @@ _RESTATING = ("range space",)  # reductions before the certificate, as low-rank 
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _SMALL = 2_000  # largest order at which a first matrix is formed
-_NEAR = 1e-2  # tolerance of an inaccurate answer; a point with larger residuals gets no gap
 
 
 def run(
@@ -220,7 +228,7 @@ def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
     bound of multipliers that are far from the dual cone.
     """
-    near = max(tol, _NEAR)
+    near = max(tol, NEAR)
     if max(certificate.primal_residual, certificate.dual_residual) <= near:
         return certificate
     dual = certificate.dual if certificate.dual_residual <= near else -math.inf
@@ -264,11 +272,7 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
     if answer.stop is StopReason.UNBOUNDED:
         proven = is_ray(program, answer.X, answer.u)
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
-    if certificate.meets(tol):
-        return Status.OPTIMAL
-    cut_short = answer.stop in (StopReason.MAX_ITER, *ENDED)
-    near = certificate.meets(max(tol, _NEAR))
-    return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT
+    return certificate.status(tol, answer.stop)
 
 
 def _solution(
@@ -280,7 +284,7 @@ def _solution(
     timings: dict[str, float],
     progress: Progress,
 ) -> Solution:
-    has_point = status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
+    has_point = status.has_point
     infeasible = status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE)
     value = certificate.primal if has_point else np.inf if infeasible else -np.inf
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop

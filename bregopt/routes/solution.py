@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
-from bregopt.certify import dimacs_errors
+from bregopt.certify import Status, dimacs_errors
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
@@ -29,23 +28,8 @@ __all__ = ["Ray", "Solution", "Status"]
 
 MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
+_OF_TERMS = " of the terms that cancel in both"
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
-
-
-class Status(StrEnum):
-    """The status of an answer, in CVXPY's words.
-
-    "optimal" is an answer whose certificate meets the tolerance. "optimal_inaccurate" is one whose
-    certificate meets 1e-2. "user_limit" is the best iterate of a route that was cut short or missed 1e-2.
-    """
-
-    OPTIMAL = "optimal"
-    OPTIMAL_INACCURATE = "optimal_inaccurate"
-    INFEASIBLE = "infeasible"
-    INFEASIBLE_INACCURATE = "infeasible_inaccurate"
-    UNBOUNDED = "unbounded"
-    UNBOUNDED_INACCURATE = "unbounded_inaccurate"
-    USER_LIMIT = "user_limit"
 
 
 class Ray(NamedTuple):
@@ -78,7 +62,7 @@ class Solution:
     Attributes
     ----------
     status : str
-        Status of the answer, in CVXPY's strings.
+        Status of the answer; see :class:`bregopt.certify.Status`.
     stop_reason : str
         Reason why the route stopped, with advice.
     value : float
@@ -97,7 +81,8 @@ class Solution:
     dual_value : float
         The proven bound on the optimal value.
     gap : float
-        Certified relative duality gap, recomputed from the data.
+        Certified: `error` relative to the larger of value and bound. Where both are small differences of
+        large terms, it is relative to a hundredth of the largest term.
     primal_residual, dual_residual : float
         Largest relative violations; see :class:`bregopt.certify.Certificate`.
     error : float
@@ -384,7 +369,7 @@ class Solution:
         if self.X is not None:
             facts |= {
                 "bound": f"{self.dual_value:.8g}",
-                "certified gap": f"{self.gap:.1e}",
+                "certified gap": f"{self.gap:.1e}" + (_OF_TERMS if self._cancels else ""),
                 "primal residual": f"{self.primal_residual:.1e}",
                 "dual residual": f"{self.dual_residual:.1e}",
             }
@@ -394,6 +379,14 @@ class Solution:
         facts["effort"] = f"{self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s"
         facts["stopped"] = self.stop_reason
         return facts
+
+    @property
+    def _cancels(self) -> bool:
+        """Whether value and bound are differences of large terms, which `gap` is relative to."""
+        program = (self._raw or self)._program
+        constant = 0.0 if program is None else program.offset * (-1.0 if program.maximize else 1.0)
+        size = max(abs(self.value - constant), abs(self.dual_value - constant))
+        return bool(np.isfinite(self.error) and self.error > 1.01 * self.gap * size)
 
     def _repr_html_(self) -> str:
         return html_table((), list(self._facts().items()), left=2)

@@ -19,14 +19,12 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
 from bregopt.clock import CutShort
-from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import Method
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
-
-_CUT_SHORT = (StopReason.MAX_ITER, *ENDED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +243,7 @@ class _Rounds:
             certificate = self._look(answer, active_set)
             if certificate.meets(self._tuning.certificate_share * asked):
                 return StopReason.CONVERGED
-            if own.stop in _CUT_SHORT:
+            if own.stop in LIMITS:
                 return own.stop
             joining = self._joining(active_set, answer)
             if len(joining) == 0 and own.stop is StopReason.STALLED:

@@ -43,9 +43,9 @@ _CLARABEL_STATUS = {
     Status.UNBOUNDED: "DualInfeasible",
     Status.UNBOUNDED_INACCURATE: "AlmostDualInfeasible",
     Status.USER_LIMIT: "MaxIterations",
+    Status.INACCURATE: "InsufficientProgress",
 }
 _LEAST_FALL = 3e-4  # of the objective along a ray, relative to their norms: ten roots of 1e-9
-_NEAR = 1e-2  # tolerance that the certificate of an inaccurate answer meets
 # Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
 _ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
 _PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
@@ -111,8 +111,8 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
     S, u = conic.matrices(z[conic.first_psd :]), z[: conic.first_psd]
     if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
         certificate = certify(PrimalDualPoint(program, S, u, x))
-        near = status == "Solved" or certificate.meets(max(tol, _NEAR))
-        return "Solved" if certificate.meets(tol) else "AlmostSolved" if near else status
+        found = certificate.status(tol, StopReason.INACCURATE)
+        return status if found is Status.INACCURATE and status != "Solved" else _CLARABEL_STATUS[found]
     if status in _PROOFS:
         proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
         return status if proven else _PROOFS[status]
@@ -188,12 +188,13 @@ def _by_route(
     if reading.dual and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
         certificate = _of_all_rows(program, solution)
         tol = own.get("tol", Settings().tol)
-        if not certificate.meets(max(tol, _NEAR)):
+        status = certificate.status(tol, StopReason.INACCURATE)
+        if status is Status.INACCURATE:
             return f"{route} proved its answer to the {form} form on a face only, where x is not feasible"
-        if not certificate.meets(tol):
+        if status is not Status.OPTIMAL:
             solution = replace(
                 solution,
-                status=Status.OPTIMAL_INACCURATE.value,
+                status=status.value,
                 gap=certificate.gap,
                 error=certificate.error,
                 dual_residual=certificate.dual_residual,
@@ -225,7 +226,12 @@ def _of_all_rows(program: Program, solution: Solution) -> Certificate:
 
 def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
     """Whether a route stopped without an answer for another reason than a limit of the user's."""
-    unproven = (Status.USER_LIMIT, Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE)
+    unproven = (
+        Status.USER_LIMIT,
+        Status.INACCURATE,
+        Status.INFEASIBLE_INACCURATE,
+        Status.UNBOUNDED_INACCURATE,
+    )
     limits = ENDED | ({StopReason.MAX_ITER} if options.get("max_iter") is not None else set())
     return solution.status in unproven and solution._stop not in limits
 

@@ -182,7 +182,9 @@ def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
         names.EXTRA_STATS: answer,
     }
     values = {} if answer.X is None else lowered.primal()
-    found = cp_solution.Solution(answer.status, answer.value, values, lowered.duals(answer), statistics)
+    # CVXPY has no word for an answer that misses 1e-2 without a limit: our warning tells by how much.
+    status = names.OPTIMAL_INACCURATE if answer.status == "inaccurate" else answer.status
+    found = cp_solution.Solution(status, answer.value, values, lowered.duals(answer), statistics)
     found = found if lowered.real_form is None else lowered.real_form.inverted(found)
     problem.unpack_results(found, _Named(answer.solver), None)
     return problem.value

@@ -6,12 +6,13 @@ import time
 from typing import Any
 
 from bregopt.arrays import Array
+from bregopt.certify import bracket
 from bregopt.program import StopReason
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["bracketed"]
 
-_SMALLEST = 1e-2  # fraction of the scale: gaps of smaller values are relative to it
+_RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds
 
 
 def bracketed(
@@ -39,20 +40,20 @@ def bracketed(
     begin : float
         When the work began, of ``time.perf_counter``.
     """
-    gap = max(value - lower, 0.0) / max(abs(value), _SMALLEST * scale)
-    optimal = gap <= tol and residual <= tol
+    certificate = bracket(value, min(lower, value), resolution=_RESOLUTION * scale, primal_residual=residual)
+    stop = StopReason.CONVERGED if certificate.meets(tol) else StopReason.STALLED
     return Solution(
-        status=(Status.OPTIMAL if optimal else Status.OPTIMAL_INACCURATE).value,
-        stop_reason=(StopReason.CONVERGED if optimal else StopReason.STALLED).value,
+        status=certificate.status(tol, stop).value,
+        stop_reason=stop.value,
         value=value,
         X=X,
         u=u,
         duals=duals,
         dual_value=lower,
-        gap=gap,
+        gap=certificate.gap,
         primal_residual=residual,
         dual_residual=0.0,
-        error=max(value - lower, 0.0),
+        error=certificate.error,
         iterations=iterations,
         timings={"total": time.perf_counter() - begin},
         solver=solver,

@@ -17,7 +17,7 @@ __all__ = ["explained", "impossible_triple"]
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
 _LARGEST_BLOCKS = 5_000  # number of indices with fixed entries among which a block is searched for
 _LARGEST_TRIPLES = 500  # the same for three entries, whose number is its cube
-_WITHOUT_ANSWER = ("infeasible", "infeasible_inaccurate", "user_limit")
+_WITHOUT_ANSWER = ("infeasible", "infeasible_inaccurate", "inaccurate", "user_limit")
 _SHOWN = 6  # number of indices of a block in messages
 
 

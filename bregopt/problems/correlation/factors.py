@@ -45,8 +45,7 @@ class FactorModel(Solution):
 
     The attributes of :class:`~bregopt.Solution` have these meanings: ``value`` is the squared distance of
     ``X``, ``dual_value`` is the proven bound, ``gap`` is their relative difference. ``status`` is "optimal"
-    only if they agree. A local optimum is "optimal_inaccurate" if the gap is at most 1e-2, and else
-    "user_limit"; ``stop_reason`` then says that it is one. ``duals`` is empty.
+    only if they agree, and "locally_optimal" at other local optima. ``duals`` is empty.
 
     Attributes
     ----------

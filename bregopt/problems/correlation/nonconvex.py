@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import EPS, Array
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify import Certificate, bracket
 from bregopt.problems.correlation.descent import Descent
 from bregopt.program import StopReason
-from bregopt.routes.solution import Status
 
-__all__ = ["ROUND_OFF", "proven_fields", "top_squares"]
+__all__ = ["ROUND_OFF", "proven_certificate", "proven_fields", "top_squares"]
 
 ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
 
-_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
+_RESOLUTION = 1e-6  # of the squared norm of the data: values below are round-off of the bounds
 
 
 def proven_fields(
@@ -24,8 +23,7 @@ def proven_fields(
 ) -> dict[str, Any]:
     """Return the fields of a :class:`~bregopt.Solution` that say how good a feasible answer is.
 
-    The gap is that of every other answer: relative to the larger of value, bound and a hundredth of the
-    squared norm of the data.
+    The status is that of every other answer: a local optimum is "optimal" where the bound proves it.
 
     Parameters
     ----------
@@ -41,26 +39,29 @@ def proven_fields(
         The largest gap of a global optimum.
     """
     values = np.array(descent.values) + constant
-    size = np.maximum(np.maximum(np.abs(values), abs(bound)), NEGLIGIBLE_OBJECTIVE * unit)
-    error = max(value - bound, 0.0)
-    gap = error / max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * unit, np.finfo(float).tiny)
-    near = Status.OPTIMAL_INACCURATE if gap <= _INACCURATE else Status.USER_LIMIT
+    certificate = proven_certificate(value, bound, unit)
+    stop = StopReason.LOCAL_OPTIMUM if descent.stop is StopReason.CONVERGED else descent.stop
     return {
-        "status": Status.OPTIMAL if gap <= tol else near,
-        "stop_reason": _reason(descent, value, bound, gap <= tol),
+        "status": certificate.status(tol, stop).value,
+        "stop_reason": _reason(descent, value, bound, certificate.meets(tol)),
         "value": value,
         "dual_value": bound,
-        "gap": gap,
+        "gap": certificate.gap,
         "primal_residual": 0.0,
         "dual_residual": 0.0,
-        "error": error,
+        "error": certificate.error,
         "iterations": len(values) - 1,
         "history": {
             "iteration": np.arange(float(len(values))),
             "value": values,
-            "gap": np.maximum(values - bound, 0.0) / size,
+            "gap": np.array([proven_certificate(v, bound, unit).gap for v in values.tolist()]),
         },
     }
+
+
+def proven_certificate(value: float, bound: float, unit: float) -> Certificate:
+    """Return the certificate of a value and a bound on all, whose round-off is a fraction of `unit`."""
+    return bracket(value, min(bound, value), resolution=_RESOLUTION * unit)
 
 
 def _reason(descent: Descent, value: float, bound: float, optimal: bool) -> str:

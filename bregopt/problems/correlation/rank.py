@@ -22,16 +22,15 @@ import scipy.linalg
 
 from bregopt import clock
 from bregopt.arrays import EPS, Array
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
 from bregopt.problems.correlation.descent import Descent, distance
-from bregopt.problems.correlation.nonconvex import proven_fields, top_squares
+from bregopt.problems.correlation.nonconvex import proven_certificate, proven_fields, top_squares
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.sphere_descent import descend_on_spheres
 from bregopt.program import LowRank
 from bregopt.routes.base import Settings
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 __all__ = ["solve_rank"]
@@ -99,7 +98,7 @@ def solve_rank(request: Request, options: Mapping[str, Any]) -> Solution:
     Warns
     -----
     ConvergenceWarning
-        If the bound does not prove the global optimum.
+        If a limit or round-off ends the method before a local optimum.
 
     References
     ----------
@@ -129,7 +128,7 @@ def solve_rank(request: Request, options: Mapping[str, Any]) -> Solution:
         citation=_CITATION,
         _restated="a nearest matrix of bounded rank has no known derivative; leave out max_rank",
     )
-    if solution.status != "optimal":
+    if solution.status not in (Status.OPTIMAL, Status.LOCALLY_OPTIMAL):
         found = f"{solution.status}, certified gap {solution.gap:.1e} (tol {settings.tol:g})"
         warn_caller(f"rank: {found}. {solution.stop_reason}", ConvergenceWarning)
     return solution
@@ -177,7 +176,7 @@ def _stationary_multipliers(B: Array, V: Array, w: Array) -> Array:
 def _closed(dual: _Dual, descent: Descent, tol: float, constant: float) -> bool:
     """Whether the bound proves the descent's point a global optimum."""
     value = min(descent.values) + constant
-    return value - dual.bound <= tol * max(abs(value), abs(dual.bound), NEGLIGIBLE_OBJECTIVE * dual.square)
+    return proven_certificate(value, dual.bound, dual.square).meets(tol)
 
 
 def _check(request: Request, options: Mapping[str, Any]) -> None:

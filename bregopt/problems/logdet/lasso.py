@@ -26,7 +26,7 @@ from bregopt.problems.logdet.lasso_arguments import (
 )
 from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
 from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
-from bregopt.program import ENDED, StopReason
+from bregopt.program import StopReason
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress
@@ -44,7 +44,6 @@ _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
     "or the zero weights."
 )
-_NEAR = 1e-2  # tolerance of an inaccurate answer
 _LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
 _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
 
@@ -258,8 +257,8 @@ def _solution(
     timings: dict[str, float],
 ) -> GraphicalLassoSolution:
     """Return the answer with its status."""
-    certificate, status = answer.certificate, _status(answer, tol)
-    bounded = status is not Status.UNBOUNDED
+    certificate, bounded = answer.certificate, answer.stop is not StopReason.UNBOUNDED
+    status = certificate.status(tol, answer.stop) if bounded else Status.UNBOUNDED
     names = list(range(len(problem.S))) if problem.labels is None else list(problem.labels)
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
     stop = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
@@ -287,14 +286,3 @@ def _solution(
         _restated=_NO_DERIVATIVE,
         ray=None if bounded else Ray(answer.X, {}),
     )
-
-
-def _status(answer: LassoAnswer, tol: float) -> Status:
-    """Return the status, by the certificate."""
-    if answer.stop is StopReason.UNBOUNDED:
-        return Status.UNBOUNDED
-    if answer.certificate.meets(tol):
-        return Status.OPTIMAL
-    cut_short = answer.stop in (StopReason.MAX_ITER, *ENDED)
-    near = answer.certificate.meets(max(tol, _NEAR))
-    return Status.OPTIMAL_INACCURATE if near and not cut_short else Status.USER_LIMIT

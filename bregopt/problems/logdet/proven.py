@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt import clock
+from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import StopReason
-from bregopt.routes.solution import Status
 
 __all__ = ["ProvenAnswer", "verdict"]
-
-_INACCURATE = 1e-2  # largest gap of an answer that is "optimal_inaccurate"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,7 +23,7 @@ class ProvenAnswer:
     Attributes
     ----------
     status : str
-        In CVXPY's words: "optimal" if `gap` is at most the tolerance, "optimal_inaccurate" up to 1e-2.
+        "optimal" if `gap` is at most the tolerance; see :class:`bregopt.certify.Status`.
     stop_reason : str
         Why the method stopped, with advice.
     gap : float
@@ -68,9 +67,10 @@ def verdict(gap: float, tol: float, name: str) -> dict[str, Any]:
     name : str
         The function, for the warning.
     """
-    if gap <= tol:
-        return {"status": Status.OPTIMAL.value, "stop_reason": StopReason.CONVERGED.value, "gap": gap}
-    status = Status.OPTIMAL_INACCURATE if gap <= _INACCURATE else Status.USER_LIMIT
+    certificate = Certificate(math.nan, math.nan, gap, 0.0, 0.0, math.nan)
     reason = StopReason.TIME_LIMIT if clock.remaining() <= 0 else StopReason.STALLED
-    warn_caller(f"{name}: {status}, gap {gap:.1e}. {reason}", ConvergenceWarning)
+    reason = StopReason.CONVERGED if certificate.meets(tol) else reason
+    status = certificate.status(tol, reason)
+    if reason is not StopReason.CONVERGED:
+        warn_caller(f"{name}: {status}, gap {gap:.1e}. {reason}", ConvergenceWarning)
     return {"status": status.value, "stop_reason": reason.value, "gap": gap}
