@@ -94,7 +94,7 @@ class Blocks:
         """
         regular = kind in REGULAR
         family = "complementary" if regular else kind
-        return Case(family, name, self.problem, self.value, self.unit, attained=regular)
+        return Case(family, name, self.problem, self.value, self.unit, regular, regular)
 
 
 def orders_of(rng: np.random.Generator, count: int, kind: str) -> list[int]:
