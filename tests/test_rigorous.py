@@ -407,6 +407,8 @@ def test_a_certificate_is_written_checked_and_not_believed_after_a_change(tmp_pa
     again = BoundCertificate.load(path)
     again.check()
     assert again.claims == found.certificate.claims
+    assert again.claims[0] < -found.upper
+    assert -found.lower < again.claims[1]
     with np.load(path) as file:
         arrays = dict(file)
     arrays["lo"] = arrays["lo"] + 1e-9
@@ -429,7 +431,7 @@ def test_the_command_line_checks_a_certificate_again(tmp_path, capsys):
     path = tmp_path / "bounds.npz"
     found.certificate.save(path)
     assert main(["verify", str(path)]) == 0
-    assert f"proven again: {found.proven}" in capsys.readouterr().out
+    assert f"proven again: {found.certificate.proven}" in capsys.readouterr().out
     lied = dataclasses.replace(found.certificate, claims=(found.certificate.claims[0] + 1e-3, math.inf))
     lied.save(path)
     assert main(["verify", str(path)]) == 2
@@ -578,7 +580,7 @@ def test_balanced_cuts_of_large_graphs_have_both_bounds(n, tmp_path):
     other = dataclasses.replace(block, null=block.null._replace(z=2 * block.null.z))
     data = dataclasses.replace(certificate.data, matrices=(other,))
     dataclasses.replace(certificate, data=data).save(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="0, 1 and -1"):
+    with pytest.raises(ValueError, match=r"null0 is .* expected two entries"):
         BoundCertificate.load(tmp_path / "other.npz")
 
 
@@ -846,7 +848,7 @@ def test_logarithms_have_both_bounds_of_a_known_optimum(n, scale, tmp_path, caps
     path = tmp_path / "log.npz"
     found.certificate.save(path)
     assert main(["verify", str(path)]) == 0
-    assert f"proven again: {found.proven}" in capsys.readouterr().out
+    assert f"proven again: {found.certificate.proven}" in capsys.readouterr().out
 
 
 def test_logarithms_beside_the_rest_of_the_language_have_both_bounds():
