@@ -11,7 +11,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["NUMBERS", "Record"]
 
@@ -63,7 +63,9 @@ class Record:
         X = solution.X
         self.X[k] = X if X is None or isinstance(X, LowRank) else np.asarray(X)
 
-    def store(self, at: IntArray, answer: Any, X: Array, duals: Sequence[Any], seconds: float) -> None:
+    def store(
+        self, at: IntArray, answer: Any, X: Array, duals: Sequence[Any], seconds: float, tol: float
+    ) -> None:
         """Record the answers of the stacked method in some positions; `seconds` are those of each."""
         certificate = answer.certificate
         found = {
@@ -78,7 +80,7 @@ class Record:
         }
         for name, values in found.items():
             self.numbers[name][at] = values
-        self.status[at], self.iterations[at] = Status.OPTIMAL.value, answer.iterations
+        self.status[at], self.iterations[at] = certificate.statuses(tol), answer.iterations
         for k, own, dual in zip(at.tolist(), X, duals, strict=True):
             self.X[k], self.duals[k] = own, dual
 
