@@ -315,7 +315,7 @@ class StackedLogDet(StackedDivergence):
         inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
         of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))
         error = np.einsum("bij,bij->b", X, self._error_of_inverse) + self._error_of_log_det + of_X
-        return np.where(inside, error, np.inf)
+        return np.where(inside & np.isfinite(error), error, np.inf)
 
     def dual_term(self, S: Array) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
