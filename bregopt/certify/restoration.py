@@ -2,8 +2,8 @@
 
 A congruence ``T X T'`` keeps a matrix psd and on its face. With ``T = I + K`` and ``K = A*(t)`` the rows move
 by ``A(K X + X K)`` to first order, a psd system in ``t``; Newton's method on it converges quadratically. The
-inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``: it grows with the
-square of the miss, where a shift along the rows alone would change it to first order.
+inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``. It grows with
+the square of the miss, where a shift along the rows alone would change it to first order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Restored(NamedTuple):
     def square(self, b: int) -> float:
         """Return the trace of ``K^2`` for one block."""
         T = self.T[b]
-        return float(np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2))
+        return float(
+            np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2)
+        )
 
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
@@ -210,8 +212,10 @@ def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:
     if not all(term.rows.single for term in terms):
         return _Rows(program, b)
     found = [(term.at[t.row], t.i, t.j, t.value) for term in terms for t in (term.rows.coordinates(),)]
-    none = np.zeros(0, dtype=np.intp)
-    row, i, j, value = (np.concatenate([none, *parts]) for parts in zip(*found, strict=True)) if found else (none,) * 4
+    if not found:
+        return _Rows(program, b)
+    row, i, j = (np.concatenate([part[k] for part in found]) for k in range(3))
+    value = np.concatenate([part[3] for part in found])
     kept = held[row]
     return _Entries(program.m, program.blocks[b].n, row[kept], i[kept], j[kept], value[kept])
 
@@ -235,7 +239,8 @@ class _Entries(NamedTuple):
     def moved(self, K: Any, X: Array) -> Array:
         """Return ``A(K X + X K)``."""
         half = K @ X
-        return np.bincount(self.row, self.value * (half[self.i, self.j] + half[self.j, self.i]), self.m)
+        both = half[self.i, self.j] + half[self.j, self.i]
+        return np.bincount(self.row, self.value * both, self.m).astype(float)
 
 
 class _Rows(NamedTuple):
