@@ -130,9 +130,9 @@ class Solutions:
         Returns
         -------
         DataFrame
-            Its columns: status; gap; accuracy, of the entries; distance, the Frobenius norm of the change of the given entries;
-            smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer;
-            warnings.
+            Its columns: status; gap; accuracy, of the entries; distance, the Frobenius norm of the change of
+            the given entries; smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is
+            no optimal answer; warnings.
 
         Raises
         ------

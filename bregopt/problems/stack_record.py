@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.certify.accuracy import Accuracy
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 
@@ -99,5 +100,5 @@ def _number(solution: Solution, name: str) -> float:
     if name == "seconds":
         return solution.timings["total"]
     if name == "accuracy":
-        return math.nan if solution.accuracy is None else float(solution.accuracy.largest)
+        return solution.accuracy.largest if isinstance(solution.accuracy, Accuracy) else math.nan
     return float(getattr(solution, name))

@@ -83,9 +83,7 @@ def _known(solution: Solution, raw: Solution, given: tuple[Any, ...]) -> list[Ac
     found = accuracies(program, X, u, y, raw._S)
     if any(program.divergences) and not has_closed_form(program):
         found = _sharper(program, raw, X, found)
-    return [
-        _of_user(known, X if units is None else units, X) for known, X in zip(found, given, strict=False)
-    ]
+    return [_of_user(known, X if units is None else units, X) for known, X in zip(found, given, strict=False)]
 
 
 def _sharper(
