@@ -119,7 +119,7 @@ def checked(sol, truth):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_bound_is_below_the_true_distance(kind):
     proven, ratios = 0, []
-    for seed in range(12):
+    for seed in range(8):
         rng = np.random.default_rng([seed, KINDS.index(kind)])
         scale_X, scale_Z = 2.0 ** rng.integers(-20, 21, 2)
         problem, truth = known(rng, kind, int(rng.integers(2, 8)), scale_X, scale_Z)
@@ -127,7 +127,7 @@ def test_no_bound_is_below_the_true_distance(kind):
         found, ratio = checked(sol, truth)
         proven += found
         ratios += [ratio] * bool(found)
-    assert proven >= 6
+    assert proven >= 4
     assert np.median(ratios) <= 10
 
 

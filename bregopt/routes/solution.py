@@ -226,8 +226,13 @@ class Solution:
         from bregopt.rigorous.newton_kantorovich import newton_kantorovich  # loads when asked for
 
         own = self.X if isinstance(self.X, tuple) else (self.X,)
-        found = newton_kantorovich(raw._program, *raw._point, [np.iscomplexobj(part) for part in own])
-        return found[: len(own)] if isinstance(self.X, tuple) else found[0]
+        hermitian = [np.iscomplexobj(part) for part in own]
+        found = list(newton_kantorovich(raw._program, *raw._point, hermitian)[: len(own)])
+        for k in np.flatnonzero(hermitian):
+            h, E = len(own[k]), found[k].entries
+            entries = np.hypot(E[:h, :h] + E[h:, h:], E[h:, :h] + E[:h, h:]) / 2
+            found[k] = found[k].of(entries, found[k].norm / 2**0.5, found[k].reason)
+        return tuple(found) if isinstance(self.X, tuple) else found[0]
 
     def conflict(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> Conflict:
         """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.
