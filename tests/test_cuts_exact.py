@@ -50,6 +50,7 @@ def best(W, k, allowed, largest):
     return max(exact) if largest else min(exact)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")  # of relaxations over decades of weights
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e12])
 def test_small_cuts_are_optimal_in_exact_arithmetic(kind, unit):
@@ -71,6 +72,7 @@ def test_small_cuts_are_optimal_in_exact_arithmetic(kind, unit):
         assert found.bound >= float(truth) * (1 - 1e-14) if largest else found.bound <= float(truth)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e12])
 def test_decades_of_weights_are_no_reason_for_a_proof(unit):
     """A cut that loses a billionth of all weights is not optimal (seed 141 of an audit)."""
