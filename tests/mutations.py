@@ -10,6 +10,7 @@ status 1 if a test passes. It takes some ten minutes; ``--rest 3/20`` runs every
 """
 
 import argparse
+import compileall
 import os
 import re
 import shutil
@@ -508,6 +509,7 @@ def copied(folder: Path) -> None:
             shutil.copytree(source, folder / name, ignore=ignored)
         else:
             shutil.copy(source, folder / name)
+    compileall.compile_dir(folder / "bregopt", quiet=2)  # once; a changed file has another date
 
 
 def catches(folder: Path, mutation: Mutation) -> bool:
