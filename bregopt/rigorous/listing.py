@@ -238,7 +238,7 @@ def _anchor(nearness: Any) -> Anchor | None:
     if nearness is None:
         return None
     known = set(nearness.parameters) <= {"weights"}
-    name = nearness.divergence if known else nearness.kind.phrase()  # of another function, or a smaller domain
+    name = nearness.divergence if known else nearness.kind.phrase()
     if isinstance(nearness.X0, LowRank):
         return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
