@@ -32,6 +32,7 @@ from nearness_peers import (
     by_bregopt,
     by_cvxpy,
     by_higham,
+    by_qi_sun,
     by_model,
     by_qics,
     by_route,
@@ -193,12 +194,15 @@ def _number(value: float) -> str:
 _LARGEST = {
     "logdet": {"cyclic": 2000, "SCS": 100, "CLARABEL": 50, "QICS": 50},
     "von_neumann": {"cyclic": 50, "SCS": 20, "QICS": 100},
-    "frobenius": {"cyclic": 200, "SCS": 200, "CLARABEL": 50, "Higham": 1000, "statsmodels": 100},
+    "frobenius": {
+        **{"cyclic": 200, "SCS": 200, "CLARABEL": 50},
+        **{"Higham": 1000, "Qi and Sun": 2000, "statsmodels": 100},
+    },
 }
 _LARGEST_REAL = {
     "logdet": {"cyclic": 200, "SCS": 12},
     "von_neumann": {"SCS": 12},
-    "frobenius": {"SCS": 200, "Higham": 200, "statsmodels": 100},
+    "frobenius": {"SCS": 200, "Higham": 200, "Qi and Sun": 2000, "statsmodels": 100},
 }
 
 
@@ -213,6 +217,7 @@ def correlation_entrants(
         "CLARABEL": lambda: by_cvxpy(divergence, X0, fixed, "CLARABEL"),
         "QICS": lambda: by_qics(divergence, X0),
         "Higham": lambda: by_higham(X0),
+        "Qi and Sun": lambda: by_qi_sun(X0),
         "statsmodels": lambda: by_statsmodels(X0),
     }
     chosen = [peer() for name, peer in peers.items() if len(X0) <= largest.get(name, 0)]

@@ -1,4 +1,4 @@
-"""The solvers of the nearness benchmark: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham.
+"""The solvers of the nearness benchmark: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham, Qi and Sun.
 
 Each is an :class:`Entrant`: a function that is timed, and an untimed one that certifies its answer. The
 certificate is computed by the same code for all.
@@ -247,6 +247,83 @@ def higham(A: Array, tol: float = 1e-8, depth: int = 2, limit: int = 2000) -> tu
             weight, *_ = np.linalg.lstsq(dF, f, rcond=None)
             z = g - dG @ weight
     return psd(z[: n * n].reshape(n, n)), limit
+
+
+def by_qi_sun(A: Array) -> Entrant:
+    """Return Newton's method on the dual of a plain Frobenius problem."""
+    judge = _judge("frobenius", A, None)
+    return Entrant(
+        "Newton by Qi and Sun",
+        lambda: qi_sun(A),
+        lambda answer: judge(answer[0], 2 * answer[1], steps=answer[2]),
+    )
+
+
+def qi_sun(A: Array, tol: float = 1e-7, limit: int = 100) -> tuple[Array, Array, int]:
+    """Return the nearest correlation matrix by the semismooth Newton method, without a certificate.
+
+    Qi and Sun (2006): minimize ``||(A + Diag y)_+||^2 / 2 - sum y`` over ``y``. Steps are by conjugate
+    gradients with a diagonal preconditioner, each product with the smaller of the two parts of the spectrum.
+    It ends where the diagonal is off by at most `tol`, in the norm relative to that of the ones.
+    """
+    y = 1 - np.diag(A)
+    value, slope, w, P = _dual_of_qi_sun(A, y)
+    steps = 0
+    while np.linalg.norm(slope) > tol * len(A) ** 0.5 and steps < limit:
+        d = _newton_step(w, P, slope)
+        length, descent = 1.0, float(slope @ d)
+        while True:
+            found = _dual_of_qi_sun(A, y + length * d)
+            if found[0] <= value + 1e-4 * length * descent + 1e-14 * abs(value) or length < 1e-6:
+                break
+            length /= 2
+        y = y + length * d
+        value, slope, w, P = found
+        steps += 1
+    half = P[:, w > 0] * np.sqrt(w[w > 0])
+    return half @ half.T, y, steps
+
+
+def _dual_of_qi_sun(A: Array, y: Array) -> tuple[float, Array, Array, Array]:
+    w, P = np.linalg.eigh(A + np.diag(y))
+    plus = np.maximum(w, 0)
+    return 0.5 * float(plus @ plus) - float(y.sum()), (P**2) @ plus - 1, w, P
+
+
+def _newton_step(w: Array, P: Array, slope: Array) -> Array:
+    """Return the step by conjugate gradients to a residual that falls with the slope."""
+    up, down = w > 0, w <= 0
+    ratio = w[up][:, None] / (w[up][:, None] - w[down][None, :])
+    P1, P2 = P[:, up], P[:, down]
+    if up.sum() <= down.sum():
+
+        def curvature(h: Array) -> Array:
+            T = P1.T @ (h[:, None] * P1), ratio * (P1.T @ (h[:, None] * P2))
+            return np.einsum("ij,ij->i", P1, P1 @ T[0].T + 2 * P2 @ T[1].T) + 1e-10 * h
+
+        diagonal = ((P1**2) @ np.ones(P1.shape[1])) ** 2
+    else:  # the identity less the part with the other spectrum
+
+        def curvature(h: Array) -> Array:
+            T = P2.T @ (h[:, None] * P2), (1 - ratio) * (P1.T @ (h[:, None] * P2))
+            return h - np.einsum("ij,ij->i", P2, P2 @ T[0].T + 2 * P1 @ T[1]) + 1e-10 * h
+
+        diagonal = ((P1**2) @ np.ones(P1.shape[1])) ** 2
+    diagonal = np.maximum(diagonal + 2 * np.einsum("ij,jk,ik->i", P1**2, ratio, P2**2, optimize=True), 1e-8)
+    d, r = np.zeros_like(slope), -slope
+    z = r / diagonal
+    p, old = z, float(r @ z)
+    enough = min(0.1, float(np.linalg.norm(slope))) * float(np.linalg.norm(slope))
+    for _ in range(200):
+        Vp = curvature(p)
+        alpha = old / float(p @ Vp)
+        d, r = d + alpha * p, r - alpha * Vp
+        if np.linalg.norm(r) <= enough:
+            break
+        z = r / diagonal
+        new = float(r @ z)
+        p, old = z + new / old * p, new
+    return d
 
 
 def _judge(divergence: str, X0: Array, fixed: Fixed) -> Callable[..., Verdict]:

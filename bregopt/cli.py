@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import bregopt as bo
+from bregopt.files import is_standard
 from bregopt.io.answers import PARTS, WRITERS, write_answer
-from bregopt.io.files import is_standard
 from bregopt.io.sources import (
     ACCEPTED,
     DIVERGENCES,
@@ -42,8 +42,8 @@ exit status:
   0  solved: the certificate meets the tolerance (check: the routes agree)
   2  bad input, or too little memory: the message says which
   3  infeasible or unbounded, proven
-  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or only one
-     takes the problem)
+  4  not solved to the tolerance; the best answer is written (check: the routes disagree, or some route
+     decides nothing, or only one takes the problem)
 """
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _PIPE = re.compile(r"-\.[a-z]", re.IGNORECASE)
@@ -178,6 +178,13 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "file", type=Path, metavar="FILE", help="file written by sol.verify().certificate.save"
     )
+    verify.add_argument(
+        "--problem",
+        type=Path,
+        metavar="SPEC",
+        help="spec, SDPA or CBF file that states the problem; of FILE only points and multipliers are used",
+    )
+    _add_parameters(verify)
     verify.set_defaults(run=_verify)
 
     demo = _command(commands, "demo", "Solve, check and draw four real problems.")
@@ -207,6 +214,15 @@ def _source_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"{ACCEPTED}; - reads a spec or, with --problem, a .csv from standard input",
     )
+    _add_parameters(parser)
+    matrix = parser.add_argument_group("if FILE is a matrix")
+    matrix.add_argument("--problem", choices=PROBLEMS, help="problem to solve (required)")
+    matrix.add_argument("--divergence", choices=tuple(DIVERGENCES), help="measure of nearness (frobenius)")
+    matrix.add_argument("--key", help="array of an .npz file")
+    return parser
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         dest="parameters",
@@ -216,11 +232,6 @@ def _source_parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="value of a parameter of the spec: a number or a list; may be repeated",
     )
-    matrix = parser.add_argument_group("if FILE is a matrix")
-    matrix.add_argument("--problem", choices=PROBLEMS, help="problem to solve (required)")
-    matrix.add_argument("--divergence", choices=tuple(DIVERGENCES), help="measure of nearness (frobenius)")
-    matrix.add_argument("--key", help="array of an .npz file")
-    return parser
 
 
 def _settings_parser() -> argparse.ArgumentParser:
@@ -265,14 +276,12 @@ def _output_path(text: str) -> Path:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before any work; change nothing."""
-    try:
-        new = not path.exists()
-        path.open("ab").close()
-        if new:
-            path.unlink()
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+    """Refuse a path that cannot be written, before any work."""
+    for place in (path.parent, path):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {place} is read-only")
+    if path.exists() and not path.is_file():
+        raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: it is no file")
 
 
 def _solve(options: argparse.Namespace) -> int:
@@ -295,8 +304,19 @@ def _solve(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     certificate = bo.BoundCertificate.load(options.file)
-    certificate.check()
-    print(f"proven again: {certificate.proven}")  # noqa: T201
+    if options.problem is None:
+        certificate.check()
+        of = f"{options.file} itself; --problem SPEC proves it for the problem that you state"
+    else:
+        if not states_problem(options.problem):
+            raise ValueError(f"argument --problem: {options.problem} is no spec (.toml), SDPA or CBF file")
+        spec = problem_of_file(options.problem, dict(options.parameters))
+        certificate = bo.verify(spec.problem, certificate).certificate or certificate
+        of = f"{options.problem}; only points and multipliers are those of {options.file}"
+    given = "".join(f"  given      {text}\n" for text in certificate.given)
+    sys.stdout.write(
+        f"proven again: {certificate.proven}\n{given}  problem    {certificate.problem}\n  stated by  {of}\n"
+    )
     return _SOLVED
 
 
@@ -313,7 +333,8 @@ def _check(options: argparse.Namespace) -> int:
     report = bo.cross_check(spec.problem, options.solver, **used)
     sys.stdout.write(f"{spec.title}\n{report}\n")
     if not all(row.agrees for row in report.rows):
-        path = f"{options.file.name.partition('.')[0]}-disagreement.toml"
+        kind = "disagreement" if report.verdict == "disagree" else "undecided"
+        path = f"{options.file.name.partition('.')[0]}-{kind}.toml"
         spec.problem.to_spec(path)
         words = [f"--solver {row.solver}" for row in report.rows]
         words += [f"--{name.replace('_', '-')} {value}" for name, value in used.items() if name != "verbose"]
@@ -323,7 +344,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     spec = _load(options)
-    spec.problem.explain(options.solver or spec.solver)
+    spec.explain(**({} if options.solver is None else {"solver": options.solver}))
     return _SOLVED
 
 

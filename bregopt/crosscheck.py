@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -29,7 +30,7 @@ from bregopt.tables import html_table, latex_table, table_lines
 if TYPE_CHECKING:
     import cvxpy
 
-__all__ = ["CrossCheck", "CrossCheckRow", "cross_check"]
+__all__ = ["CrossCheck", "CrossCheckRow", "Verdict", "cross_check"]
 
 _REFERENCE, _BACKENDS = "cvxpy", ("CLARABEL", "SCS")
 
@@ -41,9 +42,17 @@ _PROVEN = (Status.INFEASIBLE, Status.UNBOUNDED)
 _TITLES = ("solver", "status", "value", "bound", "gap", "residual", "error", "distance", "seconds", "agrees")
 
 
+class Verdict(StrEnum):
+    """What a comparison of answers shows."""
+
+    AGREE = "agree"
+    DISAGREE = "disagree"
+    UNDECIDED = "undecided"
+
+
 @dataclass(frozen=True)
 class CrossCheckRow:
-    """The result of one route, and its comparison with the first route.
+    """The result of one route, and its comparison with the first route that decides.
 
     Parameters
     ----------
@@ -60,8 +69,11 @@ class CrossCheckRow:
     distance : float
         Frobenius distance of ``X`` from that of the first route, relative to the norm of the first, over all
         matrices of the problem. NaN if one of the two has none.
-    agrees : bool
-        Whether the answer and the first can both be right; see :func:`cross_check`.
+    verdict : Verdict
+        "agree", "disagree" or "undecided", compared with the first answer that decides; see
+        :func:`cross_check`.
+    reason : str
+        Why it is not "agree".
     """
 
     solver: str
@@ -74,7 +86,16 @@ class CrossCheckRow:
     error: float
     seconds: float
     distance: float
-    agrees: bool
+    verdict: Verdict
+    reason: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the verdict is "agree"."""
+        return self.verdict is Verdict.AGREE
+
+
+_AGREES = {Verdict.AGREE: "yes", Verdict.DISAGREE: "no", Verdict.UNDECIDED: "undecided"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +112,30 @@ class CrossCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether at least two routes answered and all agree; one answer alone is not a check."""
-        return len(self.rows) >= 2 and all(row.agrees for row in self.rows)
+        """Whether all agree: at least two routes decide, and none is undecided."""
+        return self.verdict is Verdict.AGREE
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all show: "disagree" if a route contradicts another, "agree" if at least two and all agree.
+
+        "undecided" says that nothing is contradicted, but that some route decides nothing: it failed, stopped
+        short or proves no bound. One route alone is undecided too.
+        """
+        found = {row.verdict for row in self.rows}
+        if Verdict.DISAGREE in found:
+            return Verdict.DISAGREE
+        return Verdict.AGREE if found == {Verdict.AGREE} and len(self.rows) >= 2 else Verdict.UNDECIDED
+
+    @property
+    def reason(self) -> str:
+        """The reason for the verdict in a sentence."""
+        if len(self.rows) < 2:
+            return "one route alone is not a check"
+        if self.verdict is not Verdict.AGREE:
+            return "; ".join(f"{row.solver} {row.reason}" for row in self.rows if row.verdict is self.verdict)
+        loosest = max((row.error for row in self.rows if not math.isnan(row.error)), default=0.0)
+        return f"{len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
 
     @property
     def table(self) -> Any:
@@ -135,23 +178,19 @@ class CrossCheck:
         return plot_intervals(names, values, errors, seconds, ax)
 
     def __str__(self) -> str:
-        return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._verdict()])
+        return "\n".join([*table_lines(_TITLES, [*map(_cells, self.rows)], left=2), self._sentence])
 
     def _repr_html_(self) -> str:
-        return html_table(_TITLES, [*map(_cells, self.rows)], left=2, caption=self._verdict())
+        return html_table(_TITLES, [*map(_cells, self.rows)], left=2, caption=self._sentence)
 
     def _repr_latex_(self) -> str:
         table = latex_table(_TITLES, [*map(_cells, self.rows)], left=2)
-        return f"$$\n{table}\n$$\n{self._verdict()}"
+        return f"$$\n{table}\n$$\n{self._sentence}"
 
-    def _verdict(self) -> str:
-        if len(self.rows) < 2:
-            return "not ok: one route alone is not a check"
-        dissenting = ", ".join(row.solver for row in self.rows if not row.agrees)
-        if dissenting:
-            return f"not ok: no agreement with {self.rows[0].solver} by {dissenting}"
-        loosest = max((row.error for row in self.rows if not math.isnan(row.error)), default=0.0)
-        return f"ok: {len(self.rows)} routes agree within their certified errors, the largest {loosest:.1e}"
+    @property
+    def _sentence(self) -> str:
+        heading = {Verdict.AGREE: "ok", Verdict.DISAGREE: "not ok"}.get(self.verdict, "not ok, undecided")
+        return f"{heading}: {self.reason}"
 
 
 def cross_check(
@@ -166,7 +205,8 @@ def cross_check(
     Two answers agree if both are optimal (to tolerance or not) and their values differ by at most the errors
     of their certificates, or if both prove that the problem is infeasible, or both that it is unbounded.
     There is no tolerance to choose: an inaccurate answer has a large error, which the table shows, and
-    contradicts no value within it.
+    contradicts no value within it. They disagree if both are proven and do not agree. A route is undecided
+    if its certificate proves nothing that can be compared: it failed, stopped short, or has no finite bound.
 
     Afterwards the problem holds the answer of the first route. A CVXPY problem does not change.
 
@@ -232,7 +272,10 @@ def cross_check(
     }
     first = found[next(iter(own))]
     scale = 0.0 if foreign else _scale(problem.program())
-    return CrossCheck(tuple(_row(name, found[name], first, scale) for name in own))
+    decided = {
+        name: answer for name in own if isinstance(answer := found[name], Solution) and not _undecided(answer)
+    }
+    return CrossCheck(tuple(_row(name, found[name], first, decided, scale) for name in own))
 
 
 def _checkable(problem: Any) -> Any:
@@ -286,11 +329,18 @@ def _scale(program: Program) -> float:
 
 
 def _row(
-    name: str, found: Solution | SolverError, first: Solution | SolverError, scale: float
+    name: str,
+    found: Solution | SolverError,
+    first: Solution | SolverError,
+    decided: Mapping[str, Solution],
+    scale: float,
 ) -> CrossCheckRow:
+    verdict, reason = _compared(name, found, decided, scale)
     if isinstance(found, SolverError):
         nan = math.nan
-        return CrossCheckRow(name, "solver_error", str(found), nan, nan, nan, nan, nan, nan, nan, False)
+        return CrossCheckRow(
+            name, "solver_error", str(found), nan, nan, nan, nan, nan, nan, nan, verdict, reason
+        )
     return CrossCheckRow(
         solver=name,
         status=found.status,
@@ -302,17 +352,43 @@ def _row(
         error=found.error,
         seconds=found.timings["total"],
         distance=math.nan if isinstance(first, SolverError) else _relative_distance(found.X, first.X),
-        agrees=isinstance(first, Solution) and _agree(found, first, scale),
+        verdict=verdict,
+        reason=reason,
     )
 
 
-def _agree(a: Solution, b: Solution, scale: float) -> bool:
-    """Whether two answers to one problem, whose objective has a scale, can both be right."""
-    if a.status in _HELD and b.status in _HELD:
-        rounding = _ROUNDING * max(abs(a.value), abs(b.value), scale)
-        allowed = a.error + b.error + rounding
-        return math.isfinite(allowed) and abs(a.value - b.value) <= allowed
-    return a.status == b.status and a.status in _PROVEN
+def _undecided(found: Solution | SolverError) -> str:
+    """Return why an answer decides nothing, an empty text for one that does."""
+    if isinstance(found, SolverError):
+        return f"failed: {found}"
+    if found.status in _PROVEN:
+        return ""
+    if found.status not in _HELD:
+        return f"ends {found.status}: {found.stop_reason}"
+    return "" if math.isfinite(found.error) else "proves no bound: its error is infinite"
+
+
+def _compared(
+    name: str, found: Solution | SolverError, decided: Mapping[str, Solution], scale: float
+) -> tuple[Verdict, str]:
+    """Return the verdict on an answer beside the first that decides, and its reason."""
+    if isinstance(found, SolverError) or name not in decided:
+        return Verdict.UNDECIDED, _undecided(found)
+    other, first = next(iter(decided.items()))
+    statuses = f"says {found.status}, and {other} {first.status}"
+    if found.status in _PROVEN or first.status in _PROVEN:
+        if found.status == first.status:
+            return Verdict.AGREE, ""
+        if Status.OPTIMAL_INACCURATE in (found.status, first.status):  # its point may miss the rows
+            return Verdict.UNDECIDED, statuses
+        return Verdict.DISAGREE, statuses
+    rounding = _ROUNDING * max(abs(found.value), abs(first.value), scale)
+    if abs(found.value - first.value) <= found.error + first.error + rounding:
+        return Verdict.AGREE, ""
+    return Verdict.DISAGREE, (
+        f"has {found.value:.9g} with error {found.error:.1e}, and {other} {first.value:.9g} with error "
+        f"{first.error:.1e}"
+    )
 
 
 def _relative_distance(X: Any, Y: Any) -> float:
@@ -346,5 +422,5 @@ def _cells(row: CrossCheckRow) -> tuple[str, ...]:
         *(f"{x:.9g}" for x in (row.value, row.dual_value)),
         *("" if math.isnan(x) else f"{x:.1e}" for x in small),
         f"{row.seconds:.3f}",
-        "yes" if row.agrees else "no",
+        _AGREES[row.verdict],
     )

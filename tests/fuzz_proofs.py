@@ -80,7 +80,7 @@ def proofs(rng):
         proof.certificate.save(path)
         again = bo.BoundCertificate.load(path)
         again.check()
-        require(again.proven == proof.proven, f"{says}: {again.proven} from the file")
+        require(again.proven == proof.certificate.proven, f"{says}: {again.proven} from the file")
     return proof.proven.partition("<=")[0].strip()[:20] or "bounds"
 
 

@@ -288,7 +288,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("kind", ["matrix", "spec", "sdpa"])
-def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_path, monkeypatch, capsys):
+def test_check_that_decides_nothing_is_4_and_leaves_the_instance(kind, matrix, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", {**registry._registered, "liar": Liar})
     file, more = matrix, NEAREST
@@ -300,8 +300,8 @@ def test_check_of_a_disagreement_is_4_and_leaves_the_instance(kind, matrix, tmp_
         bo.write_sdpa(bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[0, 1] == 0]), file)
     assert run("check", file, *more, "--tol", "1e-5", "--solver", "cvxpy", "--solver", "liar") == 4
     out, err = capsys.readouterr()
-    assert "not ok: no agreement with cvxpy by liar" in out
-    (instance,) = tmp_path.glob("*-disagreement.toml")
+    assert "\nnot ok, undecided: liar ends infeasible_inaccurate: No X meets the hard rows" in out
+    (instance,) = tmp_path.glob("*-undecided.toml")
     again = f"bregopt check {instance.name} --solver cvxpy --solver liar --tol 1e-05"
     assert again in err
     assert run(*again.split()[1:]) == 4
@@ -313,6 +313,26 @@ def test_explain_names_every_route(matrix, capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in bo.solvers())
     assert "-> bregman" in out
+
+
+def test_explain_says_what_the_options_of_a_spec_do(tmp_path, capsys):
+    file = tmp_path / "own.toml"
+
+    def explained(solve, *more):
+        file.write_text(
+            "[data]\nA = [[1, 0], [0, 1]]\n[variables]\nX = { psd = 2 }\n"
+            "[problem]\nminimize = 'logdet_div(X, A)'\nsubject_to = ['X[0, 0] == 0.5']\n"
+            f"[solve]\n{solve}\n"
+        )
+        assert run("explain", file, *more) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return next(line for line in lines if line.startswith("->"))
+
+    assert "takes it: method 'cyclic', for one row alone" in explained('solver = "bregman"')
+    newton = explained('solver = "bregman"\nmethod = "newton"\ntol = 1e-3')
+    assert "'newton'" in newton
+    assert "cyclic" not in newton
+    assert "-> cvxpy" in explained('tol = 1e-3', "--solver", "cvxpy")
 
 
 def test_demo_is_handed_its_folder(tmp_path, monkeypatch):

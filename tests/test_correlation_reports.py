@@ -88,6 +88,20 @@ def test_unknown_entries_and_covariances_have_reports():
     assert "at upper bound" in str(report)
 
 
+def test_sums_of_rows_are_of_the_known_entries():
+    rng = np.random.default_rng(3)
+    A = np.corrcoef(rng.normal(size=(6, 9)))
+    i, j = np.triu_indices(6, 1)
+    A[i[:4], j[:4]] = A[j[:4], i[:4]] = np.nan
+    A[4, 5] = A[5, 4] = 0.99
+    report = bo.nearest_correlation(A, missing="unknown", min_eigenvalue=0.1).report()
+    rows = report.to_frame("rows").sort_values("row")
+    known = np.isfinite(A)
+    np.testing.assert_allclose(rows["sum before"], np.nansum(A, axis=1))
+    np.testing.assert_allclose(rows["sum after"], np.where(known, report.after, 0).sum(axis=1))
+    np.testing.assert_allclose(rows["sum after"] - rows["sum before"], rows["change"], atol=1e-12)
+
+
 def test_reports_state_the_request():
     B = A.copy()
     B[0, 3] = B[3, 0] = np.nan

@@ -226,6 +226,23 @@ class TestBound:
             assert (rise >= 2 * history["violation"][at] ** 2 - 1e-12).all()
         assert (np.diff(history["dual"]) >= -1e-12).all()
 
+    def test_an_adversary_needs_nearly_as_many_steps(self):
+        # Every row has half of the remaining weight at either end of its eigenvalues, but for the violation, and
+        # holds with equality at the first coordinate vector: each step makes the least progress.
+        n, steps, violations = 256, 0, []
+        w = np.full(n, 1 / n)
+        while w[1:].sum() > 0.6:
+            sign, r = np.zeros(n), 0.0
+            for k in np.argsort(-w[1:]) + 1:
+                sign[k] = 1.0 if r < 0.5 else -1.0
+                r += sign[k] * w[k]
+            boost = boost_of([np.diag(sign)], np.diag(w), corrections=False)
+            steps += boost.step(np.full(1, -np.inf), np.zeros(1))
+            violations.append(r / 2)
+            w = np.diag(boost.X).copy()
+        bound = iteration_bound(math.log(n), min(violations))
+        assert bound / 1.6 < steps <= bound
+
     def test_is_broken_by_longer_steps(self):
         # Steps of twice the length oscillate for ever, and exceed the bound.
         C, W1 = np.diag([1.0, -1.0]), np.diag([0.9, 0.1])
@@ -320,7 +337,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("declare", "reason"),
         [
-            (lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.trace(X) <= 1]), "fixes the trace of X"),
+            (
+                lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [X[0, 0] <= 1, 2 * bo.trace(X) <= 1]),
+                r"fixes the trace of X, .*; constraint 1 \(.*\) bounds the trace only",
+            ),
+            (
+                lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.trace(X) == -1]),
+                r"constraint 0 \(trace\(X\) == -1\) asks for no positive trace",
+            ),
+            (lambda X, t: (bo.von_neumann_div(X, np.eye(2)), [bo.diag(X) == 1]), r"== 1\. These"),
+            (lambda X, t: (t, [X[0, 0] <= t, bo.trace(X) <= 1]), "constraint 1 .* bounds the trace only"),
+            (lambda X, t: (bo.trace(X), [X[0, 0] == 1]), "without a term in X"),  # whatever fixes the trace
             (lambda X, t: (bo.logdet_div(X, np.eye(2)), [bo.trace(X) == 1]), "logdet"),
             (lambda X, t: (bo.trace(X), [bo.trace(X) == 1]), "without a term in X"),
             (lambda X, t: (t, [X[0, 0] <= t, bo.trace(X) == 1, t >= 0]), None),

@@ -279,11 +279,18 @@ def test_ready_made_problems_that_restate_their_data_say_so(rng):
         (bo.nearest_covariance(A + np.diag(np.arange(N))), "nearest_covariance"),
         (bo.nearest_correlation(A, groups=[0, 0, 0, 0, 1, 1, 1, 1]), "groups"),
         (bo.nearest_correlation(A, "spectral"), "spectral"),
-        (bo.nearest_correlation([A, A])[0], "solve the problem alone"),
+        (bo.nearest_psd([A, A])[0], "solve the problem alone"),
     ]
     for solution, message in refused:
         with pytest.raises(ValueError, match=message):
             solution.vjp(np.eye(N))
+
+
+def test_an_answer_of_a_stack_has_the_derivative_of_its_single_solve(rng):
+    A, G = indefinite(rng), symmetric(rng)
+    own = {"weights": rng.uniform(0.5, 2, N), "min_eigenvalue": 0.01}
+    alone = bo.nearest_correlation(A, **own).vjp(G)
+    assert bo.nearest_correlation([A, A], **own)[1].vjp(G) == pytest.approx(alone, abs=1e-8)
 
 
 def test_the_costs_of_a_maximization(rng):
@@ -363,6 +370,27 @@ def test_points_without_a_derivative_are_refused():
     flat = bo.Problem(bo.Minimize(bo.inner(np.eye(2), X)), [bo.trace(X) == 1]).solve()
     with pytest.raises(ValueError, match="no derivative"):
         flat.vjp(np.eye(2))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unknown_entries_are_named_where_the_answer_is_not_unique(seed):
+    rng, n = np.random.default_rng(seed), 8
+    A, weights = rng.uniform(-1, 1, (n, n)), np.ones((n, n))
+    A = (A + A.T) / 2
+    np.fill_diagonal(A, 1)
+    i, j = np.array(np.triu_indices(n, 1))[:, rng.permutation(28)[:10]]
+    weights[i, j] = weights[j, i] = 0
+    G = symmetric(rng, n)
+    with pytest.raises(ValueError, match=r"10 entries of X are unknown .* such as 0\.1"):
+        bo.nearest_correlation(A, weights=weights).vjp(G)
+    weights[weights == 0] = 0.1
+    assert np.isfinite(bo.nearest_correlation(A, weights=weights).vjp(G)).all()
+
+
+def test_a_derivative_prints_in_one_line(rng):
+    found = bo.nearest_correlation(indefinite(rng)).derivative()
+    assert repr(found).startswith(f"Derivative of X ({N} x {N}), with vjp and jvp: {N} of {N} rows act")
+    assert len(repr(found)) < 120
 
 
 def test_nearly_degenerate_answers_warn():

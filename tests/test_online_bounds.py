@@ -232,6 +232,32 @@ def test_winnow_is_worse_than_theorem_2_at_a_rate_outside():
     assert MatrixWinnow(eta=5.0, theta=theta).fit(x, y).mistake_bound() == math.inf
 
 
+def nearly(weights, total, above):
+    """Return a subset of nearly some total weight, just above or below it."""
+    subset = np.zeros(len(weights))
+    for k in np.argsort(-weights):
+        if subset @ weights + weights[k] < total:
+            subset[k] = 1
+    if above:
+        subset[np.argmin(np.where(subset, np.inf, weights))] = 1
+    return subset
+
+
+def test_an_adversary_makes_winnow_nearly_as_bad_as_theorem_2():
+    # Mistakes just at the threshold, on sets of coordinates: the proof's inequalities are nearly equalities.
+    n, theta = 256, winnow.threshold(winnow.ETA)
+    learner, w, mistakes = MatrixWinnow(1), np.full(n, 1 / n), 0
+    while w[1:].sum() > theta:
+        x, y = np.zeros(n), 1.0 if 0.5 * w[0] < theta and w[1:].sum() < 1 else -1.0
+        x[0] = 0.5 * (y > 0)
+        x[1:] = nearly(w[1:], theta - x[0] * w[0], above=y < 0)
+        learner.partial_fit(np.diag(x)[None], [y])
+        w, mistakes = np.diag(learner.W_).copy(), mistakes + 1
+        assert learner.mistakes_ == mistakes
+    bound = learner.mistake_bound(1)
+    assert bound / 1.5 < mistakes <= bound
+
+
 def rectangular_stream(rng, m, n, rank, count):
     """Return instances with singular values in [0, 1] and labels by a matrix of some rank, with signs."""
     U, V = np.linalg.qr(rng.normal(size=(m, rank)))[0], np.linalg.qr(rng.normal(size=(n, rank)))[0]

@@ -36,6 +36,12 @@ def test_random_margins_agree_with_clarabel(options, R, D, price, seed):
     margin_by_clarabel(far, near, price / R).agrees(sol.value, sol.error)
 
 
+@pytest.mark.parametrize("options", MASTERS)
+def test_masters_print_nothing(options, capfd):
+    margin_problem(*comparisons(20, 3, 1), 2 / 20).solve(solver="psdboost", tol=1e-4, **options)
+    assert capfd.readouterr() == ("", "")
+
+
 @settings(max_examples=12)
 @given(n=st.integers(2, 6), m=st.integers(3, 8), exact=st.booleans(), seed=SEEDS)
 @pytest.mark.parametrize("options", MASTERS)

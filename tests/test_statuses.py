@@ -10,7 +10,7 @@ import pytest
 from truth import ill_posed_cases
 
 import bregopt as bo
-from bregopt.certify import Certificate, Status, bracket
+from bregopt.certify import Certificate, PrimalDualPoint, Status, bracket, certify
 from bregopt.program import ENDED, StopReason
 
 PACKAGE = Path(bo.__file__).parent
@@ -94,6 +94,17 @@ def test_small_distances_are_as_accurate_as_large_ones(seed, distance):
     assert abs(sol.value - sol.dual_value) <= 1.01e-6 * max(abs(sol.value), abs(sol.dual_value))
 
 
+@pytest.mark.parametrize("distance", [1e-1, 1e-3, 1e-5])
+def test_the_gap_of_a_small_distance_is_relative_to_it(distance):
+    A = nearly_feasible(np.random.default_rng(7), 6, distance)
+    X = bo.PSD(6)
+    prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1])
+    sol = prob.solve(tol=1e-10)
+    worse = certify(PrimalDualPoint(prob.program(), (np.asarray(sol.X),), np.zeros(0), -0.99 * sol.duals[0]))
+    assert worse.error > 1e-5 * sol.value
+    assert worse.gap == pytest.approx(worse.error / max(worse.primal, worse.dual))
+
+
 def small_optimum(rng, n, factor):
     """Return a linear problem whose optimum is a small part of the scale of its data, and the optimum.
 
@@ -116,13 +127,19 @@ def small_optimum(rng, n, factor):
 def test_small_optima_are_as_accurate_as_large_ones(seed, factor):
     C, A, b = small_optimum(np.random.default_rng(seed), 6, factor)
     X = bo.PSD(6)
-    sol = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.inner(A, X) == b]).solve(solver="path", tol=1e-6)
+    prob = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.inner(A, X) == b])
+    sol = prob.solve(solver="path", tol=1e-6)
     assert sol.status == "optimal"
-    terms = abs(np.vdot(C, sol.X)) + np.abs(sol.duals[0] * b).sum()
+    root = np.sqrt(sol.X.diagonal())
+    terms = np.abs(sol.duals[0]) @ np.einsum("kij,i,j->k", np.abs(A), root, root)
     size = max(abs(sol.value), abs(sol.dual_value), 1e-2 * terms)
     assert abs(sol.value - sol.dual_value) <= 1.01e-6 * size
     assert abs(sol.value - factor) <= 2e-6 * max(factor, 1e-2 * terms)
     assert np.abs(sol.dimacs[:5]).max() <= 1e-6
+    program, raw = prob.program(), sol._raw
+    y = raw.duals - 1e-3 * factor * b / (b @ b)  # a bound that is lower by a thousandth of the optimum
+    worse = certify(PrimalDualPoint(program, raw.X, raw.u, y))
+    assert worse.gap >= 0.9e-3 * factor / size
 
 
 def test_the_card_says_that_terms_cancel():

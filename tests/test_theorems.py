@@ -88,13 +88,15 @@ def test_jensen_needs_eigenvalues_of_at_most_one():
 
 
 @DRAWS
-@given(SEEDS, st.integers(1, 6), st.booleans())
-def test_a_larger_matrix_has_a_larger_product(seed, n, singular):
+@given(SEEDS, st.integers(2, 6), st.booleans(), st.integers(-5, 5))
+def test_a_larger_matrix_has_a_larger_product(seed, n, apart, shift):
+    # If C - B is zero on the range of A, the products are equal; the shift gives them either sign.
     rng = np.random.default_rng(seed)
-    A = of_rank(rng, orthonormal(rng, n, max(n - singular, 1)))
-    B = symmetric(rng, n)
-    C = B + of_rank(rng, orthonormal(rng, n, max(n - 1, 1)))
-    assert np.vdot(A, B) <= np.vdot(A, C) + 1e-12
+    Q, r = orthonormal(rng, n, n), int(rng.integers(1, n))
+    A = of_rank(rng, Q[:, :r])
+    B = symmetric(rng, n) + shift * np.eye(n)
+    C = B + of_rank(rng, Q[:, r:] if apart else orthonormal(rng, n, n - 1))
+    assert np.vdot(A, B) <= np.vdot(A, C) + 1e-12 * n
 
 
 @DRAWS
@@ -124,6 +126,80 @@ def test_progress_of_meg_in_one_trial(seed, n, b, noise):
     progress = relative_entropy(U, before) - relative_entropy(U, after)
     fitted = np.vdot(U, X[2].T)
     assert eta * (y[2] - told) ** 2 - b * (y[2] - fitted) ** 2 <= progress + 1e-8
+
+
+RATIOS = st.floats(0.05, 20)
+PART = 0.02  # of the way from the first matrix to a vertex: the gap of the attained bounds has its square
+
+
+def first_trial_of_meg(seed, ratio, size):
+    """Return a rate, an instance, a label and a comparator with which one trial attains Lemma 3.1.
+
+    The inequality of Golden and Thompson is an equality, as all matrices commute. Hoeffding's is one up to
+    the square of the step, as half of the weight is at either end of the eigenvalues. With
+    ``ratio = r^2 b / 2`` the rest is one for the label at which the step ends at the comparator.
+    """
+    rng = np.random.default_rng(seed)
+    Q = orthonormal(rng, 2, 2)
+    ends = np.diag([0.5, -0.5])
+    X = size * Q @ (ends + rng.normal() * np.eye(2)) @ Q.T
+    U = np.eye(2) / 2 + PART * Q @ ends @ Q.T
+    told, fitted = np.trace(X) / 2, float(np.vdot(U, X))
+    y = told + (fitted - told) * (1 + ratio) / ratio
+    b = 2 * ratio / size**2
+    return b, 2 * b / (2 + size**2 * b), X, y, U
+
+
+@DRAWS
+@given(SEEDS, RATIOS, st.floats(0.1, 10))
+def test_progress_of_meg_is_attained(seed, ratio, size):
+    online = pytest.importorskip("bregopt.online")
+    b, eta, X, y, U = first_trial_of_meg(seed, ratio, size)
+    learner = online.MEG(r=size * (1 + 1e-9), eta=eta).fit(X[None], [y])
+    told, fitted = np.trace(X) / 2, np.vdot(U, X)
+    progress = relative_entropy(U, np.eye(2) / 2) - relative_entropy(U, learner.W_)
+    promised = eta * (y - told) ** 2 - b * (y - fitted) ** 2
+    assert promised <= progress * (1 + 1e-7)
+    assert promised >= 0.99 * progress
+
+
+@DRAWS
+@given(SEEDS, RATIOS, st.floats(0.1, 10))
+def test_loss_bound_of_meg_is_attained(seed, ratio, size):
+    online = pytest.importorskip("bregopt.online")
+    _, eta, X, y, U = first_trial_of_meg(seed, ratio, size)
+    learner = online.MEG(r=size * (1 + 1e-9), eta=eta).fit(X[None], [y])
+    bound = learner.loss_bound(U, (y - float(np.vdot(U, X))) ** 2)
+    assert learner.loss_ <= bound * (1 + 1e-7)
+    assert learner.loss_ >= 0.99 * bound
+
+
+@DRAWS
+@given(SEEDS, st.integers(1, 5), st.booleans(), st.sampled_from([1.5, 2.0, 3.0]), st.floats(0.01, 1))
+def test_burg_bounds_are_nearly_attained(seed, n, matrix, factor, s):
+    # Equal shares, and a label so far above the prediction that the rate is at a limit: log(1 + z) is least
+    # beside z - z^2 at z = -1/2. Of what the derivation gives away, less than half of the loss is left.
+    online = pytest.importorskip("bregopt.online")
+    x = np.full(n, np.random.default_rng(seed).uniform(0.1, 3))
+    if matrix:
+        x[1:] = 0
+    told = float(x @ x if matrix else x.sum()) / n
+    y, away = factor * told, (factor - 1) * told
+    shares = np.array([told]) if matrix else x / n
+    rate = min(1 / (4 * shares @ shares), 1 / (4 * away * shares.max()))
+    for off in (s, min(2 * s, 0.999)):  # the comparator's error, relative to the learner's
+        fitted = y - off * away
+        learner = online.MatrixBurgGradient(1e9, None) if matrix else online.BurgGradient(1e9)
+        learner.fit(x[None], [y])
+        U = np.diag(np.where(x > 0, fitted / told, 1.0)) / n
+        W, W1 = (learner.W_ if matrix else np.diag(learner.w_)), np.eye(n) / n
+        progress = DIVERGENCES["logdet"](W1).value(U) - DIVERGENCES["logdet"](W).value(U)
+        loss, best = away**2, (y - fitted) ** 2
+        assert (1 - s) * rate * loss <= rate * best / s + progress + 1e-9 * rate * loss
+        assert learner.loss_ <= learner.loss_bound(U if matrix else np.diag(U), best) * (1 + 1e-9)
+    if factor == 2:
+        U = np.diag(np.where(x > 0, 2.0, 1.0)) / n  # it fits the label
+        assert learner.loss_ >= 0.8 * learner.loss_bound(U if matrix else np.diag(U), 0.0)
 
 
 @DRAWS

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.program.answer import LIMITS, StopReason
@@ -95,7 +95,14 @@ class Certificate:
         scale of the costs. For a linear objective and hard rows it is no less than the DIMACS errors 3 and 4.
     error : float
         First-order bound on the distance of `primal` from the optimum, in units of the objective:
-        ``|primal - dual|`` plus the cost of the violations, of rows at their multipliers.
+        ``|primal - dual|``, plus the cost of the violations, of rows at their multipliers, plus
+        `evaluation_error`.
+    evaluation_error : float
+        Bound on the round-off that `primal` and `dual` share: both evaluate the same divergences, and the
+        logarithm or inverse of an ill-conditioned ``X0`` is known to few digits. It is infinite where
+        nothing is known.
+    size : float
+        The magnitude that `gap` is relative to.
 
     See Also
     --------
@@ -108,6 +115,8 @@ class Certificate:
     primal_residual: float
     dual_residual: float
     error: float
+    evaluation_error: float = 0.0
+    size: float = 0.0
 
     @property
     def worst(self) -> float:
@@ -118,6 +127,12 @@ class Certificate:
         """Whether gap and residuals are all at most `tol`."""
         # Written such that a NaN does not meet any tolerance.
         return self.gap <= tol and self.primal_residual <= tol and self.dual_residual <= tol
+
+    def is_at_round_off(self, tol: float) -> bool:
+        """Whether the round-off of the divergences exceeds `tol` and all other errors of the gap."""
+        near = self.primal_residual <= tol and self.dual_residual <= tol
+        distance, round_off = abs(self.primal - self.dual), self.evaluation_error
+        return near and math.isfinite(distance) and round_off > tol * self.size and round_off >= distance
 
     def status(self, tol: float, stop: StopReason) -> Status:
         """Return the status of the answer, given why its method stopped.
@@ -130,13 +145,18 @@ class Certificate:
             return Status.USER_LIMIT
         if stop is StopReason.LOCAL_OPTIMUM:
             return Status.LOCALLY_OPTIMAL
-        return Status.OPTIMAL_INACCURATE if self.meets(max(tol, NEAR)) else Status.INACCURATE
+        near = self.meets(max(tol, NEAR)) or self.is_at_round_off(tol)
+        return Status.OPTIMAL_INACCURATE if near else Status.INACCURATE
 
     @property
     def of_dual(self) -> Certificate:
         """The certificate of the dual, whose objective is the negative of its minimization's."""
-        return Certificate(
-            -self.dual, -self.primal, self.gap, self.dual_residual, self.primal_residual, self.error
+        return replace(
+            self,
+            primal=-self.dual,
+            dual=-self.primal,
+            primal_residual=self.dual_residual,
+            dual_residual=self.primal_residual,
         )
 
 
@@ -154,16 +174,19 @@ def certify(point: PrimalDualPoint) -> Certificate:
     primal, bound = point.primal, point.bound
     dual = bound.value - bound.cost
     loss = float(np.abs(point.y) @ point.violations)
-    loss += point.cap_violation.cost + point.second_order_loss
-    error = abs(primal - dual) + loss
+    loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
+    error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
+    if primal < dual <= primal + ROUND_OFF_OF_TERMS * scale_of(point.program).objective:
+        dual = primal  # the bound of a feasible point is above it by round-off only
     if not math.isfinite(error):
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
         if dimacs_sizes(point.program) is not None:
             gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
-    return Certificate(primal, dual, gap, point.primal_residual, bound.residual, error)
+    residuals = point.primal_residual, bound.residual
+    return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)
 
 
 def bracket(
@@ -173,6 +196,7 @@ def bracket(
     terms: float = 0.0,
     resolution: float = 0.0,
     loss: float = 0.0,
+    evaluation_error: float = 0.0,
     primal_residual: float = 0.0,
     dual_residual: float = 0.0,
 ) -> Certificate:
@@ -188,14 +212,16 @@ def bracket(
         The objective that is round-off.
     loss : float
         The cost of the violations.
+    evaluation_error : float
+        The round-off that value and bound share.
     primal_residual, dual_residual : float
     """
-    error = abs(value - bound) + loss
+    error = abs(value - bound) + loss + evaluation_error
     if not math.isfinite(error):
         return Certificate(value, bound, math.inf, primal_residual, dual_residual, math.inf)
     size = max(abs(value), abs(bound), NEGLIGIBLE_OBJECTIVE * terms, resolution)
     gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
-    return Certificate(value, bound, gap, primal_residual, dual_residual, error)
+    return Certificate(value, bound, gap, primal_residual, dual_residual, error, evaluation_error, size)
 
 
 def objective_size(program: Program, *values: float, terms: float | Callable[[], float] = math.inf) -> float:

@@ -11,6 +11,8 @@ from bregopt.arrays import EPS
 # Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
 # of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
 NEGLIGIBLE_OBJECTIVE = 1e-2
+# Round-off of the objective and of its bound, as a fraction of the objective's scale.
+ROUND_OFF_OF_TERMS = 64 * EPS
 # Fraction of a row's norm times the scale of X: the least size that its violation is relative to. A row that
 # is zero at X is otherwise met to round-off and never to a relative tolerance.
 ROW_NOISE = 1e-9
@@ -24,11 +26,15 @@ LARGEST_OPTIMUM = 4.0
 # Fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix, above the round-off of an
 # eigendecomposition of order 1,000.
 CONE_NOISE = 1e-12
-# Times the largest trace that the bounds state: a proof of infeasibility ignores points of a larger trace.
-LARGEST_TRACE = 1e8
-# Largest relative violation, and largest relative rise of the objective, along a ray on which only logarithms
-# make the objective fall; and the least relative growth of the argument of a logarithm.
-LOG_NOISE, LOG_GROWTH = 64 * EPS, 1e-6
+# Largest relative violation of the conditions on a Farkas vector or a ray that may be round-off. Beyond it a
+# problem may have a solution of size one over the violation (tests/near_boundary.py).
+PROOF_NOISE = 64 * EPS
+# Largest such violation of a vector that an exact proof may still mend (bregopt.rigorous.refutation).
+MENDED = 1e-9
+# Least demand of a Farkas vector beyond all supply, relative to its terms.
+LEAST_DEMAND = 1e-9
+# Least relative growth of the argument of a logarithm along a ray.
+LOG_GROWTH = 1e-6
 # Relative difference up to which two numbers of one row family, computed in two ways, are taken as equal.
 FAMILY_NOISE = 1e-9
 # Probability that all random vectors are too near orthogonal to the eigenvector that they should show.

@@ -21,6 +21,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate, bracket
+from bregopt.divergences.round_off import UNITS
 from bregopt.linalg import log_det, root_of
 
 __all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
@@ -101,12 +102,12 @@ def square_of(rows: IntArray, n: int) -> Any:
     return (slice(None), slice(None)) if len(rows) == n else np.ix_(rows, rows)
 
 
-def lasso_certificate(n: int, primal: float, dual: float) -> Certificate:
-    """Return the certificate of two values of a problem of order `n`.
+def lasso_certificate(n: int, primal: float, dual: float, evaluation_error: float = 0.0) -> Certificate:
+    """Return the certificate of two values of a problem of order `n`, known up to their round-off.
 
     At the solution the linear part of the objective is `n`: the largest of its terms.
     """
-    return bracket(primal, dual, terms=n)
+    return bracket(primal, dual, terms=n, evaluation_error=evaluation_error)
 
 
 def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]) -> Certificate:
@@ -136,7 +137,10 @@ def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]
         primals.append(math.inf if root is None else block.value(X_k, root))
         duals.append(block.bound(U[square]))
     dual = -math.inf if outside.any() else math.fsum(duals)
-    return lasso_certificate(data.n, math.fsum(primals), dual)
+    # Near the solution S + U is the inverse of X: their diagonals bound the round-off of both determinants.
+    of_log_det = UNITS * float(X.diagonal() @ (data.S + U).diagonal())
+    round_off = 2 * of_log_det / (1 - of_log_det) if of_log_det < 1 else math.inf
+    return lasso_certificate(data.n, math.fsum(primals), dual, round_off)
 
 
 def _values_of_entries(data: LassoData, X: Array, U: Array, at: IntArray) -> tuple[list[float], list[float]]:

@@ -17,14 +17,22 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.dimacs import dimacs_sizes
-from bregopt.certify.residuals import box_residual, cone_residual, outside_of, second_order_residual
+from bregopt.certify.residuals import (
+    box_residual,
+    cone_residual,
+    keeps_inside,
+    outside_of,
+    second_order_residual,
+)
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
+from bregopt.divergences import SCALARS, psd_part
+from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import Matrix
@@ -119,13 +127,48 @@ class PrimalDualPoint:
 
     @cached_property
     def magnitudes(self) -> Array:
-        """The largest ``sum_ij |A_ij| s_i s_j`` in a block, ``s^2 = diag(X)``, of each violated row; (m,)."""
+        """The largest ``sum_ij |A_ij| s_i s_j`` in a block, ``s^2 = diag(X)``, of each violated row; (m,).
+
+        Of `positive_rows` it is the activity itself.
+        """
         largest, missed = np.zeros(self.program.m), self.violations > 0
         for term in self.program.A.terms:
             if missed[term.place].any():
                 root = np.sqrt(np.maximum(self.X[term.block].diagonal(), 0.0))
                 largest[term.place] = np.maximum(largest[term.place], term.rows.magnitude(root))
-        return largest
+        return np.where(self.positive_rows, np.abs(self.activity), largest)
+
+    @cached_property
+    def positive_rows(self) -> Mask:
+        """Mask of the violated rows with psd ``A_k`` on one matrix that a divergence keeps definite.
+
+        The divergence then grows with the ratio of activity and bound, however small these are beside ``X``.
+        """
+        program, rows = self.program, self.violations > 0
+        smooth = [n is not None and n.kind.essentially_smooth for n in (b.nearness for b in program.blocks)]
+        if program.k or not any(smooth) or not rows.any():
+            return np.zeros(program.m, dtype=bool)
+        rows &= program.A.in_one_block & (program.A.definite_signs != 0)
+        for term in program.A.terms:
+            rows[term.place] &= smooth[term.block]
+        return rows
+
+    @cached_property
+    def projection_cost(self) -> float:
+        """The divergence of projections onto the single `positive_rows`: a cost of second order."""
+        program, cost = self.program, 0.0
+        for term in program.A.terms:
+            nearness = program.blocks[term.block].nearness
+            own = np.flatnonzero(self.positive_rows[term.place])
+            if nearness is None or not len(own) or nearness.kind.penalty is None:
+                continue
+            at = np.arange(program.m)[term.place][own]
+            a = self.activity[at]
+            value = SCALARS[nearness.kind.penalty].value
+            b = np.clip(a, program.bounds.lo[at], program.bounds.hi[at])
+            norms = program.row_units[at]
+            cost += nearness.mu * float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
+        return cost
 
     @cached_property
     def costs(self) -> float:
@@ -167,6 +210,16 @@ class PrimalDualPoint:
         return (math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf) + program.offset
 
     @cached_property
+    def evaluation_error(self) -> float:
+        """A bound on the round-off that value and bound share, as both evaluate the same divergences."""
+        errors = []
+        for b in self.program.curved:
+            nearness = self.program.blocks[b].nearness
+            if nearness is not None:
+                errors.append(nearness.mu * divergence_of(nearness).evaluation_error(np.asarray(self.X[b])))
+        return math.fsum(errors) if all(map(math.isfinite, errors)) else math.inf
+
+    @cached_property
     def violations(self) -> Array:
         """The violation of each required row, an array of shape (m,)."""
         return self.program.bounds.missed(self.activity)
@@ -175,6 +228,24 @@ class PrimalDualPoint:
     def cone_residual(self) -> float:
         """The relative distance of ``X`` from the cone, where no divergence keeps it inside."""
         return cone_residual(self.program, self.X)
+
+    @cached_property
+    def cone_loss(self) -> float:
+        """The cost of the negative parts, ``<S, X_->`` at the multiplier ``S`` of ``X psd``."""
+        if not self.cone_residual:
+            return 0.0
+        loss = 0.0
+        for b, (block, X) in enumerate(zip(self.program.blocks, self.X, strict=True)):
+            if not isinstance(X, np.ndarray) or keeps_inside(block):
+                continue
+            S: Any = None if self._S is None else self._S[b]
+            if S is None:
+                S = block.C - self.program.A.adjoint(self.y, b)
+                if block.nearness is not None:
+                    S = S + block.nearness.mu * divergence_of(block.nearness).gradient(X)
+            below: Any = psd_part(-X)
+            loss += abs(float(np.vdot(psd_part(S), below)))
+        return loss
 
     @cached_property
     def primal_residual(self) -> float:
@@ -268,21 +339,22 @@ class PrimalDualPoint:
     def largest_term(self) -> float:
         """Return the largest of the sums of magnitudes that value and bound are made of.
 
-        A row has the magnitude ``sum_ij |A_ij| s_i s_j``, with ``s^2 = diag(X)``, at its multiplier.
+        A row has the magnitude ``sum_ij |A_ij| s_i s_j``, with ``s^2 = diag(X)``, at its multiplier. It is
+        zero where the objective is a sum of divergences: these are small without differences of large terms,
+        and the terms of their bounds vanish with the multipliers.
         """
         program = self.program
+        linear = [abs(block.cost_value(X)) for block, X in zip(program.blocks, self.X, strict=True)]
+        signed = any(linear) or program.c.any() or Penalty.LOG in program.bounds.kinds
+        if all(program.divergences) and not signed:
+            return 0.0
         largest = [
+            sum(linear),
             float(np.abs(program.bounds.conjugate(self.y)).sum()),
-            sum(abs(block.cost_value(X)) for block, X in zip(program.blocks, self.X, strict=True)),
             float(np.abs(program.c) @ np.abs(self.u)),
             self.penalties,
+            sum(map(abs, self.matrix_terms)),
         ]
-        near = [block.nearness for block in program.blocks]
-        if program.curved:
-            largest.append(sum(map(abs, self.matrix_terms)))
-            largest.append(
-                sum(n.mu * D for n, D in zip(near, self.divergences, strict=True) if n is not None)
-            )
         roots = [np.sqrt(np.maximum(X.diagonal(), 0.0)) for X in self.X]
         rows = np.zeros(program.m)
         for term in program.A.terms:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
-from bregopt.certify.constants import LARGEST_TRACE, LOG_GROWTH, LOG_NOISE
+from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
 from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import Penalty
@@ -18,21 +18,23 @@ from bregopt.program.program import Program
 __all__ = ["is_farkas", "is_ray"]
 
 
-def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
-    """Whether `y` proves that no ``X``, ``u`` satisfy the hard rows and the domains of logarithms.
+def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
+    """Whether `y` proves, up to round-off, that no ``X``, ``u`` satisfy the rows and domains of logarithms.
 
     It does if ``sum_k y_k (A_k(X) + B_k u)`` has an upper bound over psd ``X`` and ``u`` in its box, and the
-    rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite up to
-    round-off: so nearly that ``X`` of 1e8 times the trace that the bounds state would not meet the demand.
+    rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite.
     A block with a cap supplies at most the cap times the sum of the positive eigenvalues.
+
+    No status rests on it alone: :func:`bregopt.rigorous.refutation.proves_infeasible` decides on these.
 
     Parameters
     ----------
     program : Program
     y : array of shape (m,)
         Clipped to its range; multipliers of other rows are ignored.
-    tol : float
-        Fraction of the sums' terms that counts as round-off.
+    noise : float
+        Largest eigenvalue of ``A*(y)``, and largest ``B'y`` of free variables, that count as round-off,
+        relative to their terms.
     """
     bounds = program.bounds
     y = bounds.clip_required(y)
@@ -45,35 +47,33 @@ def is_farkas(program: Program, y: Array, tol: float = 1e-9) -> bool:
     end = np.where(reduced > 0, program.u_hi, program.u_lo)
     open_end = ~np.isfinite(end)
     column, missing = program.absolute_B.T @ np.abs(y), np.where(open_end, np.abs(reduced), 0.0)
-    cones, lacking_in_cones = program.cones, 0.0
+    cones = program.cones
     if cones.count:
         missing[cones.index] = 0.0
         missing[cones.axes] = cones.outside(np.where(open_end, -reduced, 0.0)[cones.index])
         column[cones.axes] = np.maximum.reduceat(column[cones.index], cones.starts)
-        lacking_in_cones = _lacking_in_cones(program, missing[cones.axes])
-    if (missing > tol * column).any():
+    if (missing > noise * column).any():
         return False
     from_box = reduced[~open_end] * end[~open_end]
     demand -= float(from_box.sum())
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
-    if demand <= tol * magnitude and not any(bounds_on_traces) and not program.capped:
+    least = LEAST_DEMAND * magnitude
+    if demand <= least and not any(bounds_on_traces) and not program.capped:
         return False  # matrices without bounds supply nothing
 
     def refutes(spectra: Sequence[Array]) -> bool:
         """Whether a contradiction follows if these are the eigenvalues of ``A*(y)``."""
-        supply, lacking = 0.0, lacking_in_cones
+        supply = 0.0
         for b, (bound, eigenvalues) in enumerate(zip(bounds_on_traces, spectra, strict=True)):
             value, cap = float(eigenvalues.max()), program.blocks[b].cap
             if cap is not None:
                 supply += cap * float(np.maximum(eigenvalues, 0.0).sum())
             elif bound is not None:
                 supply -= bound.least(-value)
-            elif value > tol * size:
+            elif value > noise * size:
                 return False
-            else:
-                lacking += max(value, 0.0) * max(program.stated_traces, default=float(program.blocks[b].n))
-        return demand - supply > tol * magnitude and LARGEST_TRACE * lacking <= demand - supply
+        return demand - supply > least
 
     adjoints: list[Array] = [program.A.adjoint(y, b) for b in range(len(program.blocks))]
     # The diagonal is majorized by the eigenvalues: it supplies no more, and refutes most candidates cheaply.
@@ -98,31 +98,26 @@ def with_trace_multipliers(program: Program, y: Array) -> Array:
     return y
 
 
-def _lacking_in_cones(program: Program, missing: Array) -> float:
-    """Return the supply of second-order cones beyond zero, for vectors of the size that the bounds state."""
-    column = program.column_sizes[program.cones.axes]
-    usual = program.bound_scale / np.where(column > 0, column, 1.0)
-    return float(missing @ usual)
-
-
 def _eigenvalues(S: Array) -> Array:
     return np.linalg.eigvalsh(S).astype(np.float64, copy=False)
 
 
-def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) -> bool:
-    """Whether the objective is unbounded below along the psd direction `X` and the direction `u`.
+def is_ray(program: Program, X: Sequence[Array], u: Array, noise: float = PROOF_NOISE) -> bool:
+    """Whether, up to round-off, the objective is unbounded below along the directions `X`, psd, and `u`.
 
     A divergence with a recession ``R``, such as LogDet, grows at the rate ``mu <R, X>`` along a direction.
     The others grow faster than any linear term: in their blocks a ray is zero, as in blocks with a cap. Where
     the argument of a logarithm grows, the objective need not fall at a linear rate: it is enough that it does
     not rise. Then rows, cones and rate must hold up to round-off.
 
+    No status rests on it alone: :func:`bregopt.rigorous.refutation.proves_unbounded` decides on these.
+
     Parameters
     ----------
     program : Program
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
-    tol : float
+    noise : float
         Largest violation of a homogeneous row, of the box and of the cones, relative to the direction.
     """
     activity = program.activity(X, u)
@@ -131,24 +126,25 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, tol: float = 1e-9) ->
         size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
     relative = [float(np.linalg.eigvalsh(X_b)[0]) / float(np.linalg.norm(X_b)) for X_b in X if X_b.any()]
     violation = max(_violation(program, activity, size, u), -min(relative, default=0.0))
-    if violation > tol or _blocked(program, X):
+    if violation > noise or _blocked(program, X):
         return False
     rates, sizes = _rates(program, X, u)
     against = _against(program, activity)
     free = program.bounds.kind == Penalty.HINGE
     paid = float(program.bounds.gamma[free] @ against[free])
     fall = sum(rates) + paid
-    exact = violation <= LOG_NOISE and fall <= LOG_NOISE * (sum(sizes) + paid)
+    exact = violation <= PROOF_NOISE and fall <= PROOF_NOISE * (sum(sizes) + paid)
     if exact and _argument_grows(program, X, activity, size):
         return True
-    # The decrease must be far larger than the cost of the tolerated violations. On the boundary of a cone an
-    # entry may grow by the root of a violation.
-    curved = bool(u[program.cones.index].any()) or any(least < math.sqrt(tol) for least in relative)
+    # The decrease must be far larger than the cost of the violations that are mended. On the boundary of a
+    # cone an entry may grow by the root of a violation.
+    flat = math.sqrt(MENDED)
+    curved = bool(u[program.cones.index].any()) or any(least < flat for least in relative)
     if curved and program.k:  # a violation that is small beside X may be large beside u
         column, largest = program.column_sizes, max((float(np.linalg.norm(X_b)) for X_b in X), default=0.0)
         unit = np.divide(largest, column, out=np.zeros(program.k), where=column > 0)
         sizes.append(float(np.abs(program.c) @ unit))
-    least = max(1e3 * tol, 10 * math.sqrt(tol)) if curved else 1e3 * tol
+    least = max(1e3 * MENDED, 10 * flat) if curved else 1e3 * MENDED
     return fall < -least * (sum(sizes) + paid)
 
 

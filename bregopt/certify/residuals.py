@@ -16,7 +16,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 
-__all__ = ["box_residual", "cone_residual", "outside_of", "second_order_residual"]
+__all__ = ["box_residual", "cone_residual", "keeps_inside", "outside_of", "second_order_residual"]
 
 
 def box_residual(program: Program, u: Array) -> float:
@@ -53,7 +53,7 @@ def cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     own = [
         X_b
         for block, X_b in zip(program.blocks, X, strict=True)
-        if not (isinstance(X_b, LowRank) or _keeps_inside(block))
+        if not (isinstance(X_b, LowRank) or keeps_inside(block))
     ]
     averages = [float(np.trace(X_b)) / len(X_b) for X_b in own]
     noisy = [X_b + CONE_NOISE * abs(a) * np.eye(len(X_b)) for X_b, a in zip(own, averages, strict=True)]
@@ -65,7 +65,7 @@ def cone_residual(program: Program, X: Sequence[Matrix]) -> float:
     return worst
 
 
-def _keeps_inside(block: Block) -> bool:
+def keeps_inside(block: Block) -> bool:
     """Whether the block's divergence declares that it is infinite outside the cone."""
     if block.nearness is None:
         return False

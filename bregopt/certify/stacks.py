@@ -12,7 +12,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
-from bregopt.certify.constants import CONE_NOISE, NEGLIGIBLE_OBJECTIVE, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS, ROW_NOISE
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
 
@@ -61,10 +61,12 @@ def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
     y = stack.clip(y)
     primal = stack.divergence.value(X)
     dual = stack.conjugate(y).sum(axis=1) + stack.divergence.dual_term(stack.adjoint(y))
+    above = (dual > primal) & (dual <= primal + ROUND_OFF_OF_TERMS * stack.divergence.unit)
+    dual = np.where(above, primal, dual)
     residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
     if isinstance(stack.divergence, StackedFrobenius):  # the others are infinite outside the cone
         residual = np.maximum(residual, _cone_residual(stack, X))
-    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1)
+    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1) + stack.divergence.evaluation_error(X)
     return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
 
 

@@ -130,6 +130,14 @@ class Divergence(ABC):
         """
         ...
 
+    def evaluation_error(self, X: Array) -> float:
+        """Return a bound on the round-off of `value` at the psd `X`, and of `dual_term` where `X` minimizes.
+
+        It is of first order where `X` is near the minimizer, and infinite where round-off leaves nothing of
+        the value. Certificates add it to their error.
+        """
+        return 0.0
+
     def recession(self) -> Array | None:
         """Return ``R`` such that ``D(t X, X0)`` grows like ``t <R, X>``, None for faster than linear growth.
 

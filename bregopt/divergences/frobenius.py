@@ -14,6 +14,7 @@ from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned
+from bregopt.divergences.round_off import error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -58,6 +59,9 @@ class Frobenius(Divergence):
 
     def value(self, X: Array) -> float:
         return float(np.linalg.norm(X - self.X0) ** 2)
+
+    def evaluation_error(self, X: Array) -> float:
+        return error_of_square(X, self.X0)
 
     def gradient(self, X: Array) -> Array:
         return 2 * (X - self.X0)
@@ -134,6 +138,9 @@ class WeightedFrobenius(Divergence):
 
     def value(self, X: Array) -> float:
         return float(np.linalg.norm(self.H * (X - self.X0)) ** 2)
+
+    def evaluation_error(self, X: Array) -> float:
+        return error_of_square(self.H * X, self.H * self.X0)
 
     def gradient(self, X: Array) -> Array:
         return 2 * self.H**2 * (X - self.X0)

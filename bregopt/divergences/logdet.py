@@ -15,6 +15,7 @@ from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum, reciprocal_spectrum
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
+from bregopt.divergences.round_off import error_of_inverse, error_of_log_det
 from bregopt.divergences.scalar import Penalty
 from bregopt.linalg import inverse_of, log_det, root_of
 
@@ -68,6 +69,20 @@ class LogDet(Divergence):
             return math.inf
         ratio, _ = lapack.dtrtrs(self.L, root, lower=1)
         return float(np.vdot(ratio, ratio)) - log_det(ratio) - len(X)
+
+    def evaluation_error(self, X: Array) -> float:
+        root = root_of(X)
+        if root is None:
+            return math.inf
+        of_inverse, of_log_det = self._errors
+        of_X = error_of_log_det(inverse_of(root), X.diagonal())
+        return float(np.vdot(of_inverse, X)) + of_log_det + float(of_X)
+
+    @cached_property
+    def _errors(self) -> tuple[Array, float]:
+        diagonal = (self.L**2).sum(axis=1)
+        of_log_det = float(error_of_log_det(self.inverse, diagonal))
+        return error_of_inverse(self.inverse, diagonal), of_log_det
 
     def gradient(self, X: Array) -> Array:
         return self.inverse - np.linalg.inv(X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -191,6 +191,11 @@ class PositiveSpectrum:
     def term(self) -> float:
         negative = self.theta[: self.negative]
         return self.mu * float(negative @ negative) + self.linear
+
+    def shifted(self, s: float) -> PositiveSpectrum:
+        """Return the minimizer as ``W`` grows by ``2 mu s I``: the eigenvectors stay."""
+        linear = self.linear + self.mu * s * (2 * float(self.theta.sum()) - len(self.theta) * s)
+        return replace(self, theta=self.theta - s, linear=linear)
 
     @property
     def typical_derivative(self) -> float:

@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.divergences.round_off import (
+    LEAST_LOGARITHM,
+    UNITS,
+    error_of_inverse,
+    error_of_log_det,
+    error_of_slope,
+)
 from bregopt.divergences.spectral import exp_divided_differences
 
 __all__ = [
@@ -85,6 +92,10 @@ class StackedDivergence(ABC):
     def dual_term(self, S: Array) -> Array:
         """Return each minimum of ``D(X, X0) - <S, X>`` over psd ``X``, from `S` alone, shape ``(B,)``."""
 
+    @abstractmethod
+    def evaluation_error(self, X: Array) -> Array:
+        """Return each bound on the round-off of value and dual term near the minimizer, shape ``(B,)``."""
+
     def __getitem__(self, which: IntArray | Mask) -> StackedDivergence:
         """Return the divergences from some of the matrices."""
         own = object.__new__(type(self))
@@ -98,9 +109,6 @@ class StackedSpectral(StackedDivergence):
 
     The minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
     """
-
-    restores: ClassVar[bool] = False
-    """Whether an iterate scaled to satisfy rows on the diagonal is cheap to certify."""
 
     @abstractmethod
     def spectrum(self, S: Array) -> tuple[Array, Array]:
@@ -147,7 +155,6 @@ def simplex_shifts(theta: Array, total: Array) -> Array:
 class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
-    restores: ClassVar[bool] = True
     largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:
@@ -162,6 +169,10 @@ class StackedFrobenius(StackedSpectral):
         difference = X - self.X0
         value: Array = np.einsum("bij,bij->b", difference, difference)
         return value
+
+    def evaluation_error(self, X: Array) -> Array:
+        error: Array = EPS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2))) ** 2
+        return error
 
     def dual_term(self, S: Array) -> Array:
         theta: Any = np.linalg.eigvalsh(self.X0 + S / 2)
@@ -224,6 +235,7 @@ class StackedVonNeumann(StackedSpectral):
             raise np.linalg.LinAlgError("X0 is not positive definite")
         self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
         self.trace = eigenvalues.sum(axis=1)
+        self._error = error_of_slope(eigenvalues, Q, np.log)
 
     @property
     def unit(self) -> Array:
@@ -236,6 +248,12 @@ class StackedVonNeumann(StackedSpectral):
         entropy = (x * np.log(np.maximum(x, TINY))).sum(axis=1)
         linear = np.einsum("bij,bij->b", X, self.log_X0)
         return np.where(inside, entropy - linear - x.sum(axis=1) + self.trace, np.inf)
+
+    def evaluation_error(self, X: Array) -> Array:
+        size = np.linalg.norm(X, axis=(1, 2))
+        entropy = X.shape[1] * EPS * size * (np.abs(np.log(np.maximum(size, TINY))) + LEAST_LOGARITHM)
+        error: Array = entropy + np.einsum("bij,bij->b", X, self._error) + UNITS * self.trace
+        return error
 
     def dual_term(self, S: Array) -> Array:
         theta: Any = np.linalg.eigvalsh(self.log_X0 + S)
@@ -273,6 +291,9 @@ class StackedLogDet(StackedDivergence):
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
         self.L = np.linalg.cholesky(X0)
+        inverse, diagonal = np.linalg.inv(X0), X0.diagonal(axis1=1, axis2=2)
+        self._error_of_inverse = error_of_inverse(inverse, diagonal)
+        self._error_of_log_det = error_of_log_det(inverse, diagonal)
 
     @property
     def unit(self) -> Array:
@@ -283,6 +304,13 @@ class StackedLogDet(StackedDivergence):
         ratio = np.linalg.solve(self.L, np.swapaxes(half, 1, 2))
         value: Array = ratio.trace(axis1=1, axis2=2) - _log_dets(ratio) - X.shape[1]
         return value
+
+    def evaluation_error(self, X: Array) -> Array:
+        inside = np.isfinite(_log_dets(X))
+        inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
+        of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))
+        error = np.einsum("bij,bij->b", X, self._error_of_inverse) + self._error_of_log_det + of_X
+        return np.where(inside, error, np.inf)
 
     def dual_term(self, S: Array) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""

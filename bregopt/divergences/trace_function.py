@@ -13,6 +13,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
+from bregopt.divergences.round_off import UNITS, error_of_slope
 from bregopt.divergences.spectrum import DifferenceSpectrum
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
@@ -39,6 +40,9 @@ class TraceDivergence(Divergence):
         self.typical_derivative = float(np.mean(1 / self.curvature(np.maximum(x0, 0.0))))
         twice: Array = 2 * np.maximum(x0, 0.0)
         self._unit = float(np.sum(self.function(twice)) - twice @ slope) + self.constant
+        self._error_of_slope = error_of_slope(x0, Q, self.slope)
+        size: Array = (Q * np.abs(x0)) @ Q.T  # the derivative of the constant is X0 phi''(X0)
+        self._error_of_constant = float(np.vdot(self._error_of_slope, size)) + UNITS * abs(self.constant)
 
     @abstractmethod
     def function(self, x: Array) -> Array:
@@ -68,6 +72,12 @@ class TraceDivergence(Divergence):
         eigenvalues: Any = np.linalg.eigvalsh(X)
         own = float(self.function(eigenvalues).sum())
         return own - float(np.vdot(self.slope_X0, X)) + self.constant if math.isfinite(own) else math.inf
+
+    def evaluation_error(self, X: Array) -> float:
+        x: Any = np.linalg.eigvalsh(X)
+        reach = UNITS * float(np.abs(x).max())
+        own = reach * float(np.abs(self.slope(np.maximum(x, reach))).sum())
+        return own + float(np.vdot(self._error_of_slope, X)) + self._error_of_constant
 
     def gradient(self, X: Array) -> Array:
         eigenvalues, Q = np.linalg.eigh(X)

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
+from bregopt.divergences.round_off import LEAST_LOGARITHM, UNITS, error_of_slope
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum
@@ -46,6 +47,7 @@ class VonNeumann(Divergence):
             raise np.linalg.LinAlgError("X0 is not positive definite")
         self.log_X0: Array = (Q * np.log(eigenvalues)) @ Q.T
         self.trace = float(eigenvalues.sum())
+        self._error = error_of_slope(eigenvalues, Q, np.log)
 
     @property
     def unit(self) -> float:
@@ -58,6 +60,11 @@ class VonNeumann(Divergence):
         positive = eigenvalues[eigenvalues > 0]
         entropy = float(positive @ np.log(positive))
         return entropy - float(np.vdot(X, self.log_X0)) - float(eigenvalues.sum()) + self.trace
+
+    def evaluation_error(self, X: Array) -> float:
+        size = float(np.linalg.norm(X))
+        entropy = len(X) * EPS * size * (abs(math.log(max(size, TINY))) + LEAST_LOGARITHM)
+        return entropy + float(np.vdot(self._error, X)) + UNITS * self.trace
 
     def gradient(self, X: Array) -> Array:
         eigenvalues, Q = np.linalg.eigh(X)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.io.files import is_standard
+from bregopt.files import is_standard, replacing
 from bregopt.io.matrices import csv_text
 from bregopt.io.spec import Spec
 from bregopt.program.lowrank import LowRank
@@ -39,7 +39,8 @@ def write_answer(path: Path, spec: Spec, solution: Solution, parts: Collection[s
     if is_standard(path):
         sys.stdout.write(data.decode("utf-8"))
     else:
-        path.write_bytes(data)
+        with replacing(path) as file:
+            file.write(data)
 
 
 def _npz(spec: Spec, solution: Solution, _: Collection[str]) -> bytes:

@@ -10,8 +10,9 @@ import numpy as np
 
 from bregopt.arrays import LARGEST
 from bregopt.errors import did_you_mean
+from bregopt.files import read_bytes, unpacked
 from bregopt.io.cbf_format import COLUMNS, LINEAR, SECOND_ORDER, Cbf, Entries
-from bregopt.io.files import Lines, number, read_bytes, unpacked
+from bregopt.io.lines import Lines, number
 from bregopt.memory import check_memory
 
 __all__ = ["parsed"]

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.files import path_of
 from bregopt.io.cbf_format import LINEAR, SECOND_ORDER, Cbf, Entries
 from bregopt.io.cbf_parser import parsed
-from bregopt.io.files import path_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize

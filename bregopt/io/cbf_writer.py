@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.io.files import path_of
+from bregopt.files import path_of, replacing
 from bregopt.io.linear import check_linear
 from bregopt.modeling.problem import Problem
 from bregopt.program import Block, Program
@@ -44,7 +44,8 @@ def write_cbf(problem: Problem, path: str | Path) -> None:
     check_linear(program, "a CBF file")
     data = "\n".join([*_lines(program), ""]).encode("ascii")
     # No time of day, so that the same problem gives the same bytes.
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+    with replacing(path) as file:
+        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
 
 
 def _lines(program: Program) -> Iterator[str]:

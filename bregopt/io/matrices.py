@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import complex_array, finite_array
+from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
-from bregopt.io.files import ARRAYS, path_of, read_bytes, read_text
+from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.matrix_market import read_matrix_market
-from bregopt.memory import check_memory
 
-__all__ = ["SUFFIXES", "Table", "csv_text", "read_arrays", "read_matrix"]
+__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
 
 _LARGEST_INTEGER = 2**53  # up to here a double represents every integer
-_HEADERS: dict[tuple[int, int], Callable[[Any], tuple[tuple[int, ...], bool, Any]]] = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # version 3 differs only in the names of fields
-}
-_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that numpy writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +80,22 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
 
 
 def csv_text(X: Any, index: Labels | None = None, columns: Labels | None = None) -> str:
-    """Return a matrix for :func:`read_matrix`, each number with the fewest digits that read back exactly."""
+    """Return a matrix for :func:`read_matrix`, each number with the fewest digits that read back exactly.
+
+    A label that a spreadsheet would compute, such as ``=A1``, has an apostrophe in front.
+    """
     rows = [[repr(value) for value in row] for row in np.asarray(X, dtype=float).tolist()]
     if index is not None:
-        rows = [[label, *row] for label, row in zip(index, rows, strict=True)]
+        rows = [[_text_cell(label), *row] for label, row in zip(index, rows, strict=True)]
     if columns is not None:
-        rows.insert(0, [*([""] if index is not None else []), *columns])
+        rows.insert(0, [*([""] if index is not None else []), *map(_text_cell, columns)])
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
+
+
+def _text_cell(label: str) -> str:
+    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) else label
 
 
 def _checked(values: Any, name: str) -> Any:
@@ -111,74 +108,13 @@ def _checked(values: Any, name: str) -> Any:
     return values if values.dtype.kind in "iu" else finite
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Name the file in errors of readers of the standard library and of numpy."""
-    try:
-        yield
-    except Exception as error:  # on damaged bytes these readers raise any error, even TokenError
-        raise ValueError(f"{path} cannot be read as {path.suffix}: {error}") from error
-
-
 def _read_npy(path: Path, key: str | None) -> Table:
-    return Table(_array(path, read_bytes(path, ARRAYS)))
-
-
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Return all arrays of an ``.npz`` file by name: finite numbers and strings, of any shape, also empty.
-
-    Raises as :func:`read_matrix` does.
-    """
-    if path.suffix.lower() != ".npz":
-        raise ValueError(f"{path}: expected an .npz file")
-    archive, members = _archive(path)
-    arrays = {name: _member(path, archive, member) for name, member in members.items()}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biuU":
-            complex_array(array, f"{name} of {path}")
-    return arrays
-
-
-def _archive(path: Path) -> tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]:
-    """Return an archive, and its members by the names of their arrays."""
-    packed = io.BytesIO(read_bytes(path, ARRAYS))
-    with _reading(path):
-        archive = zipfile.ZipFile(packed)
-        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-    unpacked = ARRAYS * sum(member.file_size for member in members.values())
-    check_memory(unpacked, f"{path}, unpacked,")
-    return archive, members
+    return Table(array_of(path, read_bytes(path, ARRAYS)))
 
 
 def _read_npz(path: Path, key: str | None) -> Table:
-    archive, members = _archive(path)
-    return Table(_member(path, archive, members[_chosen(path, key, list(members))]))
-
-
-def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
-    """Return the array of one member of an archive."""
-    with _reading(path):
-        if member.compress_type not in _PACKED:
-            raise ValueError(f"{member.filename} is packed by a method that numpy does not use")
-        content = archive.read(member)  # never more than the size checked above
-    return _array(path, content)
-
-
-def _array(path: Path, content: bytes) -> Any:
-    """Return the array in the bytes of an ``.npy`` file; their number must agree with the header."""
-    file = io.BytesIO(content)
-    with _reading(path):
-        version = np.lib.format.read_magic(file)
-        if version not in _HEADERS:
-            raise ValueError(f"its format has version {version}; expected one of {list(_HEADERS)}")
-        shape, by_columns, dtype = _HEADERS[version](file)
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects; expected numbers")
-        found, expected = len(content) - file.tell(), dtype.itemsize * math.prod(shape)
-        if found != expected:
-            raise ValueError(f"{found} bytes follow the header; expected {expected} for shape {shape}")
-        order: Literal["C", "F"] = "F" if by_columns else "C"
-        return np.ndarray(shape, dtype, content, offset=file.tell(), order=order).copy(order="K")
+    archive, members = archive_of(path, read_bytes(path, ARRAYS))
+    return Table(member_of(path, archive, members[_chosen(path, key, list(members))]))
 
 
 def _chosen(path: Path, key: str | None, names: list[str]) -> str:
@@ -215,7 +151,7 @@ def _read_csv(path: Path, key: str | None) -> Table:
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
     """Return the cells of each line that is not blank, with its number."""
     text = io.StringIO(read_text(path), newline="")
-    with _reading(path):
+    with reading(path):
         reader = csv.reader(text, strict=True)
         lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     lines = [(number, row) for number, row in lines if any(row)]

@@ -13,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.io.files import Lines, read_bytes
+from bregopt.files import read_bytes
+from bregopt.io.lines import Lines
 from bregopt.memory import check_memory
 
 __all__ = ["read_matrix_market"]

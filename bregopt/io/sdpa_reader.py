@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray
-from bregopt.io.files import Lines, number, path_of, read_bytes, unpacked
+from bregopt.files import path_of, read_bytes, unpacked
+from bregopt.io.lines import Lines, number
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize

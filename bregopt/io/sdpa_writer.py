@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.io.files import path_of
+from bregopt.files import path_of, replacing
 from bregopt.io.linear import check_linear
 from bregopt.io.sdpa_reader import SdpaEntries
 from bregopt.modeling.problem import Problem
@@ -64,7 +64,8 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
     text = _text([block.n for block in program.blocks] + [-size for size in sizes], c, _joined(parts))
     data = text.encode("ascii")
     # No time of day, so that the same problem gives the same bytes.
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+    with replacing(path) as file:
+        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
 
 
 def _standard_form(program: Program) -> tuple[Any, Array, Array]:

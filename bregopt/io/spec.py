@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.errors import did_you_mean
+from bregopt.files import path_of, read_text
 from bregopt.io.evaluate import evaluate
-from bregopt.io.files import path_of, read_text
 from bregopt.io.matrices import Table
 from bregopt.io.plain_data import PlainReader
 from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
@@ -67,6 +67,13 @@ class Spec:
         Raises and warns as :meth:`bregopt.Problem.solve`.
         """
         return self.problem.solve(**{"solver": self.solver, **self.options, **options})
+
+    def explain(self, **options: Any) -> None:
+        """Print what :meth:`solve` would run with the same options, and why.
+
+        Raises as :meth:`bregopt.Problem.explain`.
+        """
+        self.problem.explain(**{"solver": self.solver, **self.options, **options})
 
 
 def load_spec(path: str | Path, parameters: Mapping[str, ArrayLike] | None = None) -> Spec:
@@ -125,7 +132,9 @@ class _Reader:
         sections = {name: self._section(name) for name in _SECTIONS}
         if "arrays" in self._document:
             with at("arrays"):
-                self._arrays = arrays_of(self._document["arrays"], self._path.parent)
+                self._arrays = arrays_of(
+                    self._document["arrays"], self._document.get("digest"), self._path.parent
+                )
                 self._names |= {name: part for name, part in self._arrays.items() if is_name(name)}
         self._read("data", sections["data"], self._datum)
         self._read("parameters", sections["parameters"], self._parameter)

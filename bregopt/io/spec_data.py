@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import finite_array
-from bregopt.io.matrices import Table, read_arrays, read_matrix
+from bregopt.arrays import complex_array, finite_array
+from bregopt.files import read_arrays
+from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.spec_keys import check_keys, typed
 from bregopt.program.lowrank import LowRank
 
@@ -30,9 +31,16 @@ def entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
     return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1)), table
 
 
-def arrays_of(name: Any, folder: Path) -> dict[str, Any]:
-    """Return all arrays of an ``.npz`` file by name."""
-    return read_arrays(_beside(typed(name, str, "the value"), folder))
+def arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
+    """Return all arrays of an ``.npz`` file by name: finite numbers and strings, of any shape, also empty."""
+    path = _beside(typed(name, str, "the value"), folder)
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: expected an .npz file")
+    arrays = read_arrays(path, None if digest is None else typed(digest, str, "digest"))
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuU":
+            complex_array(array, f"{name} of {path}")
+    return arrays
 
 
 def labels_a_square(table: Table) -> bool:

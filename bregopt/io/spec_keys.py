@@ -19,7 +19,17 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # The keys of each table of a spec file; the solver checks its own options.
 KEYS: dict[str, tuple[str, ...]] = {
-    "spec": ("title", "arrays", "data", "parameters", "variables", "expressions", "problem", "solve"),
+    "spec": (
+        "title",
+        "arrays",
+        "digest",
+        "data",
+        "parameters",
+        "variables",
+        "expressions",
+        "problem",
+        "solve",
+    ),
     "file": ("file", "key", "low_rank"),
     "factor": ("factor",),
     "parameter": ("shape", "value", "name", "lo", "hi"),

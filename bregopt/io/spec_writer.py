@@ -6,6 +6,7 @@ the same expression, and otherwise by name, with its plain data in the table ``[
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.divergences import BUILT_IN, DIVERGENCES
+from bregopt.files import digest_of, path_of, replacing
 from bregopt.io.evaluate import evaluate
-from bregopt.io.files import path_of
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec_keys import is_name
 from bregopt.io.toml_text import toml_text
@@ -54,12 +55,17 @@ def write_spec(
         raise ValueError(f"path is {str(path)!r}; expected a name that ends with .toml")
     writer = _SpecWriter(operands)
     document = writer.document(objective, constraints)
-    arrays = path.with_suffix(".npz")
-    named = {"arrays": arrays.name} if writer.arrays else {}
-    text = toml_text({**named, **document}).encode("utf-8")  # before any file is touched
-    if writer.arrays:
-        np.savez(arrays, **writer.arrays)
-    path.write_bytes(text)
+    if not writer.arrays:
+        with replacing(path) as file:
+            file.write(toml_text(document).encode("utf-8"))
+        return
+    arrays, packed = path.with_suffix(".npz"), io.BytesIO()
+    np.savez(packed, **writer.arrays)
+    content = packed.getvalue()
+    named = {"arrays": arrays.name, "digest": digest_of(content)}
+    with replacing(path) as file, replacing(arrays) as beside:  # both are complete before one is replaced
+        file.write(toml_text({**named, **document}).encode("utf-8"))
+        beside.write(content)
 
 
 class _SpecWriter:

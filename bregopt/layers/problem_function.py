@@ -153,7 +153,7 @@ class ProblemFunction:
             program = problem.program()
             at, anchors = optimum_of(program, _Point(X, u, y))
         found = at.differentiability()
-        check_exists(found)
+        check_exists(found, program)
         own = tuple(X[: len(problem.matrices)])
         named = {v.name: v.with_elements(u[place]) for v, place in problem._compiled.variable_slices()}
         chain = problem._compiled.chain()

@@ -14,13 +14,14 @@ from typing import ClassVar
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, Mask, scattered
 from bregopt.divergences import Divergence
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.constants import CANCELLATION, RANK_TOL
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
+from bregopt.rigorous.exact import keeps_sign
 
 __all__ = [
     "OnRangeSpaces",
@@ -30,6 +31,8 @@ __all__ = [
     "range_space",
     "with_complement",
 ]
+
+_TRIED = 10  # rows of one family and reason, until one is proven impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,8 @@ class RangeSpace:
         """Return ``V M V'`` by its factor; directions in which `M` vanishes are dropped."""
         eigenvalues, Q = np.linalg.eigh(M)
         positive = eigenvalues > 0
+        if not positive.any():
+            return LowRank(np.zeros((len(self.V), 1)))
         return LowRank(self.V @ (Q[:, positive] * np.sqrt(eigenvalues[positive])))
 
 
@@ -60,10 +65,13 @@ class OnRangeSpaces(Reduced):
     ----------
     spaces : mapping from block to RangeSpace
     rank_tol : float
+    impossible : int, optional
+        A row that vanishes on the range up to round-off, and that may not be zero.
     """
 
     spaces: Mapping[int, RangeSpace]
     rank_tol: float
+    impossible: int | None = None
 
     @property
     def summary(self) -> str:
@@ -77,11 +85,17 @@ class OnRangeSpaces(Reduced):
         rank = f"rank {space.V.shape[1]} of {columns} columns (rank_tol {self.rank_tol:g})"
         return f"{block.name} keeps the range of X0: {rank}"
 
+    def contradiction(self) -> Array | None:
+        if self.impossible is None:
+            return None
+        sign = 1.0 if self.whole.bounds.lo[self.impossible] > 0 else -1.0
+        return scattered(np.array([self.impossible]), np.array([sign]), self.whole.m)
+
     def shrink(self, start: Start) -> Start:
         return replace(start, X=(), S=None) if self.spaces else start
 
     def restore(self, answer: Answer) -> Answer:
-        if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
+        if answer.stop is StopReason.INFEASIBLE:
             return answer
         X = tuple(self.spaces[b].lift(M) if b in self.spaces else M for b, M in enumerate(answer.X))
         return replace(answer, X=X)
@@ -101,8 +115,10 @@ class RangeSpaces:
 
     def apply(self, program: Program, tolerances: Tolerances) -> OnRangeSpaces | None:
         restricted, spaces = on_range_spaces(program, tolerances.rank_tol)
-        reduced = _without_vanishing_rows(restricted, program, spaces)
-        return None if reduced is program else OnRangeSpaces(program, reduced, spaces, tolerances.rank_tol)
+        reduced, impossible = _without_vanishing_rows(restricted, program, spaces)
+        if reduced is program:
+            return None
+        return OnRangeSpaces(program, reduced, spaces, tolerances.rank_tol, impossible)
 
 
 def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
@@ -157,8 +173,10 @@ def with_complement(X0: Matrix, eps: float, rank_tol: float = RANK_TOL) -> Array
     return (lifted + lifted.T) / 2
 
 
-def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping[int, RangeSpace]) -> Program:
-    """Return the program without rows that vanish; refuse rows that no ``X`` meets.
+def _without_vanishing_rows(
+    program: Program, original: Program, spaces: Mapping[int, RangeSpace]
+) -> tuple[Program, int | None]:
+    """Return the program without rows that vanish, and one that may not; refuse rows that no ``X`` meets.
 
     A row that vanishes on the range of ``X0`` is only round-off there, which would mislead any method. The
     penalty of a soft one is a constant.
@@ -175,13 +193,13 @@ def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping
     Raises
     ------
     InfeasibleRowError
-        If no ``X`` meets a row; the message names the row and the reason.
+        If no ``X`` meets a row, proven without a tolerance; the message names the row and the reason.
     """
     alone = _alone(program)
     vanishing, noise = _vanishing_rows(program, original, spaces, alone)
-    _refuse_impossible(program, vanishing, noise, alone)
+    impossible = _refuse_impossible(program, original, vanishing, noise, alone)
     if not vanishing.any():
-        return program
+        return program, None
     bounds = program.bounds
     free = replace(
         bounds,
@@ -191,7 +209,7 @@ def _without_vanishing_rows(program: Program, original: Program, spaces: Mapping
         gamma=np.where(vanishing, np.inf, bounds.gamma),
     )
     paid = float(bounds.penalty(np.zeros(program.m))[vanishing].sum())
-    return replace(program, bounds=free, offset=program.offset + paid)
+    return replace(program, bounds=free, offset=program.offset + paid), impossible
 
 
 def _vanishing_rows(
@@ -217,12 +235,20 @@ def _alone(program: Program) -> Mask:
     return mask & program.alone if program.k else mask
 
 
-def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: Mask) -> None:
-    """Raise for a row that no psd ``X`` of the given range meets: hard, or of infinite penalty at zero."""
-    bounds = program.bounds
+def _refuse_impossible(
+    program: Program, original: Program, vanishing: Mask, noise: Array, alone: Mask
+) -> int | None:
+    """Raise for a row that no psd ``X`` of the given range meets: hard, or of infinite penalty at zero.
+
+    Return a row that may not be zero but vanishes, though only up to round-off.
+    """
+    bounds, unproven = program.bounds, None
     checked = alone & ~bounds.finite_at_zero
-    for term in program.A.terms:
+    for term, before in zip(program.A.terms, original.A.terms, strict=True):
         nearness, at = program.blocks[term.block].nearness, term.place
+        start = original.blocks[term.block].nearness
+        X0 = None if start is None else start.X0
+        F = X0.factor if isinstance(X0, LowRank) else None
         interior = nearness is not None and not nearness.kind.finite_on_boundary
         if not checked[at].any():
             continue
@@ -243,10 +269,13 @@ def _refuse_impossible(program: Program, vanishing: Mask, noise: Array, alone: M
             f"is below {kept}": interior & (sign < 0) & (lo == 0),
         }
         for reason, refused in reasons.items():
-            where = np.flatnonzero(refused & checked[at])
-            if len(where):
-                k = int(term.at[where[0]])
-                raise InfeasibleRowError(_why_impossible(program, k, reason), k)
+            for own in np.flatnonzero(refused & checked[at])[:_TRIED].tolist():
+                k, above = int(term.at[own]), bool((lo[own] > 0) | log[own] | (sign[own] < 0))
+                if keeps_sign(before.rows.slice(np.array([own])), -1.0 if above else 1.0, F):
+                    raise InfeasibleRowError(_why_impossible(program, k, reason), k)
+                if zero[own]:
+                    unproven = k
+    return unproven
 
 
 def _class_name(nearness: Nearness | None) -> str:

@@ -18,6 +18,7 @@ from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs
 from bregopt.problems.correlation.request import condition_bound, divergence_or_norm, read_request
+from bregopt.problems.correlation.solve import units_of
 from bregopt.problems.correlation.unknown import check_missing
 from bregopt.problems.nearest_arguments import covariance_message, least_eigenvalue
 from bregopt.problems.objective import divergence_class
@@ -27,6 +28,7 @@ from bregopt.problems.stack_part import Slice, StackedProblem
 from bregopt.problems.stack_warnings import Warnings
 from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_psds"]
@@ -122,7 +124,9 @@ class _Correlations(StackedProblem):
             return reportable(solution, None)
         own = self._arguments_of(k)
         request = read_request(self.matrices.one(k), self.divergence, own)
-        return reportable(solution, Asked.of(request))
+        restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
+        solution = replace(solution, _units=units_of(request), _restated=restated)
+        return reportable(solution, Asked.of(request), request=request)
 
     def alone(self, k: int, start: Solution | None) -> Solution:
         own, options = self._arguments_of(k), self.options

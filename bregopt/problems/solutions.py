@@ -45,6 +45,9 @@ class Solutions:
         Proven bounds and certified relative gaps.
     primal_residual, dual_residual, error : array of float
         As for a :class:`Solution`.
+    accuracy : array of float
+        Certified bounds on the distance of the entries of each matrix from the optimum, where they are known;
+        those of one answer have ``solutions[key].accuracy``.
     iterations : array of int
     errors : dict from key to Exception
         The reasons why data were refused.
@@ -65,6 +68,7 @@ class Solutions:
     primal_residual: Array
     dual_residual: Array
     error: Array
+    accuracy: Array
     iterations: IntArray
     errors: dict[Hashable, Exception]
     warnings: dict[Hashable, list[str]]
@@ -99,11 +103,12 @@ class Solutions:
         return self._solution(self._places[key])
 
     def __repr__(self) -> str:
-        gaps = self.gap[np.isfinite(self.gap)]
+        gaps, far = self.gap[np.isfinite(self.gap)], self.accuracy[np.isfinite(self.accuracy)]
         lines = [
             f"bregopt solutions: {len(self)}",
             f"  status     {self.statuses}",
             *([f"  gap        median {np.median(gaps):.1e}, largest {gaps.max():.1e}"] if len(gaps) else []),
+            *([f"  accuracy   X is within {far.max():.1g} of the optimum, entry by entry"] if len(far) else []),
             *([f"  errors     {self._first_error}"] if self.errors else []),
             f"  effort     {self.timings['total']:.3g} s",
         ]
@@ -121,7 +126,7 @@ class Solutions:
         Returns
         -------
         DataFrame
-            Its columns: status; gap; distance, the Frobenius norm of the change of the given entries;
+            Its columns: status; gap; accuracy, of the entries; distance, the Frobenius norm of the change of the given entries;
             smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer;
             warnings.
 
@@ -141,6 +146,7 @@ class Solutions:
         columns = {
             "status": self.status,
             "gap": self.gap,
+            "accuracy": self.accuracy,
             "distance": distance,
             "smallest_eigenvalue": smallest,
             "seconds": self.seconds,

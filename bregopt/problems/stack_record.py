@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["NUMBERS", "Record"]
 
-NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "seconds")
+NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "accuracy", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Record:
         """Record the answer of a single solve."""
         self.single[k], self.status[k], self.iterations[k] = solution, solution.status, solution.iterations
         for name, values in self.numbers.items():
-            values[k] = solution.timings["total"] if name == "seconds" else getattr(solution, name)
+            values[k] = _number(solution, name)
         X = solution.X
         self.X[k] = X if X is None or isinstance(X, LowRank) else np.asarray(X)
 
@@ -72,6 +73,7 @@ class Record:
             "primal_residual": certificate.primal_residual,
             "dual_residual": 0.0,
             "error": certificate.error,
+            "accuracy": answer.accuracy,
             "seconds": seconds,
         }
         for name, values in found.items():
@@ -89,3 +91,11 @@ class Record:
             values[a:b] = part.numbers[name]
         self.single.update({a + k: solution for k, solution in part.single.items()})
         self.errors.update({a + k: error for k, error in part.errors.items()})
+
+
+def _number(solution: Solution, name: str) -> float:
+    if name == "seconds":
+        return solution.timings["total"]
+    if name == "accuracy":
+        return math.nan if solution.accuracy is None else float(solution.accuracy.largest)
+    return float(getattr(solution, name))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
+from dataclasses import replace
+
 from numpy.typing import ArrayLike
 
 from bregopt.modeling.problem import Problem
+from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.verification import Verification
 from bregopt.routes.solution import Solution
 from bregopt.routes.verified import verified
@@ -14,7 +19,7 @@ __all__ = ["verify"]
 
 def verify(
     problem: Problem,
-    solution: Solution | None = None,
+    solution: Solution | BoundCertificate | None = None,
     *,
     resolve: bool = True,
     trace_bound: ArrayLike | None = None,
@@ -28,8 +33,10 @@ def verify(
     Parameters
     ----------
     problem : Problem
-    solution : Solution, optional
-        An answer of a problem with the same variables and rows; by default the last answer of `problem`.
+    solution : Solution or BoundCertificate, optional
+        An answer of a problem with the same variables and rows; by default the last answer of `problem`. Of
+        a certificate only its points and multipliers are used, and what its author states of traces: its
+        claims are proven for this problem, from which all data come.
     resolve, trace_bound, eigenvalue_bound
         As for :meth:`bregopt.Solution.verify`.
 
@@ -40,7 +47,7 @@ def verify(
     Raises
     ------
     TypeError, ValueError
-        If there is no answer, or it has other variables or rows.
+        If there is no answer, or it has other variables or rows, or does not prove what it claims.
     """
     if not isinstance(problem, Problem):
         theirs = type(problem).__module__.partition(".")[0] == "cvxpy"
@@ -49,8 +56,12 @@ def verify(
     given = problem.solution if solution is None else solution
     if given is None:
         raise ValueError("the problem has no answer; solve it first, or pass a solution")
+    if isinstance(given, BoundCertificate):
+        return _checked(problem, given)
     if not isinstance(given, Solution):
-        raise TypeError(f"solution is {type(given).__name__}; expected the Solution of a problem")
+        raise TypeError(
+            f"solution is {type(given).__name__}; expected the Solution of a problem, or a certificate"
+        )
     raw = given._in_program or given
     program = problem.program()
     found = (len(raw.u), None if raw.duals is None else len(raw.duals))
@@ -65,3 +76,19 @@ def verify(
     source = problem._compiled.proof_data(program)
     generated = bool(problem._generates)
     return verified(program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=generated)
+
+
+def _checked(problem: Problem, certificate: BoundCertificate) -> Verification:
+    """Return the claims of a certificate, proven for a problem."""
+    start = time.perf_counter()
+    _, data, intervals = problem._compiled.proof_data(problem.program())
+    if problem._generates and certificate.claims[1] < math.inf:  # no point is proven feasible
+        lower_only = certificate.claims[0], math.inf
+        certificate = replace(certificate, point=None, factor=None, ray=None, claims=lower_only)
+    certificate = certificate.of_problem(data)
+    certificate.check()
+    lower, upper = certificate.claims
+    lower, upper = (-upper, -lower) if data.maximize else (lower, upper)
+    seconds = time.perf_counter() - start
+    given = certificate.given
+    return Verification(lower, upper, {}, given, intervals, seconds, certificate=certificate)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 
@@ -272,5 +273,5 @@ def sparse_product(A: Any, A_rad: Any, x: Ball) -> Ball:
         rad = rad + (1 + gamma(k + 2)) * (size @ x.rad)
     if A_rad is not None:
         rad = rad + (1 + gamma(k + 2)) * (A_rad @ (np.abs(x.mid) + x.rad))
-    tiny = (counts * TINY).reshape(-1, *(1 for _ in x.mid.shape[1:]))
-    return Ball(A @ x.mid, inflated(rad) + tiny)
+    occurs = sp.csr_array((np.ones(len(A.data)), A.indices, A.indptr), A.shape)
+    return Ball(A @ x.mid, inflated(rad) + TINY * (occurs @ x._nonzero.astype(float)))  # products underflow

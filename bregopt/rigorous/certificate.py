@@ -1,25 +1,25 @@
 """A certificate of bounds: the data of a problem and the points that prove them, in one file.
 
 The check recomputes both bounds from the file, with the proofs of this package and with nothing of a solver.
-The file holds arrays in NumPy's ``.npz`` format, without pickled objects, and a SHA-256 of all of them.
+It trusts no number of the file: :mod:`bregopt.rigorous.schema` has its fields. What it proves is true of the
+problem in the file. That this is the reader's problem is certain only if its data come from the reader's own
+statement, :meth:`BoundCertificate.of_problem`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program.cones import SecondOrderCones
-from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import Anchor, Data, MatrixData, Null
+from bregopt.files import path_of, replacing
+from bregopt.rigorous import schema
+from bregopt.rigorous.ball import down, up
+from bregopt.rigorous.data import Data
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -27,9 +27,13 @@ from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.upper import Point, upper_bound
 
-__all__ = ["BoundCertificate", "stated"]
+__all__ = ["BoundCertificate", "rounded", "stated"]
 
-_FORMAT = "bregopt bounds 1"
+# What another processor's order of operations may change of a bound, relative to the bounds and to their
+# distance.
+_ROUNDING, _SHARE = 1e-9, 0.01
+_NAMED = 4  # matrices of a problem that are listed by name
+_STATED = "the caller states that the trace of {} is at most {:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +60,9 @@ class BoundCertificate:
     ray : Point or None
         A direction that proves the problem unbounded, beside `point`.
     claims : (float, float)
-        The bounds of the minimization.
+        The bounds of the minimization, rounded outward once: other processors prove them, too.
+    name : str
+        What the problem is called.
     """
 
     data: Data
@@ -68,12 +74,20 @@ class BoundCertificate:
     farkas: Array | None = None
     ray: Point | None = None
     claims: tuple[float, float] = (-math.inf, math.inf)
+    name: str = ""
 
     def bounds(self) -> tuple[float, float]:
-        """Return the bounds of the minimization that the points prove, computed from the data."""
+        """Return the bounds of the minimization that the points prove, computed from the data.
+
+        Raises
+        ------
+        ValueError
+            If multipliers or points are not those of a problem of this size.
+        """
         data, lower, upper = self.data, -math.inf, math.inf
         if self.factor is None:
             data = reduced(data).data
+        self._check_shapes(data)
         if self.farkas is not None and refutes(self.data, self.farkas):
             return math.inf, math.inf
         if self.y is not None:
@@ -89,6 +103,29 @@ class BoundCertificate:
                 return -math.inf, -math.inf
         return lower, upper
 
+    def _check_shapes(self, data: Data) -> None:
+        """Refuse points of another problem; the data are those on faces and ranges."""
+        square, rows = [(block.n, block.n) for block in data.matrices], (data.m,)
+        wanted: list[tuple[str, Any, Any]] = [("traces", self.traces.shape, (len(square),))]
+        wanted += [
+            (name, y.shape, rows) for name, y in (("y", self.y), ("farkas", self.farkas)) if y is not None
+        ]
+        if self.X is not None:
+            wanted.append(("X", [X.shape for X in self.X], square))
+        if self.factor is not None:
+            wanted.append(("the number of rows of factor", len(self.factor), sum(n for n, _ in square)))
+        for name, point in (("point", self.point), ("ray", self.ray)):
+            if point is not None:
+                last = [int(part.max(initial=-1)) for part in (point.equations, point.movable)]
+                wanted.append((f"X of {name}", [X.shape for X in point.X], square))
+                wanted.append((f"u of {name}", point.u.shape, (data.k,)))
+                wanted.append((f"index of {name}", last[0] < data.m and last[1] < data.k, True))
+        for name, found, expected in wanted:
+            if found != expected:
+                raise ValueError(
+                    f"the certificate is of another problem: {name} is {found}; expected {expected}"
+                )
+
     def check(self) -> None:
         """Prove the bounds again.
 
@@ -97,13 +134,19 @@ class BoundCertificate:
         ValueError
             If the data do not prove what is claimed.
         """
-        lower, upper = self.bounds()
-        for name, found, claim, better in (
-            ("lower", lower, self.claims[0], lower >= self.claims[0]),
-            ("upper", upper, self.claims[1], upper <= self.claims[1]),
-        ):
-            if not better and not _same(found, claim):
-                raise ValueError(f"the data prove the {name} bound {found!r}; the file claims {claim!r}")
+        try:
+            with np.errstate(all="ignore"):
+                found = self.bounds()
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            raise ValueError(f"the data prove nothing: their numbers are out of range ({error})") from error
+        proven = found[0] >= self.claims[0], found[1] <= self.claims[1]
+        for name, own, claim, holds in zip(("lower", "upper"), found, self.claims, proven, strict=True):
+            if not holds:
+                raise ValueError(f"the data prove the {name} bound {own!r}; the file claims {claim!r}")
+
+    def of_problem(self, data: Data) -> BoundCertificate:
+        """Return the certificate with the data of another statement: only points and multipliers stay."""
+        return replace(self, data=data)
 
     @property
     def proven(self) -> str:
@@ -111,42 +154,113 @@ class BoundCertificate:
         lower, upper = self.claims
         return stated(-upper, -lower, True) if self.data.maximize else stated(lower, upper, False)
 
-    def save(self, path: str | Path) -> None:
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Bounds that the author stated and the proof uses: it holds if they do."""
+        pairs = zip(self.data.matrices, self.traces.tolist(), strict=True)
+        return tuple(_STATED.format(block.name, trace) for block, trace in pairs if trace < math.inf)
+
+    @property
+    def problem(self) -> str:
+        """The name and the sizes of the problem, and the SHA-256 of its data."""
+        data = self.data
+        orders = ", ".join(f"{block.name} ({block.n})" for block in data.matrices[:_NAMED])
+        if len(data.matrices) > _NAMED:
+            orders = f"{len(data.matrices)} matrices, of order up to {max(b.n for b in data.matrices)}"
+        sense = "maximization" if data.maximize else "minimization"
+        sizes = f"{sense}, psd {orders or 'none'}, rows {data.m}, variables {data.k}"
+        return (
+            f"{self.name + ': ' if self.name else ''}{sizes}, data {schema.digest(*schema.packed_data(data))}"
+        )
+
+    def save(self, path: str | Path, name: str | None = None) -> None:
         """Write the certificate to a file ``.npz``.
 
         Parameters
         ----------
         path : str or Path
-            A name that ends with ``.npz``; a file of this name is replaced.
+            A name that ends with ``.npz``; a file of this name is replaced in one step.
+        name : str, optional
+            What the problem is called, for those who check the file.
 
         Raises
         ------
         ValueError
             If the name has another ending.
+        OSError
+            If the file cannot be written; one of this name stays as it is.
         """
-        if Path(path).suffix != ".npz":
-            raise ValueError(f"the file is called {Path(path).name!r}; expected a name that ends with .npz")
-        arrays = _packed(self)
-        np.savez_compressed(path, digest=_digest(arrays), **arrays)
+        path = path_of(path)
+        if path.suffix != ".npz":
+            raise ValueError(f"the file is called {path.name!r}; expected a name that ends with .npz")
+        arrays, facts = schema.packed_data(self.data)
+        facts |= {
+            "name": self.name if name is None else str(name),
+            "lower": float(self.claims[0]).hex(),
+            "upper": float(self.claims[1]).hex(),
+        }
+        arrays |= {"traces": self.traces}
+        arrays |= {
+            key: getattr(self, key) for key in ("y", "factor", "farkas") if getattr(self, key) is not None
+        }
+        arrays |= {f"X{b}": X for b, X in enumerate(self.X or ())}
+        for key in ("point", "ray"):
+            point: Point | None = getattr(self, key)
+            arrays |= {} if point is None else schema.packed_point(key, point)
+        with replacing(path) as file:
+            np.savez_compressed(file, **schema.sealed(arrays, facts))
 
     @classmethod
     def load(cls, path: str | Path) -> BoundCertificate:
         """Return the certificate of a file.
 
+        Parameters
+        ----------
+        path : str or Path
+            Of a file that anybody may have written.
+
         Raises
         ------
+        FileNotFoundError
+            If there is no such file.
         ValueError
-            If the file is not a certificate, or was changed after it was written.
+            If the file is not a certificate, was changed after it was written, or has a field of another type
+            or shape, or outside its range; the message names the field.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-            digest = bytes(arrays.pop("digest"))
-            if digest != bytes(_digest(arrays)):
-                raise ValueError(f"{path} was changed after it was written: its digest differs")
-            return _unpacked(arrays)
-        except (KeyError, EOFError, TypeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} is not a certificate of bounds: {error!r}") from None
+        fields = schema.Fields.of_file(path_of(path))
+        data = schema.read_data(fields)
+        blocks = range(len(data.matrices))
+        traces = fields.floats("traces", (len(blocks),), least=math.ulp(0.0), finite=False)
+        lower, upper = fields.number("lower"), fields.number("upper")
+        if not (lower < upper or (lower == upper and math.isinf(lower))):
+            raise fields.error("lower", lower, f"a number below the upper bound {upper!r}")
+        shapes = {"y": (data.m,), "farkas": (data.m,), "factor": (None, None)}
+        points = {key: fields.floats(key, shape) for key, shape in shapes.items() if key in fields}
+        X = tuple(fields.floats(f"X{b}", (None, None)) for b in blocks) if blocks and "X0" in fields else None
+        found = cls(
+            data,
+            traces,
+            **points,
+            X=X,
+            point=schema.read_point(fields, "point", data),
+            ray=schema.read_point(fields, "ray", data),
+            claims=(lower, upper),
+            name=fields.text("name"),
+        )
+        fields.finish()
+        return found
+
+
+def rounded(claims: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds rounded outward by what other processors may lose."""
+    lower, upper = claims
+    finite = [claim for claim in claims if math.isfinite(claim)]
+    room = _ROUNDING * max(map(abs, finite), default=0.0)
+    room += _SHARE * (upper - lower) if len(finite) == len(claims) else 0.0
+    return (
+        down(lower - room) if math.isfinite(lower) else lower,
+        up(upper + room) if math.isfinite(upper) else upper,
+    )
 
 
 def stated(lower: float, upper: float, maximize: bool) -> str:
@@ -158,153 +272,3 @@ def stated(lower: float, upper: float, maximize: bool) -> str:
     if math.isfinite(lower):
         return f"the optimum is at least {lower:.17g}"
     return f"the optimum is at most {upper:.17g}" if math.isfinite(upper) else "nothing"
-
-
-def _same(a: float, b: float) -> bool:
-    """Whether two bounds differ by the rounding of another processor's order of operations only."""
-    return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= 1e-9 * max(1.0, abs(a), abs(b))
-
-
-def _digest(arrays: dict[str, Any]) -> Array:
-    found = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        found.update(array.tobytes())
-    return np.frombuffer(found.digest(), dtype=np.uint8)
-
-
-def _packed(certificate: BoundCertificate) -> dict[str, Any]:
-    """Return the certificate as named arrays."""
-    data = certificate.data
-    facts: dict[str, Any] = {
-        "format": _FORMAT,
-        "offset": data.offset.hex(),
-        "maximize": data.maximize,
-        "claims": [claim.hex() for claim in certificate.claims],
-        "blocks": [],
-    }
-    arrays: dict[str, Any] = {"traces": certificate.traces, "cone_index": data.cones.index}
-    arrays["cone_dimensions"] = data.cones.dimensions
-    arrays |= _sparse("B", data.B) | _sparse("B_rad", data.B_rad) | _ball("c", data.c)
-    for name in ("u_lo", "u_hi", "lo", "hi", "lo_rad", "hi_rad", "kind", "weight"):
-        arrays[name] = getattr(data, name)
-    for b, block in enumerate(data.matrices):
-        arrays |= {f"i{b}": block.i, f"j{b}": block.j} | _ball(f"C{b}", block.C)
-        arrays |= _sparse(f"A{b}", block.A) | _sparse(f"A_rad{b}", block.A_rad)
-        fact: dict[str, Any] = {"name": block.name, "n": block.n, "cap": _hex(block.cap)}
-        if block.null is not None:
-            fact["null"], arrays[f"null{b}"] = block.null.row, block.null.z
-        if block.anchor is not None:
-            fact |= {"divergence": block.anchor.divergence, "mu": block.anchor.mu.hex()}
-            arrays |= _ball(f"X0{b}", block.anchor.X0)
-            for name in ("weights", "factor"):
-                own = getattr(block.anchor, name)
-                if own is not None:
-                    arrays[f"{name}{b}"] = own
-        facts["blocks"].append(fact)
-    for name, own in (
-        ("y", certificate.y),
-        ("factor", certificate.factor),
-        ("farkas", certificate.farkas),
-    ):
-        if own is not None:
-            arrays[name] = own
-    for b, X in enumerate(certificate.X or ()):
-        arrays[f"X{b}"] = X
-    for name, point in (("point", certificate.point), ("ray", certificate.ray)):
-        if point is not None:
-            arrays |= {f"{name}_u": point.u, f"{name}_equations": point.equations}
-            arrays[f"{name}_movable"] = point.movable
-            arrays |= {f"{name}_X{b}": X for b, X in enumerate(point.X)}
-    arrays["facts"] = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)
-    return arrays
-
-
-def _unpacked(arrays: dict[str, Any]) -> BoundCertificate:
-    facts = json.loads(bytes(arrays["facts"]))
-    if facts.get("format") != _FORMAT:
-        raise KeyError(f"format {facts.get('format')!r}")
-    m, k = len(arrays["lo"]), len(arrays["u_lo"])
-    matrices = tuple(_block(arrays, fact, b, m) for b, fact in enumerate(facts["blocks"]))
-    data = Data(
-        matrices,
-        B=_read_sparse(arrays, "B", (m, k)),
-        B_rad=_read_sparse(arrays, "B_rad", (m, k)),
-        c=_read_ball(arrays, "c"),
-        cones=SecondOrderCones(arrays["cone_index"], arrays["cone_dimensions"]),
-        offset=float.fromhex(facts["offset"]),
-        maximize=bool(facts["maximize"]),
-        **{name: arrays[name] for name in ("u_lo", "u_hi", "lo", "hi", "lo_rad", "hi_rad", "kind", "weight")},
-    )
-    blocks = range(len(matrices))
-    points = {
-        name: Point(
-            tuple(arrays[f"{name}_X{b}"] for b in blocks),
-            *(arrays[f"{name}_{part}"] for part in ("u", "equations", "movable")),
-        )
-        for name in ("point", "ray")
-        if f"{name}_u" in arrays
-    }
-    lower, upper = map(float.fromhex, facts["claims"])
-    return BoundCertificate(
-        data,
-        arrays["traces"],
-        y=arrays.get("y"),
-        X=tuple(arrays[f"X{b}"] for b in blocks) if "X0" in arrays and matrices else None,
-        factor=arrays.get("factor"),
-        farkas=arrays.get("farkas"),
-        claims=(lower, upper),
-        **points,
-    )
-
-
-def _block(arrays: dict[str, Any], fact: dict[str, Any], b: int, m: int) -> MatrixData:
-    anchor = None
-    if "divergence" in fact:
-        X0 = _read_ball(arrays, f"X0{b}")
-        weights, factor = (arrays.get(f"{name}{b}") for name in ("weights", "factor"))
-        anchor = Anchor(fact["divergence"], X0, float.fromhex(fact["mu"]), weights, factor)
-    i, j = arrays[f"i{b}"], arrays[f"j{b}"]
-    return MatrixData(
-        fact["name"],
-        fact["n"],
-        i,
-        j,
-        _read_sparse(arrays, f"A{b}", (m, len(i))),
-        _read_sparse(arrays, f"A_rad{b}", (m, len(i))),
-        _read_ball(arrays, f"C{b}"),
-        None if fact["cap"] is None else float.fromhex(fact["cap"]),
-        anchor,
-        null=_null(fact, arrays[f"null{b}"]) if "null" in fact else None,
-    )
-
-
-def _null(fact: dict[str, Any], z: Array) -> Null:
-    if not np.isin(z, (-1.0, 0.0, 1.0)).all():
-        raise KeyError(f"a vector of {fact['name']} has other entries than 0, 1 and -1")
-    return Null(fact["null"], z)
-
-
-def _hex(number: float | None) -> str | None:
-    return None if number is None else float(number).hex()
-
-
-def _ball(name: str, ball: Ball) -> dict[str, Any]:
-    return {f"{name}_mid": ball.mid, f"{name}_radius": ball.rad}
-
-
-def _read_ball(arrays: dict[str, Any], name: str) -> Ball:
-    return Ball(arrays[f"{name}_mid"], arrays[f"{name}_radius"])
-
-
-def _sparse(name: str, A: Any) -> dict[str, Any]:
-    if A is None:
-        return {}
-    return {f"{name}_data": A.data, f"{name}_indices": A.indices, f"{name}_indptr": A.indptr}
-
-
-def _read_sparse(arrays: dict[str, Any], name: str, shape: tuple[int, int]) -> Any:
-    if f"{name}_data" not in arrays:
-        return None
-    return sp.csr_array(tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr")), shape)

@@ -1,6 +1,6 @@
-"""Blocks on the face that a row ``z'X z = 0`` of signs leaves, as in relaxations of balanced cuts.
+"""Blocks on the face that a row ``z'X z <= 0`` of signs leaves, as in relaxations of balanced cuts.
 
-``X`` psd and ``z'X z = 0`` imply ``X z = 0``. For ``z`` of entries 0, 1 and -1, the last ``l`` with ``z_l``
+``X`` psd and ``z'X z <= 0`` imply ``X z = 0``. For ``z`` of entries 0, 1 and -1, the last ``l`` with ``z_l``
 not zero is eliminated without rounding: ``X_al = -z_l sum_b z_b X_ab``, ``X_ll = sum_ab z_a z_b X_ab``. In
 other words, ``X = H M H'``, where ``H`` has unit vectors as rows, and at ``l`` the row ``-z_l z_b``.
 """
@@ -51,16 +51,21 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
 
 
 def _candidates(data: Data, zero: Mask, b: int) -> IntArray:
-    """Return those of the rows `zero` that are in a block, if it is linear."""
+    """Return those of the rows `zero` that may be ``z'X z <= 0`` of a block, if it is linear."""
     block = data.matrices[b]
     if block.anchor is not None or block.cap is not None or block.n < 2:
         return np.zeros(0, dtype=np.intp)
-    return np.flatnonzero(zero & (np.diff(block.A.indptr) > 0))
+    rows = np.flatnonzero(zero & (np.diff(block.A.indptr) > 0))
+    first = block.A.indptr[rows]  # of z z' it is on the diagonal
+    at = block.A.indices[first]
+    end = np.where(block.A.data[first] > 0, data.hi[rows], data.lo[rows])
+    return rows[(block.i[at] == block.j[at]) & (end == 0)]
 
 
 def _zero_rows(data: Data) -> Mask:
-    """Return the mask of the hard rows of one block and no variables whose bounds are exactly zero."""
-    zero = (data.lo == 0) & (data.hi == 0) & (data.lo_rad == 0) & (data.hi_rad == 0)
+    """Return the mask of the hard rows of one block and no variables with a bound that is exactly zero."""
+    zero = (data.lo <= 0) & (data.hi >= 0) & ((data.lo == 0) | (data.hi == 0))
+    zero &= (data.lo_rad == 0) & (data.hi_rad == 0)
     zero &= (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
     if zero.any():
         zero &= np.sum([np.diff(block.A.indptr) > 0 for block in data.matrices], axis=0) == 1
@@ -76,7 +81,7 @@ def _signs(block: MatrixData, k: int) -> Array | None:
     i, j, value = block.i[column], block.j[column], value * block.share[column]
     support = np.unique(np.concatenate([i, j]))
     size, s = np.abs(value), len(support)
-    if not 2 <= s <= len(value) or len(value) != s * (s + 1) // 2 or (size != size[0]).any() or not size[0]:
+    if not 1 <= s <= len(value) or len(value) != s * (s + 1) // 2 or (size != size[0]).any() or not size[0]:
         return None
     z = np.zeros(block.n)
     first = i == support[0]

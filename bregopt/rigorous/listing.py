@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, scattered
+from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.program.rows import (
     Coordinates,
@@ -25,10 +25,10 @@ from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
 
-__all__ = ["LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
+__all__ = ["EXACT", "LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
 
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
-_EXACT = (DenseRows, Distances, Entries, SparseRows)
+EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers
 _PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
 
 
@@ -206,22 +206,32 @@ def _numbered(place: IntArray, places: int) -> tuple[IntArray, IntArray]:
 
 
 def _radii(rows: Rows, terms: Coordinates) -> Array:
-    """Return the radii of products of numbers; products of signs are exact."""
-    if isinstance(rows, _EXACT):
+    """Return the radii of products of numbers; products of numbers of few bits are exact."""
+    if isinstance(rows, EXACT):
         return np.zeros(len(terms.value))
     rad = _PRODUCT * np.abs(terms.value) + TINY
-    if isinstance(rows, RankOne):
-        other = sp.csr_array(rows.Z)
-        other.data = np.where(np.abs(other.data) == 1, 0.0, other.data)
-        rad[(abs(other).sum(axis=1) == 0)[terms.row]] = 0.0
+    products = rows.products()
+    if products is not None:
+        exact = _is_short(products.weight)
+        for factor in (products.U, products.W):
+            own = sp.csr_array(factor)
+            exact[np.repeat(np.arange(len(exact)), np.diff(own.indptr))[~_is_short(own.data)]] = False
+        rad[exact[terms.row]] = 0.0
     return rad
+
+
+def _is_short(x: Array) -> Mask:
+    """Return the mask of numbers of at most 17 bits, whose products of three are exact."""
+    leading = np.ldexp(np.frexp(x)[0], 17)
+    mask: Mask = (leading == np.rint(leading)) & (np.abs(np.frexp(x)[1]) < 300)
+    return mask
 
 
 def _anchor(nearness: Any) -> Anchor | None:
     if nearness is None:
         return None
     known = set(nearness.parameters) <= {"weights"}
-    name = nearness.divergence if known else f"{nearness.divergence} of bounded condition"
+    name = nearness.divergence if known else nearness.kind.phrase()  # of another function, or a smaller domain
     if isinstance(nearness.X0, LowRank):
         return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))

@@ -1,30 +1,157 @@
-"""Problems whose bounds prove another problem infeasible or unbounded.
+"""Proofs that a problem is infeasible or unbounded: all that these words rest on.
 
 A Farkas vector of a problem is a vector of multipliers with a positive bound for the zero objective: its
 multiples prove bounds beyond every number. A ray is a point of the homogeneous problem with a negative value.
+:mod:`bregopt.certify` tests both up to round-off. Here nothing is: where the least eigenvalue of a matrix is
+``1e-12`` of the largest, it decides. Enclosures prove vectors inside the cone; on its boundary, where they
+leave no room for round-off, fractions do (:mod:`bregopt.rigorous.exact`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.program import Penalty
+from bregopt.certify import is_farkas, is_ray, trace_bounds, with_trace_multipliers
+from bregopt.certify.constants import MENDED
+from bregopt.divergences import LogDet
+from bregopt.program import Block, LowRank, Matrix, Penalty, Program
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.exact import exact_farkas, exact_ray
 from bregopt.rigorous.implied import implied_bounds
+from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.reduction import reduced
 
-__all__ = ["feasibility", "homogeneous", "refutes"]
+__all__ = [
+    "contradicts",
+    "feasibility",
+    "homogeneous",
+    "proves_infeasible",
+    "proves_unbounded",
+    "recedes",
+    "refutes",
+]
+
+_SHARES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)  # of multipliers inside the dual cone
+_LARGEST_FIT = 200_000  # coefficients of the least-squares problem for these
+
+
+def contradicts(program: Program, y: Array) -> bool:
+    """Whether a method stops at multipliers: they prove a contradiction, or only round-off can be in the way.
+
+    Where ``A*(y)`` has a positive eigenvalue beyond round-off and no proof succeeds, the method goes on: the
+    problem may have a solution of size one over that eigenvalue.
+    """
+    if is_farkas(program, y):
+        return True
+    return is_farkas(program, y, MENDED) and proves_infeasible(program, y)
+
+
+def recedes(program: Program, X: Sequence[Array], u: Array) -> bool:
+    """Whether a method stops at a direction: it is a proven ray, or only round-off can be in the way."""
+    return is_ray(program, X, u) or (is_ray(program, X, u, MENDED) and proves_unbounded(program, X, u))
+
+
+def proves_infeasible(program: Program, y: Array) -> bool:
+    """Whether multipliers, or such near them, prove that no ``X`` and ``u`` meet the required rows.
+
+    Parameters
+    ----------
+    program : Program
+        Before its reductions.
+    y : array of shape (m,)
+    """
+    if not np.isfinite(y).all():
+        return False
+    try:
+        data = data_of(program)
+        if refutes(data, y):
+            return True
+        if any(bound is not None and bound.exact for bound in trace_bounds(program)):
+            y = with_trace_multipliers(program, y)
+            if refutes(data, y):
+                return True
+        empty = feasibility(reduced(data).data)
+    except (ValueError, MemoryError):  # too large to be listed
+        return False
+    inside = _inside(empty, y)
+    if inside is None:
+        return False
+    implied = implied_bounds(empty)
+    return any(lower_bound(empty, y + share * inside, implied).value > 0 for share in _SHARES)
+
+
+def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
+    """Whether a direction, or one near it, proves that the objective falls without end from any point.
+
+    Parameters
+    ----------
+    program : Program
+        Before its reductions.
+    X : sequence of arrays of shape (n_b, n_b)
+    u : array of shape (k,)
+    """
+    try:
+        data = data_of(program)
+    except (ValueError, MemoryError):
+        return False
+    matrices = tuple((M + M.T) / 2 for M in map(np.asarray, X))
+    if not all(np.isfinite(part).all() for part in (*matrices, u)):
+        return False
+    along = homogeneous(data)
+    if along is not None:
+        on_faces, bases = reduced(along)
+        inverses = [None if H is None else np.linalg.pinv(H) for H in bases]
+        own = [M if P is None else P @ M @ P.T for M, P in zip(matrices, inverses, strict=True)]
+        found = best_upper(on_faces, Candidate(tuple((M + M.T) / 2 for M in own), np.array(u), None), ())
+        if found.point is not None and found.side.value < 0:
+            return True
+    return exact_ray(data, matrices, u, tuple(map(_dense_start, program.blocks)))
 
 
 def refutes(data: Data, y: Array) -> bool:
     """Whether multipliers prove that the required rows contradict each other, on faces and ranges."""
     empty = feasibility(reduced(data).data)
-    return lower_bound(empty, y, implied_bounds(empty)).value > 0
+    implied = implied_bounds(empty)
+    return lower_bound(empty, y, implied).value > 0 or exact_farkas(empty, implied, y)
+
+
+def _inside(data: Data, y: Array) -> Array | None:
+    """Return multipliers of the size of `y` with ``A*(y)`` near ``-I``, None where none are found."""
+    up, down = (np.flatnonzero(data.required & np.isfinite(end)) for end in (data.lo, data.hi))
+    count = len(data.share) + int(data.free.sum())
+    if count * (len(up) + len(down)) > _LARGEST_FIT:
+        return None
+    from scipy.optimize import nnls  # only vectors on the boundary wait
+
+    i, j = (np.concatenate([getattr(block, end) for block in data.matrices]) for end in "ij")
+    columns = np.vstack([data.At.toarray(), data.Bt.toarray()[data.free]])
+    goal = np.concatenate([np.where(i == j, -1.0, 0.0), np.zeros(int(data.free.sum()))])
+    try:
+        found, miss = nnls(np.hstack([columns[:, up], -columns[:, down]]), goal)
+    except RuntimeError:  # it reached its limit of iterations
+        return None
+    if miss >= 1 or not found.any():
+        return None
+    inside = np.zeros(data.m)
+    inside[up] += found[: len(up)]
+    inside[down] -= found[len(up) :]
+    scaled: Array = inside * (float(np.abs(y).max()) / float(np.abs(inside).max()))
+    return scaled
+
+
+def _dense_start(block: Block) -> Array | None:
+    """Return ``X0`` of a LogDet divergence, whose recession is its inverse; None of any other."""
+    near = block.nearness
+    if near is None or near.divergence != LogDet.name or near.parameters or isinstance(near.X0, LowRank):
+        return None
+    return np.asarray(near.X0)
 
 
 def feasibility(data: Data) -> Data:

@@ -27,9 +27,11 @@ Seed = int | np.random.Generator | np.random.SeedSequence
 
 _EXPECTED = {
     "tol": "above 0 and below 1",
+    "tol_X": "above 0 and below 1",
     "rank_tol": "above 0 and below 1",
     "time_limit": f"above 0 and below {LARGEST:g}",
 }
+_OF_X = 1e-6  # certified distance of entries from the optimum, unless `tol` is larger
 _LARGEST_COUNT = 2**31 - 1  # of iterations: a C int, the type of foreign solvers
 
 
@@ -121,6 +123,10 @@ class Settings:
     ----------
     tol : float
         Largest relative gap and residual of an "optimal" answer.
+    tol_X : float or None
+        Largest certified distance of an entry of ``X`` from the optimum at which Newton's method for nearness
+        problems stops, relative to the largest entry of ``X``; where rows fix the diagonal, to
+        ``sqrt(X_ii X_jj)``. None for the larger of `tol` and 1e-6. It does not change the status.
     max_iter : int or None
         Limit on cycles, rounds or steps; None for the limit of the route.
     time_limit : float or None
@@ -141,6 +147,7 @@ class Settings:
     """
 
     tol: float = 1e-6
+    tol_X: float | None = None
     max_iter: int | None = None
     time_limit: float | None = None
     verbose: bool = False
@@ -151,9 +158,9 @@ class Settings:
     tuning: Tuning = Tuning()
 
     def __post_init__(self) -> None:
-        for name in ("tol", "rank_tol", "time_limit"):
+        for name in ("tol", "tol_X", "rank_tol", "time_limit"):
             value = getattr(self, name)
-            if value is None and name == "time_limit":
+            if value is None and name in ("tol_X", "time_limit"):
                 continue
             if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
                 raise TypeError(f"{name} is {value!r}; expected a number")
@@ -182,6 +189,11 @@ class Settings:
         if not isinstance(self.tuning, own):
             found = type(self.tuning).__name__
             raise TypeError(f"tuning is of type {found}; expected {own.__name__}, such as bo.tuning(solver)")
+
+    @property
+    def asked_of_X(self) -> float:
+        """The distance of entries of ``X`` from the optimum that is asked for."""
+        return max(self.tol, _OF_X) if self.tol_X is None else self.tol_X
 
     def completed(self, program: Program) -> Program:
         """Return the program with the rows that the options add, after its own."""

@@ -21,12 +21,13 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.certify import is_farkas, with_trace_multipliers
+from bregopt.certify import with_trace_multipliers
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, Declaration, Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.rigorous.refutation import proves_infeasible
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.contradiction import Conflict, Part, member, parts_of, weights
@@ -62,7 +63,7 @@ def find_conflict(
     everything = parts_of(feasibility, declarations)
     search = _Filter(feasibility, solver, {**options, "time_limit": None, "progress": False})
     with clock.limited(time_limit(options)):
-        if not is_farkas(feasibility, y):
+        if not proves_infeasible(feasibility, y):
             proven = search.contradiction(everything)
             if proven is None:
                 raise ValueError(
@@ -126,7 +127,7 @@ class _Filter:
         weight = weights(self.program, parts, y)
         for share in _SHARES:
             kept = [p for p, w in zip(parts, weight, strict=True) if w > share * weight.max(initial=0.0)]
-            if kept and is_farkas(_restricted(self.program, kept), y[_rows(kept)]):
+            if kept and proves_infeasible(_restricted(self.program, kept), y[_rows(kept)]):
                 return kept
         return list(parts)
 
@@ -141,7 +142,7 @@ def _of_one_row(program: Program, row: int | None) -> Array:
     """Return a Farkas vector that uses one row alone, zero if there is none."""
     for sign in () if row is None else (1.0, -1.0):
         y = np.where(np.arange(program.m) == row, sign, 0.0)
-        if is_farkas(program, y):
+        if proves_infeasible(program, y):
             return with_trace_multipliers(program, y)
     return np.zeros(program.m)
 

@@ -12,16 +12,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.bars import digits_bar
-from bregopt.certify import (
-    NEAR,
-    Certificate,
-    PrimalDualPoint,
-    Status,
-    certify,
-    check_families,
-    is_farkas,
-    is_ray,
-)
+from bregopt.certify import NEAR, Certificate, PrimalDualPoint, Status, certify, check_families
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -37,6 +28,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
+from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress, Watcher, reason
@@ -50,6 +42,7 @@ _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
     "small changes of the data may change the value by much more."
 )
+_AT_ROUND_OFF = "in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +89,10 @@ def _run(
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
-    status = _judged(restated.program, answer, certificate, settings.tol)
+    if certificate.is_at_round_off(settings.tol):
+        answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
+    whole = restated.restore(answer)
+    status = _judged(restated.whole, whole, certificate, settings.tol)
     answer = restated.restore(replace(answer, y=answer.y[: given.m]))
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
@@ -265,14 +261,30 @@ def _started(start: Solution | None, presolved: Presolved, m: int) -> Start | No
 
 
 def _judged(program: Program, answer: Answer, certificate: Certificate, tol: float) -> Status:
-    """Return the status by our own certificate; the route's claim never improves it."""
+    """Return the status of an answer to the given program; the route's claim never improves it.
+
+    That there is no optimum is said without "inaccurate" only where it is proven with no tolerance.
+    """
     if answer.stop is StopReason.INFEASIBLE:
-        proven = is_farkas(program, answer.y)
+        proven = proves_infeasible(program, answer.y)
         return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
     if answer.stop is StopReason.UNBOUNDED:
-        proven = is_ray(program, answer.X, answer.u)
+        proven = proves_unbounded(program, answer.X, answer.u)
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     return certificate.status(tol, answer.stop)
+
+
+def _round_off(program: Program, answer: Answer, certificate: Certificate, tol: float) -> str:
+    """Return the sentence that says to which error the objective is known, and which matrix is the reason."""
+    conditions = [
+        (float(np.linalg.cond(np.asarray(matrix))), f"{name}{block.name} has condition")
+        for block, X in zip(program.blocks, answer.X, strict=True)
+        if block.nearness is not None and block.nearness.kind.definite_start
+        for name, matrix in (("X0 of ", block.nearness.X0), ("", X))
+    ]
+    condition, reason = max(conditions, default=(math.nan, ""))
+    known = _AT_ROUND_OFF.format(certificate.evaluation_error, tol * certificate.size)
+    return f"{reason} {condition:.1e}: {known}" if reason else known.capitalize()
 
 
 def _solution(

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import is_ray
 from bregopt.clock import CutShort
 from bregopt.presolve.recession import recession
 from bregopt.program import Block, Matrix, Penalty, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import DenseRows
+from bregopt.rigorous.refutation import recedes
 
 __all__ = ["logarithmic_ray"]
 
@@ -40,7 +40,7 @@ def logarithmic_ray(program: Program, X: Sequence[Matrix]) -> Direction | None:
     if program.capped or others or not (any(barriers) or log.any()):
         return None
     for found in (_of_matrices(program, X), _of_variables(program)):
-        if found is not None and is_ray(program, *found):
+        if found is not None and recedes(program, *found):
             return found
     return None
 

@@ -7,15 +7,17 @@ returns the best iterate, or the last of a dual ascent.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, is_farkas
+from bregopt.certify import Certificate
+from bregopt.certify.accuracy import Near, NearnessRule, near_optimum
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, StopReason
+from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import Progress, reason
 
@@ -29,6 +31,8 @@ class Method(ABC):
     """Steps without progress after which the method stalls; None for a method that detects it itself."""
     tests_multipliers = True
     """Whether the multipliers are tested for a Farkas vector at each step. Otherwise `proof` does."""
+    doubles_digits = False
+    """Whether it is a Newton method, whose last steps double the digits of ``X``."""
     keeps_best = True
     """Whether the result is the best iterate. Otherwise it is the last, which a dual ascent bounds best."""
 
@@ -47,6 +51,10 @@ class Method(ABC):
     def settled(self, at: Any) -> bool:
         """Whether a point that meets the tolerance is an answer to the program before the reductions."""
         return True
+
+    def nearby(self, program: Program, at: Any) -> Near | None:
+        """Return a feasible point near the answer, for a Newton method."""
+        return near_optimum(program, at.y)
 
     def proof(self, at: Any, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return the proof that no solution exists, if the point leads to one; `before` is the last ``y``."""
@@ -129,16 +137,24 @@ class Monitor:
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
         self._asked, self._tuning = settings.tol, settings.tuning
+        self._rule = NearnessRule(program, self._tol, settings.asked_of_X)
         self._looks = 0
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf
         self.farkas = np.zeros(program.m)
 
-    def look(self, step: int, certificate: Certificate, y: Array) -> StopReason | None:
-        """Record a step and return the reason to stop, None if there is none."""
+    def look(
+        self, step: int, certificate: Certificate, y: Array, ends: Callable[[], bool] | None = None
+    ) -> StopReason | None:
+        """Record a step and return the reason to stop, None if there is none.
+
+        A certificate that meets the tolerance is one, where `ends` agrees.
+        """
         self._progress.record(step, certificate)
-        if certificate.meets(self._tol):
+        if certificate.meets(self._tol) and (ends is None or ends()):
             return StopReason.CONVERGED
+        if certificate.is_at_round_off(self._asked):
+            return StopReason.STALLED
         change, self._before = y - self._before, y.copy()
         drift = y - self._anchor
         self._looks += 1
@@ -221,16 +237,27 @@ class Monitor:
     def _judge(self, method: Method, step: int, certificate: Certificate, at: Any) -> StopReason | None:
         """Return the reason to stop at a point, None if there is none."""
         if method.tests_multipliers:
-            return self.look(step, certificate, at.y)
+            return self.look(step, certificate, at.y, lambda: self._ends(method, at, certificate))
         self._progress.record(step, certificate, **method.columns(at))
-        return StopReason.CONVERGED if certificate.meets(self._tol) and method.settled(at) else None
+        if certificate.meets(self._tol) and self._ends(method, at, certificate):
+            return StopReason.CONVERGED
+        return StopReason.STALLED if certificate.is_at_round_off(self._asked) else None
+
+    def _ends(self, method: Method, at: Any, certificate: Certificate) -> bool:
+        """Whether a method ends at a point that meets the tolerance."""
+        if not method.settled(at):
+            return False
+        if not (method.doubles_digits and self._rule.applies):
+            return True
+        near = method.nearby(self._program, at)
+        return near is None or self._rule.stops(near, certificate.primal, certificate.dual)
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
         signs = self._program.A.definite_signs
         leaning = [c - self._tuning.farkas_margin * np.abs(c) * signs for c in candidates]
         for candidate in (*candidates, *leaning):
-            if is_farkas(self._program, candidate):
+            if contradicts(self._program, candidate):
                 self.farkas = candidate
                 return True
         return False

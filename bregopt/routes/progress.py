@@ -13,10 +13,11 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, is_farkas, is_ray
+from bregopt.certify import Certificate
 from bregopt.clock import CutShort, Ending
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
+from bregopt.rigorous.refutation import contradicts, recedes
 
 __all__ = ["CallbackError", "Progress", "Step", "Watcher", "reason"]
 
@@ -131,11 +132,11 @@ class Progress:
     def contradicts(self, program: Program, y: Array) -> bool:
         """Whether multipliers that contradict a (reduced) program prove that the whole has no solution."""
         if self._outside is None:
-            return is_farkas(program, y)
+            return contradicts(program, y)
         presolved, outer = self._outside
         answer = presolved.restore(Answer.without_point(program, y, StopReason.INFEASIBLE))
         if answer.stop is StopReason.UNBOUNDED:  # the reduced program is the dual
-            return is_ray(presolved.whole, answer.X, answer.u)
+            return recedes(presolved.whole, answer.X, answer.u)
         return outer.contradicts(presolved.whole, answer.y)
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:

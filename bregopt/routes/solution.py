@@ -12,12 +12,16 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import Status, dimacs_errors
+from bregopt.certify.accuracy import Accuracy
+from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
+    from bregopt.certify.accuracy import Accuracy
     from bregopt.rigorous.verification import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
@@ -138,12 +142,13 @@ class Solution:
     _restated: Any = field(default=None, repr=False)
     _compiled: Any = field(default=None, repr=False)  # the problem, for derivatives; not pickled
     _generated: bool = field(default=False, repr=False)  # whether bo.cut_rows may generate further rows
+    _units: Units | None = field(default=None, repr=False)  # of X, where the program has others
 
     def __post_init__(self) -> None:
         _protect(vars(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        formed = ("_derivative", "_in_program")  # when they were asked for
+        formed = ("_derivative", "_in_program", "accuracy")  # when they were asked for
         kept = {name: value for name, value in vars(self).items() if name not in formed}
         return {**kept, "_compiled": None, "_inner": None}
 
@@ -185,6 +190,18 @@ class Solution:
         errors = dimacs_errors(program, *raw._point)
         errors.setflags(write=False)
         return errors
+
+    @cached_property
+    def accuracy(self) -> Accuracy | tuple[Accuracy, ...] | None:
+        """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
+
+        Where the objective is strongly convex in ``X``, for nearness in the Frobenius norm, in LogDet or von
+        Neumann, it follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have
+        the bound ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every
+        rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
+        infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.
+        """
+        return accuracy_of(self)
 
     def conflict(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> Conflict:
         """Return an irreducible set of constraints that contradict each other, if the problem is infeasible.
@@ -253,7 +270,7 @@ class Solution:
         """
         from bregopt.routes.derivatives.answers import check_exists
 
-        check_exists(self._derivative.differentiability)
+        check_exists(self._derivative.differentiability, self._derivative.optimum.program)
         return self._derivative
 
     def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
@@ -359,7 +376,7 @@ class Solution:
             gap, residuals = facts["certified gap"], (facts["primal residual"], facts["dual residual"])
             lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
             lines.append("  residuals  primal {}   dual {}".format(*residuals))
-        shown = [name for name in ("answer", "ray", "effort", "stopped") if name in facts]
+        shown = [name for name in ("accuracy", "answer", "ray", "effort", "stopped") if name in facts]
         return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
 
     def _facts(self) -> dict[str, str]:
@@ -373,12 +390,24 @@ class Solution:
                 "primal residual": f"{self.primal_residual:.1e}",
                 "dual residual": f"{self.dual_residual:.1e}",
             }
+            known = summary(self.accuracy) if self._shows_accuracy else None
+            if known is not None:
+                facts["accuracy"] = known
         facts["answer"] = _shape_text(self.X, self.rank)
         if self.ray is not None:
             facts["ray"] = _shape_text(self.ray.X, self.ray.rank)
         facts["effort"] = f"{self.iterations} {noun}, {self.timings.get('total', 0.0):.3g} s"
         facts["stopped"] = self.stop_reason
         return facts
+
+    @property
+    def _shows_accuracy(self) -> bool:
+        """Whether the accuracy is known, or takes little time."""
+        raw = self._in_program or self
+        program = raw._program
+        if "accuracy" in vars(self) or program is None:
+            return "accuracy" in vars(self)
+        return any(program.divergences) and max(block.n for block in program.blocks) <= LARGEST_FORMED
 
     @property
     def _cancels(self) -> bool:

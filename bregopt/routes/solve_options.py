@@ -37,6 +37,7 @@ class MethodOptions(TypedDict, total=False):
     """Options of every route, then of one route each; without the seed and the progress bar."""
 
     tol: float
+    tol_X: float | None
     max_iter: int | None
     time_limit: float | None
     verbose: bool

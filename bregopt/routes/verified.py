@@ -17,7 +17,7 @@ from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
-from bregopt.rigorous.certificate import BoundCertificate
+from bregopt.rigorous.certificate import BoundCertificate, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.implied import Implied, implied_bounds
@@ -48,7 +48,6 @@ _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven 
 _DEPENDENT = (
     "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
 )
-_STATED = "the caller states that the trace of {} is at most {:g}"
 
 
 def verified(
@@ -78,14 +77,15 @@ def verified(
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
     lower, upper = certificate.claims
+    certificate = replace(certificate, claims=rounded(certificate.claims))
     reasons = {name: text for name, text in search.reasons.items() if text}
     if program.maximize:
         lower, upper = -upper, -lower
         reasons = {{"lower": "upper", "upper": "lower"}[name]: text for name, text in reasons.items()}
-    stated = zip(program.blocks, traces, strict=True)
-    given = tuple(_STATED.format(block.name, t) for block, t in stated if math.isfinite(t))
     seconds = time.perf_counter() - start
-    return Verification(lower, upper, reasons, given, intervals, seconds, search.solves, certificate)
+    return Verification(
+        lower, upper, reasons, certificate.given, intervals, seconds, search.solves, certificate
+    )
 
 
 class NodeBound(NamedTuple):

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
+from bregopt.rigorous.refutation import recedes
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import Method
 
@@ -236,7 +237,7 @@ class _Rounds:
             answer = active_set.restored(own)
             if own.stop is StopReason.UNBOUNDED:
                 joining = self._against(active_set, own)
-                if is_ray(program, own.X, own.u) or len(joining) == 0:
+                if recedes(program, own.X, own.u) or len(joining) == 0:
                     return answer
                 active_set, start = active_set.joined(joining), None
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +82,21 @@ class CorrelationSolution(Solution):
 
     suggestion: Suggestion | None = None
     _asked: Asked | None = field(default=None, repr=False)
+    _request: Request | None = field(default=None, repr=False)  # of an answer that was not declared
+
+    @cached_property
+    def _in_program(self) -> Solution | None:
+        """The answer in the terms of its problem, which is declared when it is asked for."""
+        request = self._request
+        if self._raw is not None or request is None or self.X is None or self.duals is None:
+            return self._raw
+        from bregopt.problems.correlation.solve import declared, units_of  # only those who ask for it wait
+
+        problem, units = declared(request), units_of(request)
+        Y = np.asarray(self.X) if units is None else units.of_program(np.asarray(self.X))
+        known = {f.name: getattr(self, f.name) for f in fields(Solution)}
+        known |= {"X": (Y,), "u": np.zeros(0), "duals": -np.concatenate([np.ravel(v) for v in self.duals])}
+        return Solution(**known | {"_program": problem.program(), "_compiled": problem._compiled})
 
     def report(self) -> CorrelationReport:
         """Return what changed, by label, with the spectra before and after and the proof of the answer.
@@ -130,8 +146,11 @@ class CorrelationSolution(Solution):
 
 
 def reportable(
-    solution: Solution, asked: Asked | None, suggested: Suggestion | None = None
+    solution: Solution,
+    asked: Asked | None,
+    suggested: Suggestion | None = None,
+    request: Request | None = None,
 ) -> CorrelationSolution:
-    """Return a solution that knows its data; None without an answer."""
+    """Return a solution that knows its data, and the `request` whose problem was not declared."""
     known = {f.name: getattr(solution, f.name) for f in fields(Solution)}
-    return CorrelationSolution(**known, suggestion=suggested, _asked=asked)
+    return CorrelationSolution(**known, suggestion=suggested, _asked=asked, _request=request)

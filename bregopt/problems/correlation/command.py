@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.divergences import DIVERGENCES
+from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.problems.correlation.answer import CorrelationSolution
 from bregopt.problems.correlation.nearest import nearest_correlation
@@ -94,12 +95,14 @@ def _write(options: argparse.Namespace, table: Table, solution: CorrelationSolut
     elif kind == ".xlsx":
         report.to_excel(options.report)
     elif kind == ".txt":
-        options.report.write_text(f"{report}\n", encoding="utf-8")
+        with replacing(options.report) as file:
+            file.write(f"{report}\n".encode())
     else:
         sys.stdout.write(f"{report}\n")
     if options.output is not None:
         X = csv_text(np.asarray(solution.X), table.index, table.columns)
-        options.output.write_text(X, encoding="utf-8")
+        with replacing(options.output) as file:
+            file.write(X.encode("utf-8"))
     if kind:
         lines = (f"  {name}: {text}\n" for name, text in report.facts.items())
         sys.stdout.write("".join([f"{report.title}\n", *lines]))

@@ -35,6 +35,7 @@ from bregopt.problems.nearest_arguments import (
 )
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import time_limit
+from bregopt.routes.accuracy import Units
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import SolveOptions
 
@@ -139,7 +140,8 @@ def _covariance(solution: Solution, scale: Array, variances: Array) -> Solution:
     exact = solution.X.diagonal() == 1
     np.fill_diagonal(X, np.where(exact, variances, X.diagonal()))
     reason = "derivatives of nearest_covariance are not known; differentiate nearest_correlation instead"
-    return replace(solution, X=X, _restated=reason)
+    units = solution._units or Units(np.ones(len(scale)), np.zeros(len(scale)))
+    return replace(solution, X=X, _restated=reason, _units=units.scaled(scale))
 
 
 def _deviations(given: Given, labels: Labels) -> Array:

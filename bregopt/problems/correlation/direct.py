@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.progress import Progress
 from bregopt.routes.registry import route
-from bregopt.routes.solution import MatricesLike, Solution, Status
+from bregopt.routes.solution import MatricesLike, Status
 from bregopt.threads import threads_for
 
 __all__ = ["solve_directly"]
@@ -32,19 +31,9 @@ __all__ = ["solve_directly"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Direct(CorrelationSolution):
-    """An answer that declares its problem when it is asked for, and has its derivative at hand."""
+    """An answer that has its derivative at hand."""
 
-    _request: Request = field(kw_only=True)
     _proven: Any = field(kw_only=True)
-
-    @cached_property
-    def _in_program(self) -> Solution:
-        from bregopt.problems.correlation.solve import declared  # only those who ask for its program wait
-
-        problem = declared(self._request)
-        known = {f.name: getattr(self, f.name) for f in fields(Solution)}
-        known |= {"X": (self._proven.X[0],), "u": np.zeros(0), "duals": self._proven.y[0]}
-        return Solution(**known | {"_program": problem.program(), "_compiled": problem._compiled})
 
     def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
         return self._proven.products.vjp(G, self.X)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify import proven_bound
 from bregopt.errors import is_one_of, require
+from bregopt.files import replacing
 from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
 from bregopt.tables import html_table, table_lines
 
@@ -42,7 +43,7 @@ class CorrelationReport:
         The labels of the rows, or their numbers.
     distance, relative, largest : float
         The Frobenius norm of the change, the same relative to that of the given matrix, and the largest
-        change of an entry. Unknown entries do not count.
+        change of an entry. Unknown entries do not count, in the sums of the rows neither.
     spectrum_before, spectrum_after : array of shape (n,)
         Eigenvalues, ascending; those before are NaN if entries are unknown.
     proven_eigenvalue : float
@@ -125,17 +126,33 @@ class CorrelationReport:
         return pandas.DataFrame(columns)
 
     def to_excel(self, path: str | PathLike[str]) -> None:
-        """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``)."""
+        """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``).
+
+        Labels are text, also those that look like formulas.
+
+        Raises
+        ------
+        ValueError
+            If a label has control characters, which no workbook holds.
+        """
         pandas = require("pandas", "excel")
         require("openpyxl", "excel")
-        with pandas.ExcelWriter(path, engine="openpyxl") as book:
-            for table in _TABLES:
-                self.to_frame(table).to_excel(book, sheet_name=table, index=False)
+        frames = {table: self.to_frame(table) for table in _TABLES}
+        for frame in frames.values():
+            for cell in frame.to_numpy(dtype=object).ravel():
+                if isinstance(cell, str) and any(ord(c) < 32 and c not in "\t\n\r" for c in cell):
+                    raise ValueError(f"the label {cell!r} has control characters; a workbook holds none")
+        with replacing(path) as file, pandas.ExcelWriter(file, engine="openpyxl") as book:
+            for table, frame in frames.items():
+                frame.to_excel(book, sheet_name=table, index=False)
+                for cell in itertools.chain(*book.sheets[table].iter_rows()):
+                    cell.data_type = "s" if cell.data_type == "f" else cell.data_type
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that stands alone, with the plot if matplotlib is installed."""
         page = importlib.import_module("bregopt.problems.correlation.report_page")
-        Path(path).write_text(page.page_of(self, self._solution), encoding="utf-8")
+        with replacing(path) as file:
+            file.write(page.page_of(self, self._solution).encode("utf-8"))
 
     def __str__(self) -> str:
         width = max(map(len, self.facts))
@@ -240,7 +257,8 @@ class CorrelationReport:
         return {"row": names[0], "column": names[1], **entries, "note": self._notes(i, j)}
 
     def _rows_columns(self) -> dict[str, Any]:
-        sums = np.nansum(self.before, axis=1), self.after.sum(axis=1)
+        known = np.isfinite(self.before)  # sums before and after are of the same entries
+        sums = [np.where(known, M, 0.0).sum(axis=1) for M in (self.before, self.after)]
         total = np.abs(self.change).sum(axis=1)
         order = np.argsort(-total, kind="stable")
         columns = (sums[0], sums[1], self.change.sum(axis=1), total)

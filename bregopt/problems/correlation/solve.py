@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import ConvergenceWarning
 from bregopt.modeling.convex.expression import CurvedExpression
@@ -25,12 +25,13 @@ from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
+from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
-__all__ = ["INFEASIBLE", "declared", "solve_request", "with_completion", "with_diagonal"]
+__all__ = ["INFEASIBLE", "declared", "solve_request", "units_of", "with_completion", "with_diagonal"]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
@@ -65,7 +66,7 @@ def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
     restated: Congruence | str = Congruence(s, request.n, request.fixed.i, request.fixed.j)
     if request is not given:
         restated = "derivatives with unknown entries are known for frobenius; complete A first"
-    return replace(_moved_back(solution, s, t), _restated=restated)
+    return replace(_moved_back(solution, request), _restated=restated)
 
 
 def declared(request: Request) -> Problem:
@@ -99,14 +100,25 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
     return nearness(request.divergence, Y, moved, "A")
 
 
-def _moved_back(solution: Solution, s: Array, t: Any) -> Solution:
-    """Return the solution in terms of ``X``; without weights and with ``t = 0``, ``X`` is ``Y``."""
-    if solution.X is None or (np.all(t == 0) and (s == 1).all()):
+def units_of(request: Request) -> Units | None:
+    """Return the units of ``X``; None where it is the variable ``Y`` itself."""
+    s, t = request.s, np.broadcast_to(request.shift, request.n)
+    return None if not t.any() and (s == 1).all() else Units(s, t)
+
+
+def _moved_back(solution: Solution, request: Request) -> Solution:
+    """Return the solution in terms of ``X``."""
+    units = units_of(request)
+    if solution.X is None or units is None:
         return solution
-    X = solution.X / np.outer(s, s) + t * np.eye(len(s))
-    exact = solution.X.diagonal() == s**2 * (1 - t)
-    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact diagonals stay exact
-    return replace(solution, X=X)
+    s, t = units.s, units.t
+    Y, fixed = solution.X, request.fixed
+    X = Y / np.outer(s, s) + np.diag(t)
+    exact = Y.diagonal() == s**2 * (1 - t)
+    np.fill_diagonal(X, np.where(exact, 1.0, X.diagonal()))  # exact entries stay exact
+    i, j, round_off = fixed.i, fixed.j, 4 * EPS
+    X[i, j] = X[j, i] = np.where(np.abs(X[i, j] - fixed.lo) <= round_off, fixed.lo, X[i, j])
+    return replace(solution, X=X, _units=units)
 
 
 def _seconds_to_scale(request: Request) -> float:

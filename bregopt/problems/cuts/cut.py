@@ -7,8 +7,9 @@ difference of the sizes of the sides by ``e'Xe``.
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Unpack
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import IntArray
+from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, quad_form
 from bregopt.modeling.bounds import between
@@ -26,6 +27,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.refinement import refined
@@ -152,12 +154,19 @@ def min_balanced_cut(
         check_bound(bound, parsed.n)
         least, most = first_sizes(parsed.n, imbalance, sizes)
         halves = parsed.n // 2, (parsed.n + 1) // 2
-        begin: list[IntArray] = []
-        if least < halves[0] and halves[1] < most:
-            with clock.reserving(0.5 * _left()):
-                equal = _balanced(parsed, *halves, bound, rng, options)
-            begin = [equal.partition]
-        return _balanced(parsed, least, most, bound, rng, options, begin).timed(start)
+        if not (least < halves[0] and halves[1] < most):
+            return _balanced(parsed, least, most, bound, rng, options)[0].timed(start)
+        with clock.reserving(0.5 * _left()):
+            equal, alone = _balanced(parsed, *halves, bound, copy.deepcopy(rng), options)
+
+        def begin() -> list[IntArray]:
+            known = alone
+            if known is None:
+                known = _balanced(parsed, *halves, False, copy.deepcopy(rng), options)[0].partition
+            return [known]
+
+        kept = [equal.partition]
+        return _balanced(parsed, least, most, bound, rng, options, begin, kept)[0].timed(start)
 
 
 def max_cut(
@@ -199,7 +208,7 @@ def max_cut(
         X = PSD(parsed.n, name="X")
         problem = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1])
         signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
-        return _found(parsed, signs, problem, X, bound, rng, options, largest=True).timed(start)
+        return _found(parsed, signs, problem, X, bound, rng, options, largest=True)[0].timed(start)
 
 
 def _balanced(
@@ -209,15 +218,16 @@ def _balanced(
     bound: str | bool,
     rng: np.random.Generator,
     options: Mapping[str, Any],
-    begin: Sequence[IntArray] = (),
-) -> Cut:
-    """Return a small cut whose first side has a size in a range, no worse than those given."""
+    begin: Callable[[], Sequence[IntArray]] = tuple,
+    kept: Sequence[IntArray] = (),
+) -> tuple[Cut, IntArray | None]:
+    """Return a small cut whose first side has a size in a range; see :func:`_found`."""
     X = PSD(graph.n, name="X")
     problem = Problem(
         Minimize(inner(graph.laplacian / 4, X)), [diag(X) == 1, _balance(X, graph.n, least, most)]
     )
     signs = SignGraph(graph.adjacency, np.ones(graph.n, dtype=np.intp), least, most)
-    return _found(graph, signs, problem, X, bound, rng, options, begin)
+    return _found(graph, signs, problem, X, bound, rng, options, begin, kept)
 
 
 def _found(
@@ -228,53 +238,90 @@ def _found(
     bound: str | bool,
     rng: np.random.Generator,
     options: Mapping[str, Any],
-    begin: Sequence[IntArray] = (),
+    begin: Callable[[], Sequence[IntArray]] = tuple,
+    kept: Sequence[IntArray] = (),
     largest: bool = False,
-) -> Cut:
-    """Return the best partition of a search, proven by a relaxation and improved by its roundings."""
-    proof = Proof.of(graph, largest)
+) -> tuple[Cut, IntArray | None]:
+    """Return the best partition of a search and of roundings of a relaxation, and that of the search alone.
+
+    The search is that without a relaxation, so that no cut is worse than without one. The relaxation of a
+    small graph takes less time, and comes first; the search follows where no rounding is proven. It begins
+    with the partitions `begin`; the answer is no worse than these and those `kept`.
+    """
+    proof = Proof(graph, largest)
     limit = _left()
     progress = bool(options.get("progress"))
+    early = bool(bound) and proof.small
+    stream = copy.deepcopy(rng)  # of roundings: the search draws what it draws without them
 
-    def proven(side: IntArray) -> bool:
-        return proof.proves(graph.cut(side))
-
-    with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
-        search = Search(signs, rng, proven, progress)
-        for side in begin:
+    def refine_into(search: Search, sides: Sequence[IntArray]) -> None:
+        for side in sides:
             search.add(refined(signs, side))
-        # The relaxation of a small graph takes less time than a search, which begins with its roundings then.
-        last = bool(bound) and proof.small
-        if not last:
-            search.run()
+
+    def searched() -> Search:
+        search = Search(signs, rng, proof.suggests, progress)
+        refine_into(search, begin())
+        search.run()
+        return search
+
+    if early:
+        search = Search(signs, stream, proof.suggests, progress)
+    else:
+        with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
+            search = searched()
+    alone = None if early else search.best
+    refine_into(search, kept)
     answer = unrelaxed(proof.bound)
     if bound:
 
-        def best() -> float:
-            return graph.cut(search.best)
+        def best() -> IntArray:
+            return search.best
 
         with clock.reserving((1 - _RELAXED) * limit):
             if bound == "triangles":
                 answer = tightened(problem, X, 2, proof, best, options, search.round_matrix)
             else:
                 answer = relaxed(problem, proof, best, options)
-        search.round_matrix(answer.X, combine=not last)
-        if last:
-            search.run(cycles=False)
-    side = search.best
-    cut = graph.cut(side)
+        search.round_matrix(answer.X, combine=not early)
+    if early and not proof.suggests(search.best):
+        rounded, search = search, searched()
+        alone = search.best
+        refine_into(search, [*kept, rounded.best])
+        search.round_matrix(answer.X)
+
+    def every() -> IntArray | None:
+        return _all_sides(signs) if bound else None
+
+    found = proof.settled(search.best, every)
+    side, cut = found.part, proof.weight(found.part)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     first, second = ([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
-    return Cut(
+    whole = Cut(
         **inherited,
         graph=graph,
         partition=side,
         sides=(first, second),
         cut=cut,
-        bound=max(proof.bound, cut) if largest else min(proof.bound, cut),
-        optimal=proof.proves(cut),
+        bound=max(found.bound, cut) if largest else min(found.bound, cut),
+        optimal=found.optimal,
         largest=largest,
     )
+    return whole, alone
+
+
+def _all_sides(graph: SignGraph) -> IntArray | None:
+    """Return all partitions whose first side has an allowed size, None if there are many."""
+
+    def allowed(sizes: IntArray) -> Mask:
+        fits = (sizes >= graph.least) & (sizes <= graph.most)
+        return np.asarray(fits.any(axis=1))
+
+    part = partitions(graph.n, 2, allowed, max(graph.most, graph.n - graph.least))
+    if part is None:
+        return None
+    size = (part == 0).sum(axis=1)
+    fits = (size >= graph.least) & (size <= graph.most)
+    return np.where(part == np.where(fits, 0, 1)[:, None], 1, -1)
 
 
 def _left() -> float:

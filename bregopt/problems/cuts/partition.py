@@ -17,15 +17,16 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import IntArray
-from bregopt.io.graphs import Graph, GraphLike, read_graph
+from bregopt.io.graphs import GraphLike, read_graph
 from bregopt.modeling.atoms import diag, quad_form
 from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
+from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.parted import PartedGraph
-from bregopt.problems.cuts.parts import PartSearch
+from bregopt.problems.cuts.parts import PartSearch, numbered
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.routes.base import Seed
@@ -132,17 +133,20 @@ def partition(
         check_bound(bound, n)
         number_of_parts(k, n)
         wanted = part_sizes(sizes, k, n)
-        proof = Proof.of(parsed, largest=False)
+        proof = Proof(parsed, largest=False)
         search = PartSearch(
             parsed.adjacency,
             wanted,
             rng,
-            lambda part: proof.proves(_cut(parsed, part)),
+            proof.suggests,
             bool(options.get("progress")),
         )
 
-        def best() -> float:
-            return _cut(parsed, search.best)
+        def best() -> IntArray:
+            return search.best
+
+        def every() -> IntArray | None:
+            return partitions(n, k, lambda each: (np.sort(each) == np.sort(wanted)).all(axis=1), max(wanted))
 
         with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
             search.run()
@@ -160,7 +164,8 @@ def partition(
                 else:
                     answer = relaxed(problem, proof, best, options)
             search.round_matrix(answer.X)
-        labels, cut = search.best, best()
+        found = proof.settled(search.best, every if bound else lambda: None)
+    labels, cut = numbered(found.part, wanted), proof.weight(found.part)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     return Partition(
         **inherited,
@@ -168,12 +173,6 @@ def partition(
         labels=labels,
         parts=tuple([parsed.nodes[v] for v in np.flatnonzero(labels == p)] for p in range(k)),
         cut=cut,
-        bound=min(proof.bound, cut),
-        optimal=proof.proves(cut),
+        bound=min(found.bound, cut),
+        optimal=found.optimal,
     ).timed(start)
-
-
-def _cut(graph: Graph, part: IntArray) -> float:
-    """Return the weight of the edges between parts."""
-    edges = graph.adjacency.tocoo()
-    return float(edges.data[part[edges.row] != part[edges.col]].sum()) / 2

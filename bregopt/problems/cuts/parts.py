@@ -17,7 +17,7 @@ from bregopt.problems.cuts.principal import principal
 from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program.lowrank import Matrix
 
-__all__ = ["PartSearch"]
+__all__ = ["PartSearch", "numbered"]
 
 _STARTS = 6  # rounds that divide all of the graph, by recursive bisection
 _EDGES = 1_000_000  # edge ends in all rounds, for each pair of parts that a vertex is in
@@ -58,10 +58,7 @@ class PartSearch:
     @property
     def best(self) -> IntArray:
         """The number of its part for each vertex; the parts have the sizes in the order asked for."""
-        found = np.bincount(self._part, minlength=len(self._sizes))
-        name = np.empty(len(self._sizes), dtype=np.intp)
-        name[np.argsort(found, kind="stable")] = np.argsort(self._sizes, kind="stable")
-        return name[self._part]
+        return numbered(self._part, self._sizes)
 
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""
@@ -113,6 +110,14 @@ class PartSearch:
         """Return twice the weight of the edges inside the parts."""
         edges = self._edges
         return float(edges.data[part[edges.row] == part[edges.col]].sum())
+
+
+def numbered(part: IntArray, sizes: list[int]) -> IntArray:
+    """Return a partition whose parts are numbered such that they have these sizes."""
+    found = np.bincount(part, minlength=len(sizes))
+    number = np.empty(len(sizes), dtype=np.intp)
+    number[np.argsort(found, kind="stable")] = np.argsort(sizes, kind="stable")
+    return number[part]
 
 
 def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator) -> IntArray:

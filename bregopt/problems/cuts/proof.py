@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bregopt.arrays import IntArray, Mask
+from bregopt.certify import Certificate
 from bregopt.io.graphs import Graph
 from bregopt.modeling.problem import Problem
+from bregopt.problems.cuts.exact import Lattice, strongest
 from bregopt.program import StopReason
+from bregopt.rigorous.ball import Ball, gamma, inflated
+from bregopt.rigorous.implied import implied_bounds
+from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.reduction import reduced
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["TOL", "Proof", "relaxed", "unrelaxed"]
+__all__ = ["TOL", "Proof", "Settled", "relaxed", "unrelaxed"]
 
-_ROUND_OFF = 1e-6  # round-off of a bound: absolute for whole weights, relative to the cut for others
+_MARGIN = 1e-9  # that a bound which ends a relaxation has for its rounding errors, relative to all weights
+_OPERATIONS = 4  # roundings of a coefficient beside the sum of the weights at a vertex
 _SMALL = 200  # vertices of a small graph
-TOL, _NEAR = 1e-3, 1e-2  # of other relaxations that are "optimal", and "optimal_inaccurate"
+TOL = 1e-3  # of other relaxations
 _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
 
 _PROVEN = "The bound proves that no partition is better."
@@ -28,32 +36,27 @@ _NOTHING = "time_limit ended the relaxation before it proved a bound: raise it, 
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
 
 
-@dataclass
 class Proof:
-    """The best bound on all cuts so far.
+    """The best bound on all partitions of a graph so far, and what it proves.
+
+    Certificates are computed in floating point. They end searches and relaxations; only a bound with all
+    rounding errors, a partition that nothing can improve, or an enumeration makes a partition optimal.
 
     Parameters
     ----------
-    bound : float
+    graph : Graph
     largest : bool
-        Whether it is an upper bound on large cuts.
-    whole : bool
-        Whether all cuts are integers.
-    n : int
-        The number of vertices.
+        Whether large cuts are better.
     """
 
-    bound: float
-    largest: bool
-    whole: bool
-    n: int
-
-    @staticmethod
-    def of(graph: Graph, largest: bool) -> Proof:
-        """Return the bound that holds without any work: no edge is cut, or all with weights above zero."""
-        weights = graph.adjacency.data
-        bound = float(np.maximum(weights, 0.0).sum()) / 2 if largest else 0.0
-        return Proof(bound, largest, bool((weights == np.round(weights)).all()), graph.n)
+    def __init__(self, graph: Graph, largest: bool) -> None:
+        edges = graph.adjacency.tocoo()
+        once = edges.row < edges.col
+        self._i, self._j, self._weights = edges.row[once], edges.col[once], edges.data[once]
+        self._lattice = Lattice.of(self._weights)
+        self._rigorous: Callable[[], float] = lambda: np.inf if largest else -np.inf
+        self.n, self.largest = graph.n, largest
+        self.bound = float(np.maximum(self._weights, 0.0).sum()) if largest else 0.0  # without any work
 
     @property
     def small(self) -> bool:
@@ -61,25 +64,107 @@ class Proof:
         return self.n <= _SMALL
 
     def add(self, bound: float) -> None:
-        """Keep a proven bound if it is the best."""
+        """Keep the bound of a certificate if it is the best."""
         if not np.isnan(bound):
             self.bound = min(self.bound, bound) if self.largest else max(self.bound, bound)
 
-    def distance(self, cut: float) -> float:
-        """Return the distance of a cut from the bound."""
-        return max(self.bound - cut if self.largest else cut - self.bound, 0.0)
+    def relaxed_by(self, problem: Problem, answer: Solution) -> None:
+        """Add the answer to a relaxation: the bound of its certificate, and its multipliers."""
+        self.add(answer.dual_value)
+        if answer.X is not None:
+            self._rigorous = lambda: _rigorous_bound(problem, answer)
 
-    def proves(self, cut: float) -> bool:
-        """Whether no cut is better than this one."""
-        if self.whole:
-            return self.distance(cut) < 1 - _ROUND_OFF
-        return self.distance(cut) <= _ROUND_OFF * abs(cut)
+    def weight(self, part: IntArray) -> float:
+        """Return the weight of the edges between the parts, which are numbers or signs of the vertices."""
+        return float(self._weights[self._cut(part)].sum())
+
+    def distance(self, part: IntArray) -> float:
+        """Return the distance of a partition's weight from the bound."""
+        away = self.bound - self.weight(part)
+        return max(away if self.largest else -away, 0.0)
+
+    def suggests(self, part: IntArray, margin: float = 0.0) -> bool:
+        """Whether no partition is better than this one if the bound of the certificate holds.
+
+        With a `margin`, relative to all weights, also if it nearly holds.
+        """
+        allowance = margin * float(np.abs(self._weights).sum())
+        bound = self.bound + (allowance if self.largest else -allowance)
+        return self._unimprovable(part) or self._lattice.proves(bound, self.weight(part), self.largest)
+
+    def settled(self, part: IntArray, every: Callable[[], IntArray | None]) -> Settled:
+        """Return the best partition that is known, the bound, and whether it is proven that none is better.
+
+        Parameters
+        ----------
+        part : int array of shape (n,)
+            The best partition of the search.
+        every : function
+            Returns all allowed partitions, shape (count, n), or None. It is called where the bound does not
+            decide.
+        """
+        weight = self.weight(part)
+        if self._unimprovable(part):
+            return Settled(part, weight, True)
+        bound, optimal = self.bound, False
+        if self.suggests(part):
+            rigorous = self._rigorous()
+            optimal = self._lattice.proves(rigorous, weight, self.largest)
+            bound = rigorous if optimal else bound
+        if optimal and not self._lattice.distance:
+            return Settled(part, bound, True)
+        parts = every()
+        if parts is None:
+            return Settled(part, bound, optimal)
+        cut = parts[:, self._i] != parts[:, self._j]
+        best = parts[strongest(cut, self._weights, self.largest)]
+        return Settled(best, bound if optimal else self.weight(best), True)
+
+    def _cut(self, part: IntArray) -> Mask:
+        cut: Mask = part[self._i] != part[self._j]
+        return cut
+
+    def _unimprovable(self, part: IntArray) -> bool:
+        """Whether the partition cuts no edge, or for large cuts those with weights above zero."""
+        cut = self._cut(part)
+        return not (cut != (self._weights > 0)).any() if self.largest else not cut.any()
+
+
+class Settled(NamedTuple):
+    """A partition, a bound on the weights of all, and whether it is proven that none is better."""
+
+    part: IntArray
+    bound: float
+    optimal: bool
+
+
+def _rigorous_bound(problem: Problem, answer: Solution) -> float:
+    """Return the bound of an answer's multipliers with all rounding errors.
+
+    Those of the coefficients count too: sums of weights, and fractions such as ``(k-1) / (2k)``.
+    """
+    raw = answer._in_program or answer
+    assert raw._program is not None
+    program, whole, _ = problem._compiled.proof_data(raw._program)
+    data, _ = reduced(whole)
+    rounded = gamma(program.blocks[0].n + _OPERATIONS)
+    data = replace(
+        data,
+        matrices=tuple(
+            replace(block, C=Ball(block.C.mid, inflated(block.C.rad + rounded * np.abs(block.C.mid))))
+            for block in data.matrices
+        ),
+        lo_rad=inflated(data.lo_rad + rounded * np.where(np.isfinite(data.lo), np.abs(data.lo), 0.0)),
+        hi_rad=inflated(data.hi_rad + rounded * np.where(np.isfinite(data.hi), np.abs(data.hi), 0.0)),
+    )
+    bound = lower_bound(data, raw._point[2], implied_bounds(data)).value
+    return -bound if program.maximize else bound
 
 
 def relaxed(
     problem: Problem,
     proof: Proof,
-    cut: Callable[[], float],
+    best: Callable[[], IntArray],
     options: Mapping[str, Any],
     stalled: Callable[[], bool] | None = None,
 ) -> Solution:
@@ -93,8 +178,8 @@ def relaxed(
     ----------
     problem : Problem
     proof : Proof
-    cut : function
-        Returns the weight of the best cut so far.
+    best : function
+        Returns the best partition so far.
     options : dict
     stalled : function, optional
         Whether further rounds of generated rows gain too little; then rounds of any graph end early.
@@ -109,9 +194,9 @@ def relaxed(
         proof.add(step.bound)
         if proof.small and stalled is None:
             return False
-        if proof.proves(cut()):
+        if proof.suggests(best(), _MARGIN):
             why = _PROVEN
-        elif "tol" not in options and _error(step) <= _tol(proof, cut()):
+        elif "tol" not in options and _error(step) <= _tol(proof, best()):
             why = _SHARP
         elif stalled is not None and stalled():
             why = _STALLED
@@ -123,31 +208,29 @@ def relaxed(
         False,
         {name: value for name, value in options.items() if name != "solver"} | {"callback": callback},
     )
-    proof.add(answer.dual_value)
-    if why and answer.status == Status.USER_LIMIT:
-        return replace(answer, status=_judged(answer, options.get("tol", TOL)).value, stop_reason=why)
-    useless = abs(proof.bound - before) <= _ROUND_OFF * abs(cut()) and not proof.proves(cut())
-    if answer._stop is StopReason.TIME_LIMIT and useless:
+    proof.relaxed_by(problem, answer)
+    tol = options.get("tol", TOL if why else 1e-6)
+    if why and answer.status == Status.USER_LIMIT:  # the limit was ours
+        certificate = Certificate(
+            *(answer.value, answer.dual_value, answer.gap),
+            *(answer.primal_residual, answer.dual_residual, answer.error),
+        )
+        return replace(answer, status=certificate.status(tol, StopReason.INACCURATE).value, stop_reason=why)
+    if answer._stop is StopReason.TIME_LIMIT and proof.bound == before and not proof.suggests(best()):
         answer = replace(answer, stop_reason=_NOTHING)
-    warn_unproven(answer, options.get("tol", 1e-6))
+    warn_unproven(answer, tol)
     return answer
 
 
-def _error(at: Step | Solution) -> float:
+def _error(at: Step) -> float:
     """Return the largest of gap and residuals."""
     return max(at.gap, at.primal_residual, at.dual_residual)
 
 
-def _judged(answer: Solution, tol: float) -> Status:
-    """Return the status of an answer that ended early."""
-    if _error(answer) <= tol:
-        return Status.OPTIMAL
-    return Status.OPTIMAL_INACCURATE if _error(answer) <= _NEAR else Status.USER_LIMIT
-
-
-def _tol(proof: Proof, cut: float) -> float:
+def _tol(proof: Proof, part: IntArray) -> float:
     """Return the relative gap beyond which a sharper bound does not matter."""
-    return min(TOL, _SHARE * proof.distance(cut) / max(abs(proof.bound), abs(cut)))
+    largest = max(abs(proof.bound), abs(proof.weight(part)))
+    return min(TOL, _SHARE * proof.distance(part) / largest) if largest else 0.0
 
 
 def unrelaxed(bound: float) -> Solution:

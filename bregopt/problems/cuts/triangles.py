@@ -35,7 +35,7 @@ def tightened(
     X: PSD,
     k: int,
     proof: Proof,
-    cut: Callable[[], float],
+    best: Callable[[], IntArray],
     options: Mapping[str, Any],
     improve: Callable[[Any], None] = lambda value: None,
 ) -> Solution:
@@ -49,8 +49,8 @@ def tightened(
     k : int
         The number of parts.
     proof : Proof
-    cut : function
-        Returns the weight of the best cut so far.
+    best : function
+        Returns the best partition so far.
     options : dict
         Of the solves.
     improve : function of a matrix
@@ -67,11 +67,11 @@ def tightened(
         return violated_rows(X, np.asarray(value), k)
 
     def stalled() -> bool:
-        distances.append(proof.distance(cut()))
+        distances.append(proof.distance(best()))
         return len(distances) > _PATIENCE and distances[-1] > (1 - _GAIN) * distances[-1 - _PATIENCE]
 
     tighter = Problem(problem.objective, [*problem.constraints, cut_rows(triangles)])
-    return relaxed(tighter, proof, cut, {"solver": Splitting, "tol": TOL, **options}, stalled)
+    return relaxed(tighter, proof, best, {"solver": Splitting, "tol": TOL, **options}, stalled)
 
 
 def violated_rows(X: PSD, value: Array, k: int) -> list[Constraint]:

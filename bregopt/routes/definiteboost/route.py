@@ -10,7 +10,7 @@ from bregopt.program import Answer, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.definiteboost.nearness import project
-from bregopt.routes.definiteboost.rows import trace_row
+from bregopt.routes.definiteboost.rows import no_trace, trace_row
 from bregopt.routes.definiteboost.search import no_margin, search
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress
@@ -83,14 +83,17 @@ class DefiniteBoost:
         if not program.blocks:
             return "the problem has no matrix variable"
         (block,) = program.blocks
-        if trace_row(program, settings.tuning) is None:
-            name = block.name
-            return f"it needs a row that fixes the trace of {name}, such as bo.trace({name}) == 1"
-        if block.nearness is not None:
-            return "it does not take ordinary variables with a divergence" if program.k else None
-        reason, least = no_margin(program), settings.tuning.least_margin_tol
+        # The objective first: no row for the trace would mend it.
+        if block.nearness is None:
+            reason, least = no_margin(program), settings.tuning.least_margin_tol
+        else:
+            reason, least = None, 0.0
+            if program.k:
+                reason = "it does not take ordinary variables with a divergence"
+        if reason is None and trace_row(program, settings.tuning) is None:
+            reason = no_trace(program, settings.tuning)
         if reason is None and settings.tol < least:
-            return f"its search over the margin is for tol={least:g} or more, not {settings.tol:g}"
+            reason = f"its search over the margin is for tol={least:g} or more, not {settings.tol:g}"
         return reason
 
     def choice(self, program: Program, settings: Any) -> str:

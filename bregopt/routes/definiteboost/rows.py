@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from bregopt.program import Program
 from bregopt.routes.definiteboost.boost import Boost
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 
-__all__ = ["Trace", "impossible", "trace_row"]
+__all__ = ["Trace", "impossible", "no_trace", "trace_row"]
 
 
 @dataclass(frozen=True)
@@ -32,24 +33,38 @@ class Trace:
 
 def trace_row(program: Program, tuning: DefiniteBoostTuning) -> Trace | None:
     """Return the first hard equality on a multiple of the identity with a positive trace."""
+    for row, weight in _identities(program, tuning):
+        if program.bounds.equal[row] and program.bounds.lo[row] / weight > 0:
+            return Trace(row, weight, float(program.bounds.lo[row]) / weight)
+    return None
+
+
+def no_trace(program: Program, tuning: DefiniteBoostTuning) -> str:
+    """Return why no row fixes the trace: the row that comes nearest, if there is one."""
+    (block,) = program.blocks
+    needed = f"it needs one row that fixes the trace of {block.name}, such as bo.trace({block.name}) == 1"
+    for row, _ in _identities(program, tuning):
+        why = "asks for no positive trace" if program.bounds.equal[row] else "bounds the trace only"
+        return f"{needed}; {program.row_name(row)} {why}"
+    return needed
+
+
+def _identities(program: Program, tuning: DefiniteBoostTuning) -> Iterator[tuple[int, float]]:
+    """Yield the hard rows on a multiple of the identity, with the multiple."""
     (block,) = program.blocks
     n = block.n
     for term in program.A.terms:
         if term.rows.rank is not None and term.rows.rank < n:
             continue
-        equations = np.flatnonzero(program.bounds.equal[term.at])
-        t = term.rows.slice(equations).coordinates()
+        hard = np.flatnonzero(program.bounds.hard[term.at])
+        t = term.rows.slice(hard).coordinates()
         own = t.i == t.j
-        weight = np.bincount(t.row[own], t.value[own], len(equations)) / n
-        norm = term.norms[equations]
+        weight = np.bincount(t.row[own], t.value[own], len(hard)) / n
+        norm = term.norms[hard]
         # The diagonal mean equals the root mean square over all entries only for multiples of the identity.
         identity = np.abs(weight) * np.sqrt(n) >= norm * (1 - tuning.row_round_off)
         for k in np.flatnonzero(identity & (norm > 0)):
-            row = int(term.at[equations[k]])
-            value = float(program.bounds.lo[row]) / float(weight[k])
-            if value > 0:
-                return Trace(row, float(weight[k]), value)
-    return None
+            yield int(term.at[hard[k]]), float(weight[k])
 
 
 def impossible(

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import PrimalDualPoint, certify, is_farkas
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.definiteboost.boost import Boost
 from bregopt.routes.definiteboost.nearness import certifies_after, iteration_bound
 from bregopt.routes.definiteboost.rows import Trace, impossible
@@ -149,7 +150,7 @@ class _Search:
         if certificate.meets(self.settings.tol):
             return StopReason.CONVERGED
         fixed = np.where(self.slope == 0, self.boost.y, 0.0)
-        if fixed.any() and is_farkas(self.program, self.trace.with_trace_multiplier(self.program, fixed)):
+        if fixed.any() and contradicts(self.program, self.trace.with_trace_multiplier(self.program, fixed)):
             return StopReason.INFEASIBLE
         return self.progress.stop()
 

@@ -102,8 +102,14 @@ def optimum_of(program: Program, answer: Any, enough: float = RESIDUAL) -> tuple
     return refined(reduced, X, answer.u, answer.duals, answer._S, enough), anchors
 
 
-def check_exists(found: Differentiability) -> None:
+def check_exists(found: Differentiability, program: Program | None = None) -> None:
     """Raise where the derivative does not exist, warn where the answer is near such a point.
+
+    Parameters
+    ----------
+    found : Differentiability
+    program : Program, optional
+        Whose entries without weight may be the reason.
 
     Raises
     ------
@@ -114,7 +120,10 @@ def check_exists(found: Differentiability) -> None:
         raise ValueError(
             "the answer has no derivative that could be found: Newton's method ends at a residual of "
             f"{found.residual:.1e} of the optimality conditions; expected at most {LARGEST_RESIDUAL:g}. "
-            "Multipliers may not be unique or not attained; sol.differentiability() has the margins"
+            + (
+                _without_weight(program)
+                or "Multipliers may not be unique or not attained; sol.differentiability() has the margins"
+            )
         )
     where = min(_REASONS, key=lambda name: float(getattr(found, name)))
     if found.margin < SMALLEST_MARGIN:
@@ -128,6 +137,19 @@ def check_exists(found: Differentiability) -> None:
             f"{found.margin:.1e}, relative",
             DataWarning,
         )
+
+
+def _without_weight(program: Program | None) -> str:
+    """Return what entries without weight do to an answer, and the remedy; empty if there are none."""
+    for block in () if program is None else program.blocks:
+        if block.nearness is not None and block.nearness.kind.weights:
+            unknown = int((np.triu(block.nearness.parameters["weights"] == 0, 1)).sum())
+            if unknown:
+                return (
+                    f"{unknown} entries of {block.name} are unknown (their weight is 0), so the answer need not "
+                    "be unique in them. Give them a guess and a small weight, such as 0.1"
+                )
+    return ""
 
 
 def _check(program: Program) -> None:
@@ -166,7 +188,8 @@ def _check_same(derivative: Derivative) -> None:
             np.fill_diagonal(shift, 0.0)  # the restated matrix is shifted by a multiple of the identity
         moved = float(np.linalg.norm(shift))
         if moved > LARGEST_CHANGE * max(float(np.linalg.norm(here)), float(np.linalg.norm(own))):
-            raise ValueError(_CHANGED)
+            unknown = _without_weight(derivative.optimum.program)
+            raise ValueError(f"the answer has no derivative: {unknown}" if unknown else _CHANGED)
 
 
 def _on_range(X: LowRank, anchor: Any) -> Array:

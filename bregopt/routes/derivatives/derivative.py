@@ -90,6 +90,14 @@ class Derivative:
     X: Any
     u: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        at, found = self.optimum, self.differentiability
+        matrices = [f"{block.name} ({block.n} x {block.n})" for block in at.program.blocks]
+        return (
+            f"Derivative of {', '.join([*matrices, *self.u])}, with vjp and jvp: {len(at.rows)} of "
+            f"{at.program.m} rows act, margin {found.margin:.1e}, residual {found.residual:.1e}"
+        )
+
     def vjp(self, X: Any = None, u: Mapping[str, Any] | None = None) -> Gradient:
         """Return the gradient of ``<G, X> + sum <g, u>``: a vector-Jacobian product.
 

@@ -81,9 +81,9 @@ class LassoProgram:
             X0 = np.where(np.isinf(data.penalty), 0.0, X0)
         constant = self._constant(data)
 
-        def restated(n: int, primal: float, dual: float) -> Certificate:
+        def restated(n: int, primal: float, dual: float, evaluation_error: float = 0.0) -> Certificate:
             values = self._mu * primal + constant, self._mu * dual + constant
-            error = abs(values[0] - values[1])
+            error = abs(values[0] - values[1]) + self._mu * evaluation_error
             gap = error / objective_size(program, *values) if np.isfinite(error) else np.inf
             return Certificate(*values, gap, 0.0, 0.0, error)
 

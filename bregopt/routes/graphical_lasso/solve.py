@@ -21,7 +21,7 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["LassoAnswer", "falling_direction", "solve_lasso"]
 
-Restated = Callable[[int, float, float], Certificate]
+Restated = Callable[..., Certificate]  # of the arguments of `lasso_certificate`
 
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
 _REPEATS = 3  # the parts together may miss a tolerance that each of them meets
@@ -101,7 +101,7 @@ def solve_lasso(
         X, U = solver.assembled()
         with clock.finishing():
             proven = certify_lasso(data, X, U, parts)
-            certificate = restated(data.n, proven.primal, proven.dual)
+            certificate = restated(data.n, proven.primal, proven.dual, proven.evaluation_error)
         if stop is not StopReason.CONVERGED or certificate.meets(tol):
             break
         share *= min(0.5, _SHARE * tol / certificate.gap)

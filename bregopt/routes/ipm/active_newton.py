@@ -50,6 +50,8 @@ class ActiveNewton(Method):
     tuning : InteriorPointTuning
     """
 
+    doubles_digits = True
+
     def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
         self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds

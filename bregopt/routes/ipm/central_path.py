@@ -15,10 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_ray
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
+from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.groups import split
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
@@ -120,7 +121,7 @@ class _CentralPath(Method):
         no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
         if no_bound and decreases and self._primal_diverges(at):
             X, u = self._ray(at)
-            if all(np.isfinite(part).all() for part in (*X, u)) and is_ray(program, X, u):
+            if all(np.isfinite(part).all() for part in (*X, u)) and recedes(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
         return None
 

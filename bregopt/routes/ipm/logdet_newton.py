@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, Program, Start, StopReason
+from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.active_newton import ActiveNewton
 from bregopt.routes.ipm.iterate import Iterate
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
@@ -56,7 +57,7 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
         if inactive is not None:
             return inactive
     for ray in problem.steepest() if problem.unconstrained is None else ():
-        if is_ray(problem.program, ray, _NO_VARIABLES):
+        if recedes(problem.program, ray, _NO_VARIABLES):
             return Answer(ray, _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
     monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or tuning.logdet_steps, 0
     if start is not None:
@@ -123,6 +124,8 @@ def _answer(monitor: Monitor, found: Followed) -> Answer:
 
 class _RowNewton(Method):
     """The primal-dual engine at fixed weights, with ``nu`` decreasing to zero."""
+
+    doubles_digits = True
 
     def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
         self._problem, self._tuning = problem, tuning

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.certify import PrimalDualPoint, certify, is_ray
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.rigorous.refutation import recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
@@ -190,7 +191,7 @@ def _single_variable_ray(program: Program) -> Answer | None:
     for j in np.flatnonzero((program.c > largest) | (program.c < least)):
         u = np.zeros(program.k)
         u[j] = -1.0 if program.c[j] > largest[j] else 1.0
-        if is_ray(program, X, u):
+        if recedes(program, X, u):
             return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, 0)
     return None
 

@@ -218,7 +218,10 @@ class LinearMaster:
 
 
 def _new_model(tuning: MatrixGenerationTuning) -> Any:
-    model = highspy.Highs()
+    # highspy.Highs starts the callbacks, and HiGHS then prints its banner whatever the options say. All that is
+    # called here is its base class's.
+    (plain,) = highspy.Highs.__bases__
+    model: Any = plain()
     options = {
         "output_flag": False,
         "presolve": "off",  # a presolved infeasible model has no dual ray

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify import TraceBound, is_ray
+from bregopt.certify import TraceBound
 from bregopt.program import (
     ENDED,
     Answer,
@@ -35,6 +35,7 @@ from bregopt.program import (
     Term,
 )
 from bregopt.program.rows import DenseRows
+from bregopt.rigorous.refutation import recedes
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.oracle import Reward
@@ -221,7 +222,7 @@ class SemidefiniteMaster:
         program, n = self._program, self._block.n
         zero = LowRank(np.zeros((n, 1)))
         slope = program.B @ u
-        if is_ray(program, (np.zeros((n, n)),), u):
+        if recedes(program, (np.zeros((n, n)),), u):
             return Outcome(State.UNBOUNDED, zero, u, np.zeros(program.m))
         limit = np.where(slope > 0, np.inf, -np.inf)
         crossed = ~self._working & ~self._implied & (slope != 0) & (self._end(limit) != self._fixed)

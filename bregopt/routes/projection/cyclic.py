@@ -10,6 +10,7 @@ in place, and the projections of an interrupted cycle count.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, ProjectionPoint, line_root
 from bregopt.program import Answer, Program, Start, StopReason, Target
@@ -29,6 +30,7 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 __all__ = ["cyclic_projection", "new_multiplier"]
 
 _NO_VARIABLES = np.zeros(0)
+_SHARES = 2.0 ** np.arange(-50.0, 0.0, 2)  # of the way back into the domain of the dual
 _ROWS_A_CHECKPOINT = 32  # a checkpoint costs half a projection in low rank
 
 
@@ -72,21 +74,40 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
     tuning: ProjectionTuning = settings.tuning
     limit = settings.max_iter or tuning.cycle_limit
     cycle = 0
-    stop = monitor.look(cycle, certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y)), y)
+    y_inside, certificate = _certified(program, point, y, y)
+    stop = monitor.look(cycle, certificate, y)
     try:
         while stop is None:
             cycle += 1
             sweep(point, rows, _acting(program, point, y), y, mu)
             if cycle >= limit or _due(cycle, tuning.certificate_divisor):
-                # Rebuilding the point from the multipliers removes the round-off of the updates.
-                point.reset(block.C - program.A.adjoint(y))
-                stop = monitor.look(cycle, certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y)), y)
+                # Rebuilding the point from the multipliers removes the round-off of the updates. Where X0 is
+                # ill conditioned, round-off may move multipliers out of the domain; then the updates remain.
+                with suppress(LinAlgError):
+                    point.reset(block.C - program.A.adjoint(y))
+                y_inside, certificate = _certified(program, point, y, y_inside)
+                stop = monitor.look(cycle, certificate, y)
                 stop = stop or (StopReason.MAX_ITER if cycle >= limit else None)
     except CutShort as cut:
         stop = reason(cut)
     if stop is StopReason.INFEASIBLE:
-        y = monitor.farkas
-    return Answer((point.X,), _NO_VARIABLES, y, stop, cycle)
+        y_inside = monitor.farkas
+    return Answer((point.X,), _NO_VARIABLES, y_inside, stop, cycle)
+
+
+def _certified(
+    program: Program, point: ProjectionPoint, y: Array, y_inside: Array
+) -> tuple[Array, Certificate]:
+    """Return multipliers in the domain of the dual and their certificate.
+
+    They are `y`, or near it on the segment to the earlier `y_inside`, as domains are convex.
+    """
+    for share in (0.0, *_SHARES):
+        y_near = y + share * (y_inside - y)
+        certificate = certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y_near))
+        if math.isfinite(certificate.dual):
+            return y_near, certificate
+    return y_inside.copy(), certify(PrimalDualPoint(program, (point.X,), _NO_VARIABLES, y_inside))
 
 
 def _acting(program: Program, point: ProjectionPoint, y: Array) -> IntArray:

@@ -20,7 +20,9 @@ import numpy as np
 
 from bregopt.arrays import Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
+from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.divergences import Spectrum
+from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
@@ -49,19 +51,21 @@ class _Point:
 def dual_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a problem whose blocks have divergences with a spectrum.
 
-    A squared Frobenius problem in one block, with rows on the diagonal alone, may end with a matrix scaled to
-    satisfy them. This saves a step, and the multipliers have half the digits.
+    The answer is a feasible matrix near the minimizer, where there is one
+    (:mod:`bregopt.certify.restoration`).
 
     Parameters
     ----------
     program : Program
         Such a term in each block, no ordinary variables.
     """
-    return _DualNewton(program, settings, progress, restore=True).run(start)
+    return _DualNewton(program, settings, progress).run(start)
 
 
 class _DualNewton(Method):
-    def __init__(self, program: Program, settings: Any, progress: Progress, restore: bool = False) -> None:
+    doubles_digits = True
+
+    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: ProjectionTuning = settings.tuning
         self._blocks = block_duals(program, self._tuning)
@@ -74,7 +78,8 @@ class _DualNewton(Method):
         quadratic = one and self._blocks[0].divergence.quadratic
         self._diagonal = bounded_diagonal(program) if quadratic else None
         alone = self._diagonal is not None and self._diagonal.alone
-        self._restores = restore and alone
+        self._restores = has_closed_form(program)
+        self._near: tuple[_Point, Near | None] | None = None  # of the last point
         self._shifts = not (alone or self._free.all())
 
     def run(self, start: Start | None) -> Answer:
@@ -124,7 +129,7 @@ class _DualNewton(Method):
         """
         tuning, y = self._tuning, at.y
         ratio = demanded_growth(self._program, at.X, at.activity, tuning)
-        settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
+        settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
         while ratio > tuning.start_growth:
             program = enlarging(self._program, ratio)
             y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
@@ -134,7 +139,7 @@ class _DualNewton(Method):
     def _at_weights(self, mu: Array) -> _DualNewton:
         """Return the method for other weights of the divergences, to a low accuracy."""
         tuning = self._tuning
-        settings = replace(self._settings, tol=tuning.start_tol, max_iter=tuning.start_steps)
+        settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
         return _DualNewton(weighing(self._program, mu), settings, Progress("larger weights"))
 
     def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:
@@ -154,30 +159,39 @@ class _DualNewton(Method):
         assert spectrum is not None
         shift = simplex_shift(spectrum.theta, float(diagonal.lo.sum()))
         y[diagonal.at] -= slope * shift
-        shifted: Any = replace(spectrum, theta=spectrum.theta - shift)  # type: ignore[type-var]
-        return self._point_of(y, (shifted,))
+        if not isinstance(spectrum, PositiveSpectrum):
+            return self._point(y)
+        return self._point_of(y, (spectrum.shifted(shift),))
+
+    def _nearby(self, at: _Point) -> Near | None:
+        """Return a feasible point near the minimizers; None where the rows are far from satisfied."""
+        if self._near is None or self._near[0] is not at:
+            missed = self._program.bounds.missed(at.activity)
+            size = self._program.A.norms() * max(float(X.diagonal().max()) for X in at.X)
+            most = np.sqrt(self._settings.tol) * np.maximum(size, self._program.bounds.sizes)
+            close = self._restores and bool((missed <= most).all())
+            near = near_minimizers(self._program, at.y, at.spectra) if close else None
+            self._near = at, near
+        return self._near[1]
 
     def _on_rows(self, at: _Point) -> tuple[Array, ...]:
-        """Return the point's matrices, scaled to satisfy the rows if these are on the diagonal alone.
+        """Return the point's matrices, moved onto the rows where these are near."""
+        near = self._nearby(at)
+        return at.X if near is None else tuple(near.F)
 
-        The matrix and its dual are complementary, so ``D X D`` changes the gap to second order in ``D - I``:
-        it proves now what the next step would. A point far from its rows is not scaled.
-        """
-        if not self._restores:
-            return at.X
-        assert self._diagonal is not None
-        (X,) = at.X
-        return (self._diagonal.scaled(X, np.sqrt(self._settings.tol)),)
+    def nearby(self, program: Program, at: _Point) -> Near | None:
+        return self._nearby(at)
 
     def certificate(self, at: _Point) -> Certificate:
+        near = self._nearby(at)
         known = Known(matrix_terms=at.terms, cone_residual=0.0)
-        if not self._restores:
+        if near is None:
             blocks = zip(self._blocks, at.terms, at.X, strict=True)
             known["divergences"] = tuple(block.divergence_at(at.y, term, X) for block, term, X in blocks)
-            known["activity"] = at.activity
+        activity = known["activity"] = at.activity if near is None else near.restored.activity
         X = self._on_rows(at)
         found = certify(PrimalDualPoint(self._program, X, np.zeros(0), at.y, **known))
-        missed = self._progress.missed(X, np.zeros(0), at.activity)
+        missed = self._progress.missed(X, np.zeros(0), activity)
         return replace(found, primal_residual=max(found.primal_residual, missed))
 
     def _point(self, y: Array) -> _Point | None:

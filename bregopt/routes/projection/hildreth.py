@@ -14,10 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.tuning import ProjectionTuning
@@ -83,7 +84,7 @@ class _Dykstra(Method):
             return None
         change, self._tested = at.y - self._tested, at.y
         suspected = certificate.primal_residual > self._tuning.farkas_residual
-        if not (suspected and is_farkas(self._program, change)):
+        if not (suspected and contradicts(self._program, change)):
             return None
         return _answer(at, change, StopReason.INFEASIBLE, step)
 

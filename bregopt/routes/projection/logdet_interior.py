@@ -14,5 +14,10 @@ __all__ = ["logdet_interior"]
 
 def logdet_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program whose divergences are LogDet."""
-    own = base.Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
+    own = base.Settings(
+        tol=settings.tol,
+        tol_X=settings.tol_X,
+        max_iter=settings.max_iter,
+        tuning=settings.tuning.interior,
+    )
     return logdet_newton(program, own, start, progress)

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.anchor import divergence_of
+from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
@@ -155,10 +156,10 @@ def _proof(problem: FixedEntries, D: Array, step: int) -> Answer | None:
     """
     program = problem.program
     if not problem.completes:
-        ray = is_ray(program, (D,), _NO_VARIABLES)
+        ray = recedes(program, (D,), _NO_VARIABLES)
         return Answer((D,), _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, step) if ray else None
     y = problem.multipliers(problem.C + D) / problem.mu
-    proven = is_farkas(program, y)
+    proven = contradicts(program, y)
     return Answer.without_point(program, y, StopReason.INFEASIBLE, step) if proven else None
 
 
@@ -209,6 +210,7 @@ class _PatternNewton(Method):
     """Newton's method for ``max log det K - <C, K>`` on a pattern, with a line search."""
 
     tests_multipliers = False
+    doubles_digits = True
 
     def __init__(self, problem: _Scaled, tuning: ProjectionTuning, progress: Progress) -> None:
         self._problem, self._certified = problem, LogDetProblem(problem.own.program, progress)

@@ -1,16 +1,53 @@
-"""Answers of the stacked methods, certified, with exactly the prescribed diagonal where possible."""
+"""Answers of the stacked methods: on their rows, certified, and with the accuracy of their entries.
+
+This is :mod:`bregopt.certify.restoration` and :mod:`bregopt.certify.accuracy` for rows on single entries, in
+a few calls for the whole stack.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.certify.accuracy import frobenius_radius
+from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
+from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
+from bregopt.routes.projection.stacked_hessian import stacked_conjugate_gradients
 
-__all__ = ["StackedAnswer", "certified", "joined", "scaled"]
+__all__ = ["Near", "OnRows", "StackRule", "StackedAnswer", "certified", "joined", "near_minimizers", "on_rows", "scaled"]
+
+_STEPS = 6  # to the rows
+_CG_STEPS, _CG_RATIO = 60, 1e-3
+_ROUND_OFF = 16 * EPS
+
+
+class StackRule(NamedTuple):
+    """When a problem leaves the stack: as :class:`~bregopt.certify.accuracy.NearnessRule` for one.
+
+    Parameters
+    ----------
+    tol, tol_X : float
+    """
+
+    tol: float
+    tol_X: float
+
+    def ends(self, stack: EntryStack, certificate: StackedCertificate, near: Near, last: Array) -> Mask:
+        """Return the mask of the problems that end; `last` holds their distances from that, and gets new ones."""
+        size = np.maximum(np.abs(certificate.primal), np.abs(certificate.dual))
+        noise = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
+        excess = np.where(noise, 0.0, near.excess / np.maximum(self.tol * size, TINY))
+        worst = np.maximum(near.largest / self.tol_X, excess)
+        ends: Mask = ~((worst > 1) & (worst <= last / 2))
+        last[:] = worst
+        return ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +64,9 @@ class StackedAnswer:
     certificate : StackedCertificate
         Each meets the tolerance.
     iterations : int array of shape (k,)
+    accuracy : array of shape (k,)
+        Bounds on the distances of entries from the optimum, relative to ``sqrt(X_ii X_jj)`` where the
+        diagonal is fixed, else to the largest entry; infinite where nothing is known.
     """
 
     solved: IntArray
@@ -34,32 +74,180 @@ class StackedAnswer:
     y: Array
     certificate: StackedCertificate
     iterations: IntArray
+    accuracy: Array
+
+    def __getitem__(self, which: IntArray | Mask) -> StackedAnswer:
+        """Return some of the answers."""
+        return StackedAnswer(*(getattr(self, f.name)[which] for f in fields(self)))
+
+
+class OnRows(NamedTuple):
+    """Matrices ``T X T'`` on the rows, up to round-off.
+
+    Parameters
+    ----------
+    T : array of shape (B, n, n), or (B, n) where diagonal
+    X : array of shape (B, n, n)
+    activity : array of shape (B, m)
+    met : boolean array of shape (B,)
+        Where the rows are met.
+    """
+
+    T: Array
+    X: Array
+    activity: Array
+    met: Mask
+
+    def of(self, which: IntArray | Mask) -> OnRows:
+        """Return some of the matrices."""
+        return OnRows(*(part[which] for part in self))
+
+
+class Near(NamedTuple):
+    """How far the optimum is from matrices on the rows.
+
+    Parameters
+    ----------
+    excess : array of shape (B,)
+        Bounds on the differences of the objectives and the dual values.
+    largest : array of shape (B,)
+        As the `accuracy` of answers.
+    """
+
+    excess: Array
+    largest: Array
 
 
 def scaled(stack: EntryStack, X: Array) -> Array:
     """Return ``D X D`` with the prescribed diagonal, exactly."""
+    return _scaled(stack, X).X if len(stack.i) else X
+
+
+def _scaled(stack: EntryStack, X: Array) -> OnRows:
     n = stack.n
     required = stack.lo[:, :n]
     d = np.sqrt(required / np.maximum(X.diagonal(axis1=1, axis2=2), TINY))
     X = d[:, :, None] * X * d[:, None, :]
     X[:, np.arange(n), np.arange(n)] = required
-    return X
+    return OnRows(d, X, required, np.isfinite(d).all(axis=1))
 
 
-def certified(stack: EntryStack, X: Array, y: Array, live: IntArray, tol: float, step: int) -> StackedAnswer:
-    """Return the answers that meet the tolerance, with the prescribed diagonal if they meet it so too."""
-    exact = scaled(stack, X) if len(stack.i) else X
-    certificate = certify_stack(stack, exact, y)
-    met = certificate.meets(tol)
-    first = StackedAnswer(live[met], exact[met], y[met], certificate[met], np.full(met.sum(), step))
-    if met.all() or stack.alone:
-        return first
-    left = np.flatnonzero(~met)
-    raw = certify_stack(stack[left], X[left], y[left])
-    met = raw.meets(tol)
-    left = left[met]
-    second = StackedAnswer(live[left], X[left], y[left], raw[met], np.full(len(left), step))
-    return joined([first, second], stack)
+def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
+    """Return the matrices moved onto their rows by congruences.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    X : array of shape (B, n, n)
+        Psd.
+    y : array of shape (B, m)
+    """
+    if stack.alone:
+        return _scaled(stack, X)
+    n, diagonal = stack.n, stack.i == stack.j
+    T, first = np.broadcast_to(np.eye(n), X.shape).copy(), X
+    held = np.zeros(stack.lo.shape, dtype=bool)
+    mean = np.maximum(X.trace(axis1=1, axis2=2) / n, TINY)[:, None]
+    response = np.where(diagonal, 1.0, 0.5) * (0.5 if isinstance(stack.divergence, StackedFrobenius) else mean)
+    met = np.zeros(len(X), dtype=bool)
+    exact = a = stack.apply(X)
+    for _ in range(_STEPS):
+        a = stack.apply(X)
+        slack = np.where(y > 0, a - stack.lo, stack.hi - a)
+        held |= (stack.lo == stack.hi) | (a < stack.lo) | (a > stack.hi) | ((y != 0) & (slack <= np.abs(y) * response))
+        upper = (a > stack.hi) | ((a >= stack.lo) & (y < 0))
+        end = np.where(upper, stack.hi, stack.lo)
+        exact = np.where(held & np.isfinite(end), end, a)
+        residual = exact - a
+        size = X.diagonal(axis1=1, axis2=2).max(axis=1)[:, None]
+        met = (np.abs(residual) <= _ROUND_OFF * n * size).all(axis=1)
+        if met.all():
+            break
+        x = X.diagonal(axis1=1, axis2=2)
+        jacobi = np.where(diagonal, 1.0, 0.5) * (x[:, stack.i] + x[:, stack.j])
+        residual[met] = 0.0
+        t = stacked_conjugate_gradients(
+            lambda v, X=X: _moved(stack, X, v),
+            residual,
+            np.maximum(jacobi, TINY),
+            np.full(len(X), _CG_RATIO),
+            _CG_STEPS,
+        )
+        T = T + stack.adjoint(t) @ T
+        M = T @ first @ np.swapaxes(T, 1, 2)
+        X = (M + np.swapaxes(M, 1, 2)) / 2
+    X = X.copy()
+    for i, j in ((stack.i, stack.j), (stack.j, stack.i)):
+        X[:, i, j] = np.where(held, exact, a)
+    return OnRows(T, X, exact, met)
+
+
+def _moved(stack: EntryStack, X: Array, v: Array) -> Array:
+    half = stack.adjoint(v) @ X
+    return stack.apply(half + np.swapaxes(half, 1, 2))
+
+
+def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: Array, V: Array) -> Near:
+    """Return how far the optimum is, from the minimizers `X` of the Lagrangian by their spectra."""
+    change = own.X - X
+    square = np.einsum("bij,bij->b", change, change)
+    rows = _row_terms(stack, own.activity, y)
+    round_off = stack.n * EPS * np.abs(theta).max(axis=1)
+    if isinstance(stack.divergence, StackedFrobenius):
+        T = own.T[:, :, None] * V if own.T.ndim == 2 else own.T @ V
+        G = np.swapaxes(V, 1, 2) @ T
+        least, most = np.maximum(-theta, 0.0), np.maximum(theta, 0.0)
+        others = 2 * np.einsum("bi,bij,bj->b", least, G * G, most) + rows
+        radius = frobenius_radius(np.sqrt(square), others) + round_off
+        return Near(square + others, _relative(stack, own.X, radius))
+    E = np.swapaxes(V, 1, 2) @ change @ V
+    mean = np.maximum(exp_divided_differences(theta), TINY)
+    half = np.exp(theta / 2)
+    relative = E / np.maximum(half[:, :, None] * half[:, None, :], TINY)
+    share = np.sqrt(np.einsum("bij,bij->b", relative, relative))
+    local = (E * E / mean).sum(axis=(1, 2)) / 2 / np.maximum(1 - share, 0.5)
+    excess = np.where(share <= 0.5, local, np.inf) + rows
+    top = np.exp(theta[:, -1]) + np.sqrt(square)
+    top += excess + np.sqrt(excess**2 + 2 * excess * top)
+    return Near(excess, _relative(stack, own.X, np.sqrt(2 * excess * top) + round_off * top))
+
+
+def _row_terms(stack: EntryStack, activity: Array, y: Array) -> Array:
+    """Return the rows' part of the difference between objective and bound."""
+    end = np.where(y > 0, stack.lo, stack.hi)
+    terms = y * np.where(y == 0, 0.0, activity - np.where(y == 0, 0.0, end))
+    return np.maximum(terms, 0.0).sum(axis=1)
+
+
+def _relative(stack: EntryStack, X: Array, radius: Array) -> Array:
+    """Return bounds on entries off the diagonal, relative, from one on the Frobenius norm."""
+    diagonal = np.sort(X.diagonal(axis1=1, axis2=2), axis=1)
+    if len(stack.i) == 0:
+        return radius / np.maximum(diagonal[:, -1], TINY)
+    if stack.n == 1:
+        return np.zeros(len(X))
+    unit: Array = radius / math.sqrt(2) / np.sqrt(np.maximum(diagonal[:, 0] * diagonal[:, 1], TINY))
+    return unit
+
+
+def certified(
+    stack: EntryStack,
+    own: OnRows,
+    y: Array,
+    live: IntArray,
+    rule: StackRule,
+    step: int,
+    near: Near,
+    last: Array,
+) -> StackedAnswer:
+    """Return the answers that meet the tolerance, and end by the rule."""
+    certificate = certify_stack(stack, own.X, y)
+    before = last[live]
+    met = certificate.meets(rule.tol) & own.met
+    ends = rule.ends(stack, certificate, near, before)
+    last[live[met]] = before[met]
+    count = np.full(len(live), step)
+    return StackedAnswer(live, own.X, y, certificate, count, near.largest)[met & ends]
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
@@ -68,7 +256,8 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         none = np.zeros(0)
         certificate = StackedCertificate(none, none, none, none, none)
         n, index = stack.n, np.zeros(0, dtype=np.intp)
-        return StackedAnswer(index, np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1])), certificate, index)
+        nothing = np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1]))
+        return StackedAnswer(index, *nothing, certificate, index, none)
     names = [f.name for f in fields(StackedCertificate)]
     certificate = StackedCertificate(
         *(np.concatenate([getattr(part.certificate, name) for part in parts]) for name in names)
@@ -79,4 +268,5 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         np.concatenate([part.y for part in parts]),
         certificate,
         np.concatenate([part.iterations for part in parts]),
+        np.concatenate([part.accuracy for part in parts]),
     )

@@ -12,11 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import checkpoint
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_answer import StackedAnswer, certified, joined, scaled
+from bregopt.routes.projection.stacked_answer import (
+    Near,
+    OnRows,
+    StackedAnswer,
+    StackRule,
+    certified,
+    joined,
+    on_rows,
+)
 
 __all__ = ["logdet_newton_stack"]
 
@@ -25,16 +33,19 @@ _FULL = 0.3  # Newton decrement up to which a full step converges quadratically
 _SHARE = NEGLIGIBLE_OBJECTIVE  # least size of the objective in a gap, as the scale of the divergence is one
 
 
-def logdet_newton_stack(stack: EntryStack, tol: float, limit: int) -> StackedAnswer:
-    """Return the answers whose certificates meet `tol`; none if there are rows off the diagonal."""
+def logdet_newton_stack(stack: EntryStack, rule: StackRule, limit: int) -> StackedAnswer:
+    """Return the answers that meet the rule; none if there are rows off the diagonal."""
     found: list[StackedAnswer] = []
     if len(stack.i) == 0:
         X = stack.divergence.X0
-        return certified(stack, X, np.zeros(stack.lo.shape), np.arange(len(stack)), tol, 0)
+        own = OnRows(np.ones(X.shape[:2]), X, stack.lo, np.ones(len(X), dtype=bool))
+        exact, last = Near(np.zeros(len(X)), np.zeros(len(X))), np.full(len(X), np.inf)
+        return certified(stack, own, np.zeros(stack.lo.shape), np.arange(len(X)), rule, 0, exact, last)
     if not stack.alone:
         return joined(found, stack)
     X0: Any = stack.divergence.X0
-    live, X, R = np.arange(len(stack)), scaled(stack, X0), np.linalg.inv(X0)
+    live, X, R = np.arange(len(stack)), on_rows(stack, X0, stack.lo).X, np.linalg.inv(X0)
+    last = np.full(len(stack), np.inf)
     for step in range(min(limit, _STEPS)):
         checkpoint()
         y, N = _multipliers(X, R)
@@ -43,15 +54,29 @@ def logdet_newton_stack(stack: EntryStack, tol: float, limit: int) -> StackedAns
         X = X + length[:, None, None] * (X @ N)
         X = (X + np.swapaxes(X, 1, 2)) / 2
         left = decrement < np.inf
-        near = np.flatnonzero(decrement**4 / 2 <= _SHARE * tol)
+        near = np.flatnonzero(decrement**4 / 2 <= _SHARE * rule.tol)
         if len(near):
-            answer = certified(stack[near], X[near], y[near], live[near], tol, step + 1)
+            problems, own = stack[near], on_rows(stack[near], X[near], y[near])
+            distance = _near(X[near], R[near], decrement[near])
+            answer = certified(problems, own, y[near], live[near], rule, step + 1, distance, last)
             found.append(answer)
             left &= ~np.isin(live, answer.solved)
         live, stack, X, R = live[left], stack[left], X[left], R[left]
         if len(live) == 0:
             break
     return joined(found, stack)
+
+
+def _near(X: Array, R: Array, decrement: Array) -> Near:
+    """Return how far the optimum is after a full step, and by round-off.
+
+    With ``E = N^2``, ``|E|_F = e``, the divergence of ``X`` from ``inv(Z)`` is at most ``e^2 / 2 / (1 - e)``.
+    """
+    e = decrement**2
+    excess = np.where(e < 0.5, e**2 / 2 / np.maximum(1 - e, 0.5), np.inf)
+    norms = np.linalg.norm(X, axis=(1, 2)) * np.linalg.norm(R, axis=(1, 2))
+    rho = excess + np.sqrt(2 * excess) + EPS * norms  # above the inverse of t - log(1 + t)
+    return Near(excess, np.where(rho < 0.5, rho / np.maximum(1 - rho, 0.5), np.inf))
 
 
 def _sizes(N: Array) -> tuple[Array, Array]:

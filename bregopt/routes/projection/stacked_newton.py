@@ -1,7 +1,7 @@
 """Newton's method on the duals of a stack of problems, each step in a few calls for the whole stack.
 
 The method is that of :mod:`bregopt.routes.projection.dual_newton` for rows on single entries. A problem
-leaves the stack when its certificate meets the tolerance, or when it stalls. Stalled problems have no answer
+leaves the stack when it meets the rule, or when it stalls. Stalled problems have no answer
 here: the caller solves them one by one, where infeasibility is proven.
 """
 
@@ -15,7 +15,16 @@ from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_answer import StackedAnswer, certified, joined, scaled
+from bregopt.routes.projection.stacked_answer import (
+    Near,
+    OnRows,
+    StackedAnswer,
+    StackRule,
+    certified,
+    joined,
+    near_minimizers,
+    on_rows,
+)
 from bregopt.routes.projection.stacked_hessian import (
     hessian_diagonal,
     hessian_product,
@@ -50,18 +59,19 @@ class _Points:
 
 
 def spectral_newton(
-    stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int, start: Array | None = None
+    stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None = None
 ) -> StackedAnswer:
-    """Return the answers whose certificates meet `tol` after at most `limit` steps, from `start` or cold."""
+    """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
     limit = min(limit, _STEPS)
     live = np.arange(len(stack))
     at = _points(stack, _cold_start(stack) if start is None else stack.clip(start))
     live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
     found: list[StackedAnswer] = []
+    last = np.full(len(stack.lo) if len(live) == 0 else live.max() + 1, np.inf)
     for step in range(limit + 1):
-        done, X = _near(stack, at, tol)
+        done, own, near = _near(stack, at, rule.tol)
         if len(done):
-            answer = certified(stack[done], X, at.y[done], live[done], tol, step)
+            answer = certified(stack[done], own, at.y[done], live[done], rule, step, near, last)
             found.append(answer)
             live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
         if step in _TESTED and not stack.alone:
@@ -116,29 +126,17 @@ def _matrices(V: Array, x: Array) -> Array:
     return (X + np.swapaxes(X, 1, 2)) / 2
 
 
-def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, Array]:
-    """Return the indices of points that seem to meet the tolerance, and their matrices.
-
-    At the minimizer of the Lagrangian the gap is ``y'(a - b)``, which needs no matrix. For a squared distance
-    with rows on the diagonal alone it is that of the matrix scaled to satisfy them, which is of second order
-    in the violations.
-    """
-    n = stack.n
-    diagonal = at.activity[:, :n]
-    if stack.divergence.restores and stack.alone:
-        within = (np.abs(stack.lo - diagonal) <= np.sqrt(tol) * diagonal).all(axis=1)
-        near = np.flatnonzero(within)
-        own = stack[near]
-        X = scaled(own, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near])))
-        primal = own.divergence.value(X)
-        error = np.abs(primal - at.dual[near])
-        meets = relative_gap(own, primal, at.dual[near], error) <= tol
-        return near[meets], X[meets]
-    residual, missed = row_residual(stack, diagonal, at.activity)
-    primal = at.dual - stack.conjugate(at.y).sum(axis=1) + (at.y * at.activity).sum(axis=1)
-    error = np.abs(primal - at.dual) + (np.abs(at.y) * missed).sum(axis=1)
-    near = np.flatnonzero((relative_gap(stack, primal, at.dual, error) <= tol) & (residual <= tol))
-    return near, _matrices(at.V[near], stack.divergence.eigenvalues(at.theta[near]))
+def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, OnRows, Near]:
+    """Return the indices of points that seem to meet the tolerance, their matrices, and how near these are."""
+    residual, _missed = row_residual(stack, at.activity[:, : stack.n], at.activity)
+    within = np.flatnonzero(residual <= np.sqrt(tol))
+    points, problems = at[within], stack[within]
+    X = _matrices(points.V, stack.divergence.eigenvalues(points.theta))
+    own = on_rows(problems, X, points.y)
+    near = near_minimizers(problems, own, X, points.y, points.theta, points.V)
+    primal = points.dual + near.excess
+    meets = own.met & (relative_gap(problems, primal, points.dual, near.excess) <= tol)
+    return within[meets], own.of(meets), Near(near.excess[meets], near.largest[meets])
 
 
 def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:

@@ -7,7 +7,7 @@ from typing import Any
 from bregopt.arrays import Array
 from bregopt.divergences.stacks import StackedLogDet
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_answer import StackedAnswer
+from bregopt.routes.projection.stacked_answer import StackedAnswer, StackRule
 from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
 from bregopt.routes.projection.stacked_working_set import newton_on_acting_rows
 
@@ -17,6 +17,7 @@ __all__ = ["solve_stack"]
 def solve_stack(stack: EntryStack, settings: Any, start: Array | None) -> StackedAnswer:
     """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
     limit = settings.max_iter or settings.tuning.newton_limit
+    rule = StackRule(settings.tol, settings.asked_of_X)
     if isinstance(stack.divergence, StackedLogDet):
-        return logdet_newton_stack(stack, settings.tol, limit)
-    return newton_on_acting_rows(stack, settings.tol, settings.tuning, limit, start)
+        return logdet_newton_stack(stack, rule, limit)
+    return newton_on_acting_rows(stack, rule, settings.tuning, limit, start)

@@ -14,7 +14,7 @@ import numpy as np
 from bregopt.arrays import Array, Mask
 from bregopt.certify.stacks import row_residual
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_answer import StackedAnswer, joined
+from bregopt.routes.projection.stacked_answer import StackedAnswer, StackRule, joined
 from bregopt.routes.projection.stacked_newton import spectral_newton
 from bregopt.routes.projection.tuning import ProjectionTuning
 
@@ -26,14 +26,14 @@ _NEAR = 0.03  # distance from a bound, relative to the diagonal, within which it
 
 
 def newton_on_acting_rows(
-    stack: EntryStack, tol: float, tuning: ProjectionTuning, limit: int, start: Array | None
+    stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None
 ) -> StackedAnswer:
-    """Return the answers whose certificates meet `tol`.
+    """Return the answers that meet the rule.
 
     Parameters
     ----------
     stack : EntryStack
-    tol : float
+    rule : StackRule
     tuning : ProjectionTuning
     limit : int
         On the steps of each round.
@@ -42,7 +42,7 @@ def newton_on_acting_rows(
     """
     bounded = int((stack.lo < stack.hi).any(axis=0).sum())
     if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
-        return spectral_newton(stack, tol, tuning, limit, start)
+        return spectral_newton(stack, rule, tuning, limit, start)
     used = (stack.lo == stack.hi).any(axis=0)
     used |= _reached(stack, stack.divergence.X0)
     if start is not None:
@@ -52,7 +52,7 @@ def newton_on_acting_rows(
     for _ in range(_ROUNDS):
         own = stack[live]
         answer = spectral_newton(
-            own.of_rows(used), tol, tuning, limit, None if y is None else y[live][:, used]
+            own.of_rows(used), rule, tuning, limit, None if y is None else y[live][:, used]
         )
         live = live[answer.solved]  # the others stay unsolved
         steps[live] += answer.iterations
@@ -60,13 +60,14 @@ def newton_on_acting_rows(
         y[np.ix_(live, used)] = answer.y
         own = stack[live]
         residual, _missed = row_residual(own, answer.X.diagonal(axis1=1, axis2=2), own.apply(answer.X))
-        holds = residual <= tol
+        holds = residual <= rule.tol
         # The multipliers of all other rows are zero, so the gap is that of all rows.
         certificate = answer.certificate[holds]
         worst = np.maximum(certificate.primal_residual, residual[holds])
         at = live[holds]
         certificate = replace(certificate, primal_residual=worst)
-        found.append(StackedAnswer(at, answer.X[holds], y[at], certificate, steps[at]))
+        accuracy = answer.accuracy[holds]
+        found.append(StackedAnswer(at, answer.X[holds], y[at], certificate, steps[at], accuracy))
         live = live[~holds]
         if len(live) == 0:
             break

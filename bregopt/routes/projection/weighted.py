@@ -113,7 +113,7 @@ class _Weighted:
             far = method.complementarity * scaled.value_scale > small
             if moves and far and self._steps % tuning.certificate_steps:
                 continue
-            stop = self._judge(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))
+            stop = self._judge(method.psd_point() * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
                 return stop
         return None

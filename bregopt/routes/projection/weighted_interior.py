@@ -140,7 +140,7 @@ class InteriorPoint:
     Attributes
     ----------
     Y : array of shape (n, n)
-        Has the fixed entries; psd and feasible in the limit, mostly from the first full step on.
+        Has the fixed entries; psd and feasible in the limit.
     Z : array of shape (n, n)
         Its multiplier.
     """
@@ -153,6 +153,8 @@ class InteriorPoint:
         n, rows = scaled.n, scaled.rows
         self.Y = np.where(scaled.fixed, scaled.target, np.eye(n))
         self._X = np.eye(n) * max(1.0, float(np.abs(self.Y).max()))
+        self._definite: tuple[Array, Array] | None = None  # the last definite Y, with its root
+        self._keep_definite()
         size = max(1.0, float(np.linalg.norm(scaled.gradient(self.Y), 2)))
         self.Z = size * np.eye(n)
         lower, upper = scaled.lower[self._at], scaled.upper[self._at]
@@ -193,7 +195,29 @@ class InteriorPoint:
         self._X, self.Z = self._X + alpha * step.X, self.Z + alpha * step.Z
         self._multipliers = self._multipliers + alpha * step.multipliers
         self._bounds = self._moved(step, alpha)
+        self._keep_definite()
         return bool(np.isfinite(self.Y).all())
+
+    def _keep_definite(self) -> None:
+        root = root_of(self.Y)
+        if root is not None:
+            self._definite = self.Y, root
+
+    def psd_point(self) -> Array:
+        """Return `Y`, moved to the last definite one until it is psd, so that it keeps the fixed entries.
+
+        If none was definite, they may leave no interior. Then it is the definite iterate of the same limit.
+        """
+        if self._definite is None:
+            return self._X
+        definite, root = self._definite
+        if definite is self.Y:
+            return definite
+        half, _ = lapack.dtrtrs(root, self.Y, lower=1)
+        ratio, _ = lapack.dtrtrs(root, half.T, lower=1)
+        least = float(np.linalg.eigvalsh(ratio)[0])
+        moved: Array = self.Y + max(-least / (1 - least), 0.0) * (definite - self.Y)
+        return moved
 
     def _corrected(self, scaling: _Scaling) -> _Step:
         """Return the corrector step; the predictor determines its centering parameter."""

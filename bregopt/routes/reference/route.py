@@ -11,10 +11,11 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
+from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
@@ -98,14 +99,16 @@ class Reference:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         """Solve a program; `start` is not used, as most backends take none.
 
-        If the backend misses the tolerance in our scaled units, it solves once more in the user's units,
-        unless backend options are given.
+        The backend gets a linear program on the faces of its matrices, as few backends converge where the
+        rows leave no interior. If it misses the tolerance in our scaled units, it solves once more in the
+        user's units, unless backend options are given.
         """
-        answer, certificate = _certified(program, ("scaling",), settings, progress)
+        faces = () if program.curved else ("faces",)
+        answer, certificate = _certified(program, (*faces, "scaling"), settings, progress)
         inaccurate = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
         if inaccurate and not settings.backend_options:
             try:
-                other, proven = _certified(program, (), settings, progress)
+                other, proven = _certified(program, faces, settings, progress)
             except CutShort as cut:
                 return replace(answer, stop=reason(cut))
             if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
@@ -122,9 +125,10 @@ def _certified(
     answer = behind(reductions, _outcome)(program, settings, None, progress)
     # If the objective is constant, the multipliers are round-off of zero.
     constant = answer.stop is not StopReason.INFEASIBLE and not pays(program)
-    answer = replace(
-        answer, y=np.zeros(program.m) if constant else _cleaned(program, answer.y, settings.tuning)
-    )
+    if constant:
+        answer = replace(answer, y=np.zeros(program.m), y_on_faces=None)
+    elif answer.y_on_faces is None:  # else the faces come with large multipliers, beside which all are small
+        answer = replace(answer, y=_cleaned(program, answer.y, settings.tuning))
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
     progress.record(answer.iterations, certificate)
     return answer, certificate
@@ -148,15 +152,25 @@ def _cleaned(program: Program, y: Array, tuning: ReferenceTuning) -> Array:
 def _outcome(
     program: Program, settings: ReferenceSettings, start: Start | None, progress: Progress
 ) -> Answer:
+    """Return the answer to a program with matrices on faces ``X = V M V'``, from that in ``M``."""
+    faces = program.faces
+    for b, face in enumerate(faces):
+        if face.codimension:
+            program = program.restrict(b, face.basis)
+    answer = _reported(program, settings, progress)
+    return replace(answer, X=tuple(face.lift(M) for face, M in zip(faces, answer.X, strict=True)))
+
+
+def _reported(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
     """Return the backend's answer; if it claims infeasibility or unboundedness, a proof if found."""
     translation, reported = _solved(program, settings, progress, settings.tol)
     if "infeasible" in reported.status or "unbounded" in reported.status:
         answer = _infeasible(program, settings, progress, reported)
-        if is_farkas(program, answer.y):  # a ray means nothing without a feasible point
+        if contradicts(program, answer.y):  # a ray means nothing without a feasible point
             return answer
     if "unbounded" in reported.status:
         ray = _unbounded(program, settings, progress, reported)
-        if is_ray(program, ray.X, ray.u):
+        if recedes(program, ray.X, ray.u):
             return ray
     limited = reported.status == "user_limit" or (settings.max_iter or np.inf) <= reported.iterations
     stop = progress.stop() or (StopReason.MAX_ITER if limited else StopReason.INACCURATE)

@@ -1,0 +1,245 @@
+"""Psd matrices that meet the hard rows up to round-off, near matrices that miss them a little.
+
+A congruence ``T X T'`` keeps a matrix psd and on its face. With ``T = I + K`` and ``K = A*(t)`` the rows move
+by ``A(K X + X K)`` to first order, a psd system in ``t``; Newton's method on it converges quadratically. The
+inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``: it grows with the
+square of the miss, where a shift along the rows alone would change it to first order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import EPS, TINY, Array, Mask
+from bregopt.program.program import Program
+
+__all__ = ["Restored", "conjugate_gradients", "restored"]
+
+_STEPS = 8
+_FARTHEST = 0.5  # norm of K beyond which the rows are not near
+_CG_STEPS, _CG_RATIO = 200, 1e-3
+_SPARSE = 0.1  # fraction of entries up to which sparse products take less time
+_ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
+
+
+class Restored(NamedTuple):
+    """Matrices on the hard rows.
+
+    Parameters
+    ----------
+    T : tuple of arrays of shape (n_b, n_b) or (n_b,)
+        The congruences, one for each block; the diagonal of one that is diagonal.
+    X : tuple of arrays of shape (n_b, n_b)
+        ``T X T'``, exactly symmetric.
+    activity : array of shape (m,)
+        With the bounds themselves of the rows in `held`.
+    held : boolean array of shape (m,)
+        The rows that are equalities there.
+    left : float
+        Norm of a change ``K`` that removes the residual that round-off leaves, an estimate.
+    """
+
+    T: tuple[Array, ...]
+    X: tuple[Array, ...]
+    activity: Array
+    held: Mask
+    left: float
+
+    def moved(self, b: int, P: Array) -> Array:
+        """Return ``T P`` for one block."""
+        T = self.T[b]
+        product: Array = T @ P if T.ndim == 2 else T[:, None] * P
+        return product
+
+    def changed(self, b: int, P: Array) -> Array:
+        """Return ``K P`` with ``K = T - I`` for one block."""
+        T = self.T[b]
+        product: Array = T @ P - P if T.ndim == 2 else (T - 1)[:, None] * P
+        return product
+
+    def square(self, b: int) -> float:
+        """Return the trace of ``K^2`` for one block."""
+        T = self.T[b]
+        return float(np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2))
+
+
+def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
+    """Return matrices on the hard rows near psd matrices, None if there are none near.
+
+    Inequalities that are violated, or at their bounds by the sign of their multipliers, become equalities.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+        Psd.
+    u : array of shape (k,)
+        The ordinary variables stay.
+    y : array of shape (m,)
+    """
+    scaled = _scaled(program, X, u, y)
+    if scaled is not None:
+        return scaled
+    T = [np.eye(len(own)) for own in X]
+    moved, largest = list(X), np.inf
+    held = np.zeros(program.m, dtype=bool)
+    moves = 0.0
+    for step in range(_STEPS):
+        activity = program.activity(moved, u)
+        held |= _acting(program, moved, activity, y)
+        residual = np.where(held, _target(program, activity, y) - activity, 0.0)
+        noise = _ROUND_OFF * (program.bounds.sizes + program.A.norms() * _size(moved))
+        size = float(np.linalg.norm(residual))
+        if (np.abs(residual) <= noise).all() or (step and size > largest / 2):
+            near = bool((np.abs(residual) <= 100 * noise).all())
+            left = EPS + (moves * size / largest if step and size else 0.0)
+            if not near:
+                return None
+            exact = activity + residual
+            return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, left)
+        K = _changes(program, moved, residual, held)
+        moves = math.sqrt(sum(float(np.square(own.data if sp.issparse(own) else own).sum()) for own in K))
+        if not moves <= _FARTHEST:
+            return None
+        largest = size
+        T = [own + change @ own for own, change in zip(T, K, strict=True)]
+        moved = [_congruent(own, change) for own, change in zip(moved, K, strict=True)]
+    return None
+
+
+def _scaled(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
+    """Return the matrices scaled to meet rows on their diagonals alone; None if there are others."""
+    terms, seen = program.A.terms, set[tuple[int, int]]()
+    if program.k or not terms or not program.bounds.all_hard:
+        return None
+    activity = program.activity(X, u)
+    held = _acting(program, X, activity, y)
+    target = np.where(held, _target(program, activity, y), activity)
+    if not (np.abs(target - activity) <= _FARTHEST * np.abs(activity)).all():
+        return None
+    T = [np.ones(len(own)) for own in X]
+    for term in terms:
+        if not term.rows.single:
+            return None
+        t = term.rows.coordinates()
+        places = [(term.block, int(i)) for i in t.i]
+        if (t.i != t.j).any() or len(set(places)) < len(places) or seen.intersection(places):
+            return None
+        seen.update(places)
+        at = term.at[t.row]
+        T[term.block][t.i] = np.sqrt(target[at] / np.where(activity[at] == 0, 1.0, activity[at]))
+    moved = [d[:, None] * own * d for d, own in zip(T, X, strict=True)]
+    exact = np.where(held, target, program.activity(moved, u))
+    return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, EPS)
+
+
+def _with_entries(program: Program, X: Sequence[Array], exact: Array, held: Mask) -> tuple[Array, ...]:
+    """Return the matrices with the entries that rows prescribe, which round-off may have changed."""
+    own = tuple(X_b.copy() for X_b in X)
+    for term in program.A.terms:
+        if not term.rows.single or program.k:
+            continue
+        t = term.rows.coordinates()
+        alone = held[term.at[t.row]] & program.A.in_one_block[term.at[t.row]] & (t.value != 0)
+        i, j = t.i[alone], t.j[alone]
+        own[term.block][i, j] = own[term.block][j, i] = exact[term.at[t.row[alone]]] / t.value[alone]
+    return own
+
+
+def _congruent(X: Array, K: Any) -> Array:
+    """Return ``(I + K) X (I + K)``."""
+    half = X + K @ X
+    M: Array = half + (K @ half.T).T
+    return (M + M.T) / 2
+
+
+def _sparse(K: Array) -> Any:
+    """Return a matrix in the form whose products take less time."""
+    return sp.csr_array(K) if np.count_nonzero(K) <= _SPARSE * K.size else K
+
+
+def _size(X: Sequence[Array]) -> float:
+    return max((float(np.linalg.norm(own)) for own in X), default=0.0)
+
+
+def _acting(program: Program, X: Sequence[Array], activity: Array, y: Array) -> Mask:
+    """Return the mask of the hard rows that are equalities, violated, or at their bounds.
+
+    A row with a multiplier is at its bound if its slack is below the change of its activity that the
+    multiplier causes (a primal-dual active set).
+    """
+    bounds = program.bounds
+    slack = np.where(y > 0, activity - bounds.lo, bounds.hi - activity)
+    response = np.zeros(program.m)
+    for b in program.curved:
+        nearness = program.blocks[b].nearness
+        if nearness is not None:
+            mean = max(float(X[b].trace()) / len(X[b]), TINY)
+            degree = nearness.kind.degree
+            power = 0 if degree is None else 2 - degree
+            response += program.A.of_block(b).norms() ** 2 * mean**power / nearness.mu
+    at_bound = (y != 0) & (slack <= np.abs(y) * response)
+    mask: Mask = bounds.hard & (bounds.equal | (bounds.violation(activity) > 0) | at_bound)
+    return mask
+
+
+def _target(program: Program, activity: Array, y: Array) -> Array:
+    """Return the bound that each row is to meet; its activity where it has none on that side."""
+    lo, hi = program.bounds.lo, program.bounds.hi
+    upper = (activity > hi) | ((activity >= lo) & (y < 0))
+    end = np.where(upper, hi, lo)
+    return np.where(np.isfinite(end), end, activity)
+
+
+def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Any]:
+    """Return the least ``K = A*(t)`` for which the rows move by the residual to first order."""
+    A, blocks = program.A, range(len(X))
+
+    def product(t: Array) -> Array:
+        halves = [_sparse(np.asarray(A.adjoint(t, b))) @ X[b] for b in blocks]
+        moved: Array = np.where(held, A.apply([half + half.T for half in halves]), 0.0)
+        return moved
+
+    t = conjugate_gradients(product, residual, _diagonal(program, X))
+    return [_sparse(np.asarray(A.adjoint(t, b))) for b in blocks]
+
+
+def _diagonal(program: Program, X: Sequence[Array]) -> Array:
+    """Return the diagonal of the system, ``2 <A_k^2, X>``, roughly where rows have several entries."""
+    diagonal = np.zeros(program.m)
+    for term in program.A.terms:
+        own = X[term.block].diagonal()
+        if term.rows.single:
+            t = term.rows.coordinates()
+            half = np.where(t.i == t.j, 1.0, 0.5) * (own[t.i] + own[t.j])
+            diagonal[term.at[t.row]] += t.value**2 * np.maximum(half, 0.0)
+        else:
+            diagonal[term.at] += 2 * term.norms**2 * max(float(own.mean()), 0.0)
+    return np.where(diagonal > 0, diagonal, 1.0)
+
+
+def conjugate_gradients(product: Callable[[Array], Array], right: Array, diagonal: Array) -> Array:
+    """Return the solution of a psd system with Jacobi's preconditioner, of least norm in that metric."""
+    t, r = np.zeros_like(right), right.copy()
+    z = r / diagonal
+    p, rz = z.copy(), float(r @ z)
+    enough = _CG_RATIO**2 * rz
+    for _ in range(_CG_STEPS):
+        if rz <= enough or not rz > 0:
+            break
+        Ap = product(p)
+        curvature = float(p @ Ap)
+        if curvature <= EPS * float(p @ (diagonal * p)):
+            break
+        alpha = rz / curvature
+        t += alpha * p
+        r -= alpha * Ap
+        z = r / diagonal
+        new = float(r @ z)
+        p, rz = z + new / rz * p, new
+    return t

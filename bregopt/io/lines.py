@@ -1,0 +1,71 @@
+"""The lines of text files, and the errors that name one of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bregopt.arrays import Array
+
+__all__ = ["Lines", "number"]
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The lines of a text file, comments blanked, and the errors that name one of them."""
+
+    path: Path
+    lines: list[str]
+
+    def error(self, line: int, found: str, expected: str) -> ValueError:
+        """Return the error for the line with this index."""
+        return ValueError(f"{self.path}, line {line + 1}: {found}; expected {expected}")
+
+    def written(self, at: int) -> list[int]:
+        """Return the indices of the lines from `at` on that are not blank."""
+        return [k for k, text in enumerate(self.lines[at:], start=at) if text.strip()]
+
+    def table(self, which: Sequence[int], columns: Sequence[str]) -> Array:
+        """Return the numbers of lines; each line has one number for each of the `columns`.
+
+        Raises
+        ------
+        ValueError
+            If a line has other content; the message names the first such line.
+        """
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # lines without a number
+            table = np.loadtxt([self.lines[k] for k in which], ndmin=2, comments=None)
+            if table.shape == (len(which), len(columns)):
+                return table
+        return np.array(list(self._rows(which, columns)))  # slower, but names the bad line
+
+    def _rows(self, which: Sequence[int], columns: Sequence[str]) -> Iterator[list[float]]:
+        for k in which:
+            words = self.lines[k].split()
+            if len(words) != len(columns):
+                raise self.error(k, f"{len(words)} words", _listed(columns))
+            try:
+                yield [number(word) for word in words]
+            except ValueError as error:
+                raise self.error(k, repr(error.args[0]), "a number") from None
+
+
+def number(word: str) -> float:
+    """Return a word as a number; if it is none, raise a ValueError with the word as its argument."""
+    if "_" in word:  # Python reads 1_0 as ten
+        raise ValueError(word)
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(word) from None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    *first, last = columns
+    return f"{len(columns)} numbers: {', '.join(first)} and {last}" if first else f"1 number: {last}"
