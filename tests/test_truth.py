@@ -1,4 +1,4 @@
-"""Problems of known truth: all claims are true, by every way to solve them, and well-posed ones are solved."""
+"""Problems of known truth: all claims are true, by all ways to solve them, and well-posed ones are solved."""
 
 from fractions import Fraction
 from pathlib import Path

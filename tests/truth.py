@@ -13,6 +13,8 @@ bound
     The bound beyond the optimum by more than `error`.
 interval
     ``verify()`` excludes the optimum.
+accuracy
+    An entry of ``X`` off the diagonal farther from the optimum than `accuracy` certifies.
 order
     "optimal" with value and bound in the wrong order, in the eight digits that are printed.
 gap
@@ -76,6 +78,7 @@ class Verdict:
     error: bool = False
     bound: bool = False
     interval: bool = False
+    accuracy: bool = False
     order: bool = False
     gap: bool = False
     exception: bool = False
@@ -105,6 +108,7 @@ def judge(
     *,
     maximize: bool = False,
     interval: tuple[float, float] | None = None,
+    farther: float = -np.inf,
     spoiled: bool = False,
 ) -> Verdict:
     """Return the verdict on an answer.
@@ -119,6 +123,8 @@ def judge(
     maximize : bool
     interval : pair of float, optional
         The bounds that ``verify()`` proves.
+    farther : float
+        By how much an entry of ``X`` is farther from the optimum than certified.
     spoiled : bool
         Whether the multipliers are not those of a route: `error`, which is of first order in them, then has
         to hold of an optimal answer only.
@@ -150,6 +156,7 @@ def judge(
         error=counts and off > promised,
         bound=counts and sign * (bound - truth) > promised,
         interval=excluded,
+        accuracy=farther > 0,
         order=optimal and case.attained and regular and crossed > 10.0 ** (np.floor(np.log10(size)) - 7),
         gap=optimal and not case.cancels and abs(value - bound) > SLACK * tol * max(sizes) + round_off,
         says=says,
@@ -160,13 +167,14 @@ def judge(
 
 
 class Found(NamedTuple):
-    """What an answer says; the solution, where there is one, says more."""
+    """What an answer says; the solution, where there is one, says more, with rows in another order."""
 
     status: str
     value: float
     bound: float = np.nan
     error: float = np.nan
     solution: Any = None
+    order: np.ndarray | None = None
 
     @classmethod
     def of(cls, sol: Any) -> Found:
@@ -234,7 +242,7 @@ def _nearest(case: Case, tol: float) -> Iterator[Found]:
 def _stack(case: Case, tol: float) -> Iterator[Found]:
     """Solve a stack of the matrix with its rows in three orders, cold and in a chain."""
     arguments = _arguments(case)
-    A = np.asarray(arguments.pop("A"))
+    A = arguments.pop("A")
     orders = [np.random.default_rng(k).permutation(len(A)) for k in range(3)]
 
     def stacked(given: Any) -> Any:
@@ -247,8 +255,8 @@ def _stack(case: Case, tol: float) -> Iterator[Found]:
     own = {name: stacked(given) for name, given in arguments.items()}
     for start in (False, "chain"):
         found = bo.nearest_correlation(stacked(A), **own, tol=tol, warm_start=start)
-        for sol in found.values() if hasattr(found, "values") else found:
-            yield Found.of(sol)
+        for k, order in enumerate(orders):
+            yield Found.of(found[k])._replace(order=order)
 
 
 def _arguments(case: Case) -> dict[str, Any]:
@@ -295,6 +303,7 @@ def answer(case: Case, route: str, tol: float) -> Verdict | None:
                     *found[:4],
                     maximize=maximize,
                     interval=interval,
+                    farther=_farther(case, found),
                     spoiled=route == "spoiled",
                 )
                 if not verdict.true:
@@ -308,6 +317,17 @@ def answer(case: Case, route: str, tol: float) -> Verdict | None:
         except Exception as error:  # whatever it is, a user would see it
             return Verdict("exception", exception=True, says=f"{type(error).__name__}: {error}")
     return verdict
+
+
+def _farther(case: Case, found: Found) -> float:
+    """Return by how much an entry of ``X`` is farther from the optimum than its certified accuracy."""
+    sol = found.solution
+    accuracy = getattr(sol, "accuracy", None)
+    if case.X is None or accuracy is None or sol.X is None:
+        return -np.inf
+    order = np.arange(len(case.X)) if found.order is None else found.order
+    missed = np.abs(np.asarray(sol.X) - case.X[np.ix_(order, order)]) - accuracy.entries
+    return float(missed[~np.eye(len(order), dtype=bool)].max()) - 1e-15 * float(np.abs(case.X).max())
 
 
 # --- The tables -------------------------------------------------------------------------------------

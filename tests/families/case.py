@@ -41,6 +41,8 @@ class Case:
         without an optimum one. Tolerances beyond it blur the difference.
     nearest : dict, optional
         The arguments of ``bo.nearest_correlation``, of the same problem.
+    X : array of shape (n, n), optional
+        The optimal matrix where it is unique and known; `nearest` may add to its diagonal.
     """
 
     family: str
@@ -54,6 +56,7 @@ class Case:
     scale: float = 0.0
     distance: float = np.inf
     nearest: Mapping[str, Any] | None = None
+    X: np.ndarray | None = None
 
     @property
     def exact(self) -> bool:

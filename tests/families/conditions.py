@@ -193,6 +193,7 @@ def divergence_cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
                     well_posed=e <= MILD,
                     precision=EXACT,
                     nearest={"A": X0, "divergence": name} if rows == "diagonal" else None,
+                    X=(H * [float(q) / n for q in x]) @ H.T,
                 )
 
 

@@ -96,6 +96,7 @@ def nearest_case(rng: np.random.Generator, kind: str, name: str) -> Case:
         distance=np.inf if interior else 0.0,
         precision=EXACT,
         nearest=arguments,
+        X=X.astype(float),
     )
 
 
