@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, ArrayOrFrame
+from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import labeled, pandas_module
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution
 from bregopt.problems.correlation.request import Request
