@@ -233,6 +233,11 @@ class Crew:
             _end(self._current)
         self._dead = dead
 
+    def end(self) -> None:
+        """End the processes of a pool whose tasks do not end; its tasks then fail. Threads cannot be ended."""
+        if getattr(self._current, "_processes", None):
+            _end(self._current)
+
     def retry(self) -> None:
         """Count the pools that break anew, and allow more: from now on each task is one problem."""
         self._breaks, self._most_breaks = 0, _BREAKS_ALONE
