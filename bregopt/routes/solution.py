@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
+from bregopt.cache import cached_property
 from bregopt.certify import Status, dimacs_errors
 from bregopt.certify.accuracy import Accuracy
 from bregopt.certify.constants import LARGEST_FORMED
@@ -195,11 +195,11 @@ class Solution:
     def accuracy(self) -> Accuracy | tuple[Accuracy, ...] | None:
         """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
 
-        Where the objective is strongly convex in ``X``, for nearness in the Frobenius norm, in LogDet or von
-        Neumann, it follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have
-        the bound ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every
-        rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
-        infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.
+        For nearness in the Frobenius norm, in LogDet or von Neumann, whose objective is strongly convex, it
+        follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have the bound
+        ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every rounding
+        (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are infinite, and
+        `reason` tells why. None without an answer. It is computed when it is first asked for.
         """
         return accuracy_of(self)
 
