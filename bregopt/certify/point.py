@@ -160,11 +160,12 @@ class PrimalDualPoint:
         for term in program.A.terms:
             nearness = program.blocks[term.block].nearness
             own = np.flatnonzero(self.positive_rows[term.place])
-            if nearness is None or not len(own) or getattr(nearness.kind, "penalty", None) is None:
+            penalty = None if nearness is None else getattr(nearness.kind, "penalty", None)
+            if nearness is None or penalty is None or not len(own):
                 continue
             at = np.arange(program.m)[term.place][own]
             a = self.activity[at]
-            value = SCALARS[nearness.kind.penalty].value
+            value = SCALARS[penalty].value
             b = np.clip(a, program.bounds.lo[at], program.bounds.hi[at])
             norms = program.row_units[at]
             cost += nearness.mu * float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
