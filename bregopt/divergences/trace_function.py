@@ -74,6 +74,8 @@ class TraceDivergence(Divergence):
         return own - float(np.vdot(self.slope_X0, X)) + self.constant if math.isfinite(own) else math.inf
 
     def evaluation_error(self, X: Array) -> float:
+        if not np.isfinite(X).all():
+            return math.inf
         x: Any = np.linalg.eigvalsh(X)
         reach = UNITS * float(np.abs(x).max())
         own = reach * float(np.abs(self.slope(np.maximum(x, reach))).sum())
