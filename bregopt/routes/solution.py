@@ -375,7 +375,9 @@ class Solution:
             gap, residuals = facts["certified gap"], (facts["primal residual"], facts["dual residual"])
             lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
             lines.append("  residuals  primal {}   dual {}".format(*residuals))
-        shown = [name for name in ("clipped", "accuracy", "answer", "ray", "effort", "stopped") if name in facts]
+        shown = [
+            name for name in ("clipped", "accuracy", "answer", "ray", "effort", "stopped") if name in facts
+        ]
         return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
 
     def _facts(self) -> dict[str, str]:
