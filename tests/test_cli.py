@@ -332,7 +332,7 @@ def test_explain_says_what_the_options_of_a_spec_do(tmp_path, capsys):
     newton = explained('solver = "bregman"\nmethod = "newton"\ntol = 1e-3')
     assert "'newton'" in newton
     assert "cyclic" not in newton
-    assert "-> cvxpy" in explained('tol = 1e-3', "--solver", "cvxpy")
+    assert "-> cvxpy" in explained("tol = 1e-3", "--solver", "cvxpy")
 
 
 def test_demo_is_handed_its_folder(tmp_path, monkeypatch):

@@ -133,14 +133,14 @@ def judge(
     truth = case.value if known else sign * case.value
     excluded = False
     if interval is not None and (case.attained or case.exact):
-        room = (0.0 if not known else 2**-51 * abs(truth)) if case.exact else case.precision * case.size
+        room = (0.0 if not known else 2**-51 * abs(truth)) if case.exact else case.round_off
         excluded = not interval[0] - room <= truth <= interval[1] + room
     says = f"{value!r}, bound {bound!r}, error {error!r}, interval {interval}, truth {truth!r}"
     if status in ("infeasible", "unbounded"):
         false_word = case.value != (np.inf if status == "infeasible" else -np.inf)
         return Verdict(status, false_word=false_word, interval=excluded, says=says)
     optimal, regular = status == "optimal", case.distance > 10 * tol
-    off, round_off = abs(value - truth), case.precision * case.size
+    off, round_off = abs(value - truth), case.round_off
     sizes = [abs(number) for number in (value, bound) if np.isfinite(number)]
     size = max([case.unit / 100, *sizes])
     allowed = (SLACK if case.attained and regular else BLURRED) * tol * size + round_off
