@@ -1,4 +1,4 @@
-"""The solvers of the nearness benchmark: bregopt's methods, CVXPY's solvers, QICS, statsmodels, Higham, Qi and Sun.
+"""The solvers of the nearness benchmark, bregopt's methods and their peers.
 
 Each is an :class:`Entrant`: a function that is timed, and an untimed one that certifies its answer. The
 certificate is computed by the same code for all.
@@ -301,15 +301,14 @@ def _newton_step(w: Array, P: Array, slope: Array) -> Array:
             T = P1.T @ (h[:, None] * P1), ratio * (P1.T @ (h[:, None] * P2))
             return np.einsum("ij,ij->i", P1, P1 @ T[0].T + 2 * P2 @ T[1].T) + 1e-10 * h
 
-        diagonal = ((P1**2) @ np.ones(P1.shape[1])) ** 2
     else:  # the identity less the part with the other spectrum
 
         def curvature(h: Array) -> Array:
             T = P2.T @ (h[:, None] * P2), (1 - ratio) * (P1.T @ (h[:, None] * P2))
             return h - np.einsum("ij,ij->i", P2, P2 @ T[0].T + 2 * P1 @ T[1]) + 1e-10 * h
 
-        diagonal = ((P1**2) @ np.ones(P1.shape[1])) ** 2
-    diagonal = np.maximum(diagonal + 2 * np.einsum("ij,jk,ik->i", P1**2, ratio, P2**2, optimize=True), 1e-8)
+    share = (P1**2).sum(axis=1)
+    diagonal = np.maximum(share**2 + 2 * ((P1**2 @ ratio) * P2**2).sum(axis=1), 1e-8)
     d, r = np.zeros_like(slope), -slope
     z = r / diagonal
     p, old = z, float(r @ z)

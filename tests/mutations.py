@@ -10,6 +10,7 @@ status 1 if a test passes. It takes some ten minutes; ``--rest 3/20`` runs every
 """
 
 import argparse
+import compileall
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -508,26 +509,31 @@ def copied(folder: Path) -> None:
             shutil.copytree(source, folder / name, ignore=ignored)
         else:
             shutil.copy(source, folder / name)
+    compileall.compile_dir(folder / "bregopt", quiet=2)  # once; a changed file has another date
 
 
-def mutated(folder: Path, mutation: Mutation | None, test: str) -> bool:
-    """Return whether a test of the copy passes, with a mutation or without."""
-    file = None if mutation is None else folder / mutation.file
-    whole = "" if file is None else file.read_text(encoding="utf-8")
-    if file is not None and mutation is not None:
-        if whole.count(mutation.old) != 1:
-            raise ValueError(
-                f"{mutation.file} has {mutation.old!r} {whole.count(mutation.old)} times; expected once: "
-                f"bring the mutations of {mutation.statement} up to date"
-            )
-        file.write_text(whole.replace(mutation.old, mutation.new), encoding="utf-8")
+def catches(folder: Path, mutation: Mutation) -> bool:
+    """Return whether the test of a mutation fails in the copy, once the statement is false."""
+    file = folder / mutation.file
+    whole = file.read_text(encoding="utf-8")
+    if whole.count(mutation.old) != 1:
+        raise ValueError(
+            f"{mutation.file} has {mutation.old!r} {whole.count(mutation.old)} times; expected once: "
+            f"bring the mutations of {mutation.statement} up to date"
+        )
+    file.write_text(whole.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/{test}"]
-        variables = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True)
+        return not passes(folder, [mutation.test])
     finally:
-        if file is not None:
-            file.write_text(whole, encoding="utf-8")
+        file.write_text(whole, encoding="utf-8")
+
+
+def passes(folder: Path, tests: Sequence[str]) -> bool:
+    """Return whether tests of the copy pass."""
+    call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    variables = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    named = [f"tests/{test}" for test in tests]
+    done = subprocess.run([*call, *named], cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode not in (0, 1):  # neither passed nor failed
         raise RuntimeError(f"pytest ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.returncode == 0
@@ -539,12 +545,10 @@ def run(mutations: list[Mutation]) -> dict[Mutation, bool]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copied(folder)
-        for test in sorted({mutation.test for mutation in mutations}):
-            if not mutated(folder, None, test):
-                raise RuntimeError(f"{test} fails without a mutation")
-            sys.stderr.write(f"passes    {test}\n")
+        if not passes(folder, sorted({mutation.test for mutation in mutations})):
+            raise RuntimeError("a test fails without a mutation")
         for mutation in mutations:
-            caught[mutation] = not mutated(folder, mutation, mutation.test)
+            caught[mutation] = catches(folder, mutation)
             mark = "caught" if caught[mutation] else "SURVIVES"
             sys.stderr.write(f"{mark:<9} {mutation.statement}: {mutation.change}\n")
     return caught

@@ -237,7 +237,7 @@ def test_frame(problem):
     frame = checked(problem, solvers=("bregman", "cvxpy")).to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["solver"]) == ["bregman", "cvxpy"]
-    assert frame["agrees"].all()
+    assert (frame["verdict"] == "agree").all()
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,8 @@ class TestBound:
         assert (np.diff(history["dual"]) >= -1e-12).all()
 
     def test_an_adversary_needs_nearly_as_many_steps(self):
-        # Every row has half of the remaining weight at either end of its eigenvalues, but for the violation, and
-        # holds with equality at the first coordinate vector: each step makes the least progress.
+        # Every row has half of the remaining weight at either end of its eigenvalues, but for the violation,
+        # and holds with equality at the first coordinate vector: each step makes the least progress.
         n, steps, violations = 256, 0, []
         w = np.full(n, 1 / n)
         while w[1:].sum() > 0.6:

@@ -495,7 +495,10 @@ def test_infeasible_rows(seed, free):
     problem = declared(
         [n], rows, [positive_definite(n, rng)], np.zeros(free), np.tile([-np.inf, np.inf], (free, 1))
     )
-    assert no_answer(problem, "infeasible") in ("infeasible", "refused")
+    allowed = {"infeasible", "refused"}
+    if free == m:  # the columns of the variables are dependent up to round-off only
+        allowed.add("infeasible_inaccurate")
+    assert no_answer(problem, "infeasible") in allowed
 
 
 @given(SEEDS)

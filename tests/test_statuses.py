@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from truth import ill_posed_cases
+from families.no_interior import ill_posed_cases
 
 import bregopt as bo
 from bregopt.certify import Certificate, PrimalDualPoint, Status, bracket, certify

@@ -1,10 +1,12 @@
 """Statements of the papers that are about no one method of bregopt, and the page that lists all of them."""
 
 import ast
+import dataclasses
 import math
 import re
 from pathlib import Path
 
+import mutations
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -382,3 +384,25 @@ def test_every_test_of_the_page_exists():
             found = [node for node in body if getattr(node, "name", None) == part]
             assert found, f"{file} has no {name}"
             body = found[0].body
+
+
+def test_every_statement_is_made_false():
+    assert {mutation.statement for mutation in mutations.MUTATIONS} == mutations.statements()
+    page, root = PAGE.read_text(), TESTS.parent
+    for mutation in mutations.MUTATIONS:
+        assert f"`{mutation.test}`" in page
+        assert (root / mutation.file).read_text().count(mutation.old) == 1, mutation
+        assert f"{mutation.change}" in page, "python docs/pages.py --made-by tests/mutations.py"
+
+
+def test_a_mutation_is_caught_and_a_harmless_change_is_not():
+    false = next(m for m in mutations.MUTATIONS if m.change == "tr AC times .9")
+    harmless = dataclasses.replace(false, new=f"{false.old}  # the same")
+    assert mutations.run([false, harmless]) == {false: True, harmless: False}
+    assert mutations.table({false: True, harmless: False}).endswith("| 1 of 2 |")
+
+
+@pytest.mark.slow  # each starts pytest
+@pytest.mark.parametrize("mutation", mutations.MUTATIONS[::8], ids=lambda m: f"{m.statement}: {m.change}")
+def test_some_mutations_are_caught(mutation):
+    assert mutations.run([mutation]) == {mutation: True}

@@ -12,8 +12,9 @@ and with the ``F`` of :mod:`bregopt.certify.restoration` it decreases with the s
 What follows for an entry depends on the divergence:
 
 * Frobenius, ``D = mu |H o (X - X*)|^2``: the ball whose diameter is from ``F`` to ``X_y``, a little larger.
-* LogDet: with ``F = R R'`` and ``X* = R (I + T) R'``, ``|T|_F <= omega^-1(D)``, ``omega(t) = t - log(1 + t)``,
-  as ``omega`` of a square root is subadditive (Nesterov and Nemirovskii 1994).
+* LogDet: with ``X* = R R'`` and ``F = R (I + T) R'``, ``|T|_F <= omega^-1(D)`` for
+  ``omega(t) = t - log(1 + t)``, as ``omega`` of a square root is subadditive; and
+  ``X* <= F / (1 - |T|)`` (Nesterov and Nemirovskii 1994).
 * von Neumann: ``D >= <E, log'(X_y + rho I) E> / 2`` for ``E = X* - X``, as ``log'`` decreases in the order of
   matrices; the ``rho`` follows from ``D >= |E|_F^2 / (2 largest eigenvalue)``.
 
@@ -174,9 +175,10 @@ def accuracies(
 class NearnessRule:
     """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
 
-    They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol` relative
-    to the larger of them; or until round-off keeps these from falling. Entries are relative to the largest
-    entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``, which is one for correlations.
+    They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol`,
+    relative to the larger of them. They end earlier where a step does not halve the distance from that.
+    Entries are relative to the largest entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``,
+    which is one for correlations.
 
     Parameters
     ----------
@@ -495,7 +497,11 @@ def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
     else:
         own = 0.0 if near.square is None else near.square[b] / mu
         exact = near.square is not None
-        radius = float(frobenius_radius(math.sqrt(own), near.excess / mu - own)) if exact else math.sqrt(near.excess / mu)
+        radius = (
+            float(frobenius_radius(math.sqrt(own), near.excess / mu - own))
+            if exact
+            else math.sqrt(near.excess / mu)
+        )
         noise = n * EPS * float(np.linalg.norm(near.F[b])) + 2 * kappa * float(np.linalg.norm(near.F[b]))
     weights = block.nearness.parameters.get("weights")
     if weights is None:

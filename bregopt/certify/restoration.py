@@ -2,8 +2,8 @@
 
 A congruence ``T X T'`` keeps a matrix psd and on its face. With ``T = I + K`` and ``K = A*(t)`` the rows move
 by ``A(K X + X K)`` to first order, a psd system in ``t``; Newton's method on it converges quadratically. The
-inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``: it grows with the
-square of the miss, where a shift along the rows alone would change it to first order.
+inner product with a multiplier ``Z`` of ``X psd``, for which ``Z X = 0``, is ``<Z, K X K>``. It grows with
+the square of the miss, where a shift along the rows alone would change it to first order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = ["Restored", "conjugate_gradients", "restored"]
 _STEPS = 8
 _FARTHEST = 0.5  # norm of K beyond which the rows are not near
 _CG_STEPS, _CG_RATIO = 200, 1e-3
-_SPARSE = 0.1  # fraction of entries up to which sparse products take less time
 _ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
 
 
@@ -65,7 +64,9 @@ class Restored(NamedTuple):
     def square(self, b: int) -> float:
         """Return the trace of ``K^2`` for one block."""
         T = self.T[b]
-        return float(np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2))
+        return float(
+            np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2)
+        )
 
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
@@ -158,11 +159,6 @@ def _congruent(X: Array, K: Any) -> Array:
     return (M + M.T) / 2
 
 
-def _sparse(K: Array) -> Any:
-    """Return a matrix in the form whose products take less time."""
-    return sp.csr_array(K) if np.count_nonzero(K) <= _SPARSE * K.size else K
-
-
 def _size(X: Sequence[Array]) -> float:
     return max((float(np.linalg.norm(own)) for own in X), default=0.0)
 
@@ -198,15 +194,69 @@ def _target(program: Program, activity: Array, y: Array) -> Array:
 
 def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Any]:
     """Return the least ``K = A*(t)`` for which the rows move by the residual to first order."""
-    A, blocks = program.A, range(len(X))
+    parts = [_held_part(program, b, held) for b in range(len(X))]
 
     def product(t: Array) -> Array:
-        halves = [_sparse(np.asarray(A.adjoint(t, b))) @ X[b] for b in blocks]
-        moved: Array = np.where(held, A.apply([half + half.T for half in halves]), 0.0)
-        return moved
+        moved = np.zeros(len(t))
+        for part, own in zip(parts, X, strict=True):
+            moved += part.moved(part.adjoint(t), own)
+        return np.where(held, moved, 0.0)
 
     t = conjugate_gradients(product, residual, _diagonal(program, X))
-    return [_sparse(np.asarray(A.adjoint(t, b))) for b in blocks]
+    return [part.adjoint(t) for part in parts]
+
+
+def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:
+    """Return the rows of one block, those in `held` alone where all are on single entries."""
+    terms = program.A.terms_of(b)
+    if not all(term.rows.single for term in terms):
+        return _Rows(program, b)
+    found = [(term.at[t.row], t.i, t.j, t.value) for term in terms for t in (term.rows.coordinates(),)]
+    if not found:
+        return _Rows(program, b)
+    row, i, j = (np.concatenate([part[k] for part in found]) for k in range(3))
+    value = np.concatenate([part[3] for part in found])
+    kept = held[row]
+    return _Entries(program.m, program.blocks[b].n, row[kept], i[kept], j[kept], value[kept])
+
+
+class _Entries(NamedTuple):
+    """Rows on single entries, whose matrices are sparse."""
+
+    m: int
+    n: int
+    row: Any
+    i: Any
+    j: Any
+    value: Array
+
+    def adjoint(self, t: Array) -> Any:
+        """Return ``A*(t)``."""
+        half = self.value * t[self.row] / 2
+        places = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        return sp.csr_array((np.concatenate([half, half]), places), (self.n, self.n))
+
+    def moved(self, K: Any, X: Array) -> Array:
+        """Return ``A(K X + X K)``."""
+        half = K @ X
+        both = half[self.i, self.j] + half[self.j, self.i]
+        return np.bincount(self.row, self.value * both, self.m).astype(float)
+
+
+class _Rows(NamedTuple):
+    """Rows of any kind."""
+
+    program: Program
+    b: int
+
+    def adjoint(self, t: Array) -> Any:
+        """Return ``A*(t)``."""
+        return np.asarray(self.program.A.adjoint(t, self.b))
+
+    def moved(self, K: Any, X: Array) -> Array:
+        """Return ``A(K X + X K)``."""
+        half = K @ X
+        return self.program.A.of_block(self.b).apply((half + half.T,))
 
 
 def _diagonal(program: Program, X: Sequence[Array]) -> Array:

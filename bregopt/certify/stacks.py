@@ -14,6 +14,7 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import CONE_NOISE, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS, ROW_NOISE
 from bregopt.divergences.stacks import StackedFrobenius
+from bregopt.program.answer import StopReason
 from bregopt.program.entry_stack import EntryStack
 
 __all__ = ["StackedCertificate", "certify_stack", "relative_gap", "row_residual"]
@@ -37,6 +38,11 @@ class StackedCertificate:
         """Return the certificate of one problem."""
         primal, dual, gap = float(self.primal[k]), float(self.dual[k]), float(self.gap[k])
         return Certificate(primal, dual, gap, float(self.primal_residual[k]), 0.0, float(self.error[k]))
+
+    def statuses(self, tol: float) -> list[str]:
+        """Return the status of each answer."""
+        stop = StopReason.INACCURATE
+        return [self.of(k).status(tol, stop).value for k in range(len(self.primal))]
 
     def __getitem__(self, which: IntArray | Mask) -> StackedCertificate:
         """Return the certificates of some of the problems."""

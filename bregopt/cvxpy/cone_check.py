@@ -47,6 +47,7 @@ class _ConicAnswer:
     z: Array
     status: str
     steps: int
+    words: str
 
 
 class ConeProblem:
@@ -126,11 +127,11 @@ class ConeProblem:
         problem = cp.Problem(cp.Minimize(cost), [*constraints, *more])
         outcome = ask(problem, tol=tol)
         if x.value is None:
-            return _ConicAnswer(
-                np.zeros(len(self._c)), np.zeros(len(self._b)), outcome.status, outcome.iterations
-            )
-        z = [cone.multiplier(constraint) for cone, constraint in zip(self._cones, constraints, strict=True)]
-        return _ConicAnswer(np.array(x.value), np.concatenate(z), outcome.status, outcome.iterations)
+            x_none, z_none = np.zeros(len(self._c)), np.zeros(len(self._b))
+            return _ConicAnswer(x_none, z_none, outcome.status, outcome.iterations, outcome.words)
+        pairs = zip(self._cones, constraints, strict=True)
+        z = np.concatenate([cone.multiplier(constraint) for cone, constraint in pairs])
+        return _ConicAnswer(np.array(x.value), z, outcome.status, outcome.iterations, outcome.words)
 
     # --- Certificates of their answers ---
 
@@ -188,7 +189,7 @@ class ConeProblem:
         reason = reasons.get(status, StopReason.INACCURATE)
         return Solution(
             status=status.value,
-            stop_reason=f"{reason.value} {backend} says {point.status}.",
+            stop_reason=f"{reason.value} {point.words}",
             value=value,
             X=None,
             u={"x": point.x} if status.has_point else {},

@@ -76,7 +76,8 @@ class LogDet(Divergence):
             return math.inf
         of_inverse, of_log_det = self._errors
         of_X = error_of_log_det(inverse_of(root), X.diagonal())
-        return float(np.vdot(of_inverse, X)) + of_log_det + float(of_X)
+        error = float(np.vdot(of_inverse, X)) + of_log_det + float(of_X)
+        return error if math.isfinite(error) else math.inf
 
     @cached_property
     def _errors(self) -> tuple[Array, float]:

@@ -252,8 +252,8 @@ class StackedVonNeumann(StackedSpectral):
     def evaluation_error(self, X: Array) -> Array:
         size = np.linalg.norm(X, axis=(1, 2))
         entropy = X.shape[1] * EPS * size * (np.abs(np.log(np.maximum(size, TINY))) + LEAST_LOGARITHM)
-        error: Array = entropy + np.einsum("bij,bij->b", X, self._error) + UNITS * self.trace
-        return error
+        error = entropy + np.einsum("bij,bij->b", X, self._error) + UNITS * self.trace
+        return np.where(np.isfinite(error), error, np.inf)
 
     def dual_term(self, S: Array) -> Array:
         theta: Any = np.linalg.eigvalsh(self.log_X0 + S)
@@ -291,7 +291,8 @@ class StackedLogDet(StackedDivergence):
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
         self.L = np.linalg.cholesky(X0)
-        inverse, diagonal = np.linalg.inv(X0), X0.diagonal(axis1=1, axis2=2)
+        inverse: Any = np.linalg.inv(X0)
+        diagonal = X0.diagonal(axis1=1, axis2=2)
         self._error_of_inverse = error_of_inverse(inverse, diagonal)
         self._error_of_log_det = error_of_log_det(inverse, diagonal)
 
@@ -310,7 +311,7 @@ class StackedLogDet(StackedDivergence):
         inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
         of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))
         error = np.einsum("bij,bij->b", X, self._error_of_inverse) + self._error_of_log_det + of_X
-        return np.where(inside, error, np.inf)
+        return np.where(inside & np.isfinite(error), error, np.inf)
 
     def dual_term(self, S: Array) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""

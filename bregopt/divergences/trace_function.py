@@ -77,7 +77,8 @@ class TraceDivergence(Divergence):
         x: Any = np.linalg.eigvalsh(X)
         reach = UNITS * float(np.abs(x).max())
         own = reach * float(np.abs(self.slope(np.maximum(x, reach))).sum())
-        return own + float(np.vdot(self._error_of_slope, X)) + self._error_of_constant
+        error = own + float(np.vdot(self._error_of_slope, X)) + self._error_of_constant
+        return error if math.isfinite(error) else math.inf
 
     def gradient(self, X: Array) -> Array:
         eigenvalues, Q = np.linalg.eigh(X)

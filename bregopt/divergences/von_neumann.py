@@ -64,7 +64,8 @@ class VonNeumann(Divergence):
     def evaluation_error(self, X: Array) -> float:
         size = float(np.linalg.norm(X))
         entropy = len(X) * EPS * size * (abs(math.log(max(size, TINY))) + LEAST_LOGARITHM)
-        return entropy + float(np.vdot(self._error, X)) + UNITS * self.trace
+        error = entropy + float(np.vdot(self._error, X)) + UNITS * self.trace
+        return error if math.isfinite(error) else math.inf
 
     def gradient(self, X: Array) -> Array:
         eigenvalues, Q = np.linalg.eigh(X)

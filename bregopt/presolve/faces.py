@@ -23,6 +23,7 @@ from bregopt.presolve.constants import FACE_NOISE, MULTIPLE_MARGIN, SLACK_NOISE,
 from bregopt.presolve.exposures import Exposure, exposures_of
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
+from bregopt.rigorous.refutation import proves_infeasible
 
 __all__ = ["Faces", "OnFaces", "on_faces"]
 
@@ -55,10 +56,13 @@ class OnFaces(Reduced):
     def contradiction(self) -> Array | None:
         """Return the Farkas vector of a row that vanishes on the faces but may not be zero, if there is one.
 
+        Where no such vector exists, it is one on the faces alone. These are exact for simple rows; otherwise
+        the vector proves nothing, and the status says so.
+
         Raises
         ------
         InfeasibleRowError
-            If there is such a row but no Farkas vector: the infeasibility is too weak to prove.
+            If the faces are exact, so that the row is proven impossible without a Farkas vector.
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
@@ -72,6 +76,9 @@ class OnFaces(Reduced):
         if len(wrong) == 0:
             return None
         k = int(wrong[0])
+        y = scattered(wrong[:1], np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
+        if not proves_infeasible(self.whole, y):
+            return y
         asked = f"{bounds.lo[k]:g}" if bounds.lo[k] > 0 else f"{bounds.hi[k]:g}"
         raise InfeasibleRowError(
             f"{self.whole.row_name(k)} asks for {asked}, but it is 0 for every X that meets the rows which "

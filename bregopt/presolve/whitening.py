@@ -16,10 +16,10 @@ from bregopt.arrays import Array
 from bregopt.certify import Known, PrimalDualPoint
 from bregopt.presolve.constants import WHITENED_CONDITION
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.program import Answer, LowRank, Program, Start
+from bregopt.program import Answer, LowRank, Matrix, Program, Start
 from bregopt.program.anchor import divergence_of
 
-__all__ = ["Whitened", "Whitening"]
+__all__ = ["InCoordinatesOfAnswer", "Whitened", "Whitening", "in_coordinates_of_answer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,37 @@ class Whitened(Reduced):
         return PrimalDualPoint(self.whole, self._restored(X), u, y, **known).primal_residual
 
     def _restored(self, X: Sequence[Array]) -> tuple[Array, ...]:
-        return tuple(self.L[b] @ M @ self.L[b].T if b in self.L else M for b, M in enumerate(X))
+        lifted = (self.L[b] @ M @ self.L[b].T if b in self.L else M for b, M in enumerate(X))
+        return tuple((M + M.T) / 2 for M in lifted)
+
+
+class InCoordinatesOfAnswer(Whitened):
+    """A linear program in coordinates in which a large approximate answer is of the size of the rows."""
+
+    rescales: ClassVar[bool] = True
+
+    @property
+    def summary(self) -> str:
+        return "coordinates in which X is of the size of the rows"
+
+
+def in_coordinates_of_answer(
+    program: Program, X: Sequence[Matrix], size: float
+) -> InCoordinatesOfAnswer | None:
+    """Return a program in coordinates in which eigenvalues of `X` above `size` are one; None where none are.
+
+    An optimum may be as large as one over a small eigenvalue of the data. Products of ``X`` with the data
+    lose that eigenvalue in the given coordinates, and in these they do not.
+    """
+    turned, factors = program, {}
+    for b, (block, X_b) in enumerate(zip(program.blocks, X, strict=True)):
+        if block.cap is not None or block.nearness is not None:
+            continue
+        eigenvalues, Q = np.linalg.eigh(np.asarray(X_b))
+        if eigenvalues[-1] > size:
+            factors[b] = Q * np.sqrt(np.maximum(eigenvalues / size, 1.0))
+            turned = turned.restrict(b, factors[b])
+    return InCoordinatesOfAnswer(program, turned, factors) if factors else None
 
 
 class Whitening:

@@ -108,7 +108,11 @@ class Solutions:
             f"bregopt solutions: {len(self)}",
             f"  status     {self.statuses}",
             *([f"  gap        median {np.median(gaps):.1e}, largest {gaps.max():.1e}"] if len(gaps) else []),
-            *([f"  accuracy   X is within {far.max():.1g} of the optimum, entry by entry"] if len(far) else []),
+            *(
+                [f"  accuracy   X is within {far.max():.1g} of the optimum, entry by entry"]
+                if len(far)
+                else []
+            ),
             *([f"  errors     {self._first_error}"] if self.errors else []),
             f"  effort     {self.timings['total']:.3g} s",
         ]
@@ -126,9 +130,9 @@ class Solutions:
         Returns
         -------
         DataFrame
-            Its columns: status; gap; accuracy, of the entries; distance, the Frobenius norm of the change of the given entries;
-            smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is no optimal answer;
-            warnings.
+            Its columns: status; gap; accuracy, of the entries; distance, the Frobenius norm of the change of
+            the given entries; smallest_eigenvalue, of the answer; seconds; iterations; reason, where there is
+            no optimal answer; warnings.
 
         Raises
         ------

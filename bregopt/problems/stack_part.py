@@ -158,7 +158,7 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
                     starts.put(chains[answer.solved], part.stack, group, answer.y)
                 X, duals = part.restored(answer.solved, answer.X, answer.y)
                 each = (time.perf_counter() - begin) / len(at)
-                record.store(at[part.places[answer.solved]], answer, X, duals, each)
+                record.store(at[part.places[answer.solved]], answer, X, duals, each, settings.tol)
 
 
 def _slices(group: Group, chain: bool) -> Iterator[IntArray]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.certify.accuracy import Accuracy
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["NUMBERS", "Record"]
 
@@ -63,7 +64,9 @@ class Record:
         X = solution.X
         self.X[k] = X if X is None or isinstance(X, LowRank) else np.asarray(X)
 
-    def store(self, at: IntArray, answer: Any, X: Array, duals: Sequence[Any], seconds: float) -> None:
+    def store(
+        self, at: IntArray, answer: Any, X: Array, duals: Sequence[Any], seconds: float, tol: float
+    ) -> None:
         """Record the answers of the stacked method in some positions; `seconds` are those of each."""
         certificate = answer.certificate
         found = {
@@ -78,7 +81,7 @@ class Record:
         }
         for name, values in found.items():
             self.numbers[name][at] = values
-        self.status[at], self.iterations[at] = Status.OPTIMAL.value, answer.iterations
+        self.status[at], self.iterations[at] = certificate.statuses(tol), answer.iterations
         for k, own, dual in zip(at.tolist(), X, duals, strict=True):
             self.X[k], self.duals[k] = own, dual
 
@@ -97,5 +100,5 @@ def _number(solution: Solution, name: str) -> float:
     if name == "seconds":
         return solution.timings["total"]
     if name == "accuracy":
-        return math.nan if solution.accuracy is None else float(solution.accuracy.largest)
+        return solution.accuracy.largest if isinstance(solution.accuracy, Accuracy) else math.nan
     return float(getattr(solution, name))

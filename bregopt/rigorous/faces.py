@@ -1,7 +1,7 @@
-"""Blocks on the face that a row ``z'X z <= 0`` of signs leaves, as in relaxations of balanced cuts.
+"""Blocks on the face that a row ``z'X z <= 0`` of short numbers leaves, as in relaxations of balanced cuts.
 
-``X`` psd and ``z'X z <= 0`` imply ``X z = 0``. For ``z`` of entries 0, 1 and -1, the last ``l`` with ``z_l``
-not zero is eliminated without rounding: ``X_al = -z_l sum_b z_b X_ab``, ``X_ll = sum_ab z_a z_b X_ab``. In
+``X`` psd and ``z'X z <= 0`` imply ``X z = 0``. For ``z`` whose last entry beside zeros, ``z_l``, is 1 or -1,
+``l`` is eliminated without rounding: ``X_al = -z_l sum_b z_b X_ab``, ``X_ll = sum_ab z_a z_b X_ab``. In
 other words, ``X = H M H'``, where ``H`` has unit vectors as rows, and at ``l`` the row ``-z_l z_b``.
 """
 
@@ -16,7 +16,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty
 from bregopt.rigorous.data import Data, MatrixData, Null
 from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.listing import LARGEST_LISTED, Terms, assembled
+from bregopt.rigorous.listing import LARGEST_LISTED, Terms, assembled, is_short
 
 __all__ = ["on_faces"]
 
@@ -31,19 +31,24 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     rows: list[int] = []
     zero = _zero_rows(data)
     for b, block in enumerate(data.matrices):
-        found = block.null or next(
-            (Null(k, z) for k in _candidates(data, zero, b) if (z := _signs(block, k)) is not None), None
-        )
-        smaller = None if found is None else _eliminated(block, *found)
+        whole = True
+        found = block.null
+        for k in _candidates(data, zero, b) if found is None else ():
+            null = _null(block, k)
+            if null is not None:
+                found, whole = Null(k, null[0]), null[1]
+                break
+        smaller = None if found is None else _eliminated(block, found.row if whole else -1, found.z)
         if found is None or smaller is None:
             blocks.append(block)
             bases.append(None)
             continue
-        rows.append(found.row)
+        if whole:
+            rows.append(found.row)
         trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
         blocks.append(replace(smaller, trace=trace))
         bases.append(_basis(found.z))
-    if not rows:
+    if all(H is None for H in bases):
         return data, tuple(bases)
     lo, hi = data.lo.copy(), data.hi.copy()
     lo[rows], hi[rows] = -np.inf, np.inf
@@ -72,22 +77,32 @@ def _zero_rows(data: Data) -> Mask:
     return zero
 
 
-def _signs(block: MatrixData, k: int) -> Array | None:
-    """Return ``z`` if row `k` is a multiple of ``z'X z`` with exact coefficients, None for other rows."""
+def _null(block: MatrixData, k: int) -> tuple[Array, bool] | None:
+    """Return ``z`` with ``X z = 0`` from a row, and whether the row is ``z'X z``; None for other rows.
+
+    The row is a multiple of ``z'X z`` with exact coefficients, or has entries of one sign on the diagonal
+    alone, one of which is left out at a time. The last entry of ``z`` that is not zero is one.
+    """
     at = slice(block.A.indptr[k], block.A.indptr[k + 1])
     value, column = block.A.data[at], block.A.indices[at]
     if block.A_rad is not None and block.A_rad.data[at].any():
         return None
     i, j, value = block.i[column], block.j[column], value * block.share[column]
     support = np.unique(np.concatenate([i, j]))
-    size, s = np.abs(value), len(support)
-    if not 1 <= s <= len(value) or len(value) != s * (s + 1) // 2 or (size != size[0]).any() or not size[0]:
-        return None
-    z = np.zeros(block.n)
+    s, z = len(support), np.zeros(block.n)
+    if (i == j).all() and (value * value[0] > 0).all():
+        z[i[0]] = 1.0
+        return z, s == 1
     first = i == support[0]
-    z[j[first]] = np.sign(value[first])
-    z *= z[support[0]]
-    return z if (value * value[0] == size[0] ** 2 * z[i] * z[j]).all() else None
+    if len(value) != s * (s + 1) // 2 or not value[0] or first.sum() != s:
+        return None
+    z[j[first]] = value[first] / value[0]
+    products = value[0] * z[i] * z[j]
+    unit = z / z[support[-1]] if z[support[-1]] else z
+    short = is_short(np.concatenate([value[:1], z, unit])).all()  # so that all products are exact
+    if not short or (products != value).any() or (unit * z[support[-1]] != z).any():
+        return None
+    return (unit, True) if unit[support[-1]] == 1 else None
 
 
 def _basis(z: Array) -> Array:

@@ -25,7 +25,7 @@ from bregopt.program.rows.rank_one import dense_row
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Anchor, Data, MatrixData, Null, csr_of
 
-__all__ = ["EXACT", "LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of"]
+__all__ = ["EXACT", "LARGEST_LISTED", "Spread", "Terms", "assembled", "data_of", "is_short"]
 
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
 EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers
@@ -190,10 +190,17 @@ def _added(
     count = np.diff(np.append(first, len(keys)))
     total, spread, size = (np.add.reduceat(part, first) for part in (value, rad, np.abs(value)))
     a, b = value[first], value[np.minimum(first + 1, len(keys) - 1)]
-    rounding = np.where(count == 1, 0.0, np.where(count == 2, _of_two(a, b)[1], 2 * count * UNIT * size))
+    # Sums of numbers of 17 bits whose exponents differ by at most 30 are exact.
+    exponent = np.where(value != 0, np.frexp(value)[1], 0)
+    most, least = np.maximum.reduceat(exponent, first), np.minimum.reduceat(exponent, first)
+    exact = np.logical_and.reduceat(is_short(value), first) & (most - least <= 30) & (count < 32)
+    rounding = np.where(
+        (count == 1) | exact, 0.0, np.where(count == 2, _of_two(a, b)[1], 2 * count * UNIT * size)
+    )
     spread = inflated(spread + np.where(count > 1, rounding + 2 * count * UNIT * spread, 0.0))
-    row, column = np.divmod(keys[first], columns)
-    return row, column, total, spread
+    kept = (total != 0) | (spread != 0)
+    row, column = np.divmod(keys[first[kept]], columns)
+    return row, column, total[kept], spread[kept]
 
 
 def _numbered(place: IntArray, places: int) -> tuple[IntArray, IntArray]:
@@ -212,15 +219,15 @@ def _radii(rows: Rows, terms: Coordinates) -> Array:
     rad = _PRODUCT * np.abs(terms.value) + TINY
     products = rows.products()
     if products is not None:
-        exact = _is_short(products.weight)
+        exact = is_short(products.weight)
         for factor in (products.U, products.W):
             own = sp.csr_array(factor)
-            exact[np.repeat(np.arange(len(exact)), np.diff(own.indptr))[~_is_short(own.data)]] = False
+            exact[np.repeat(np.arange(len(exact)), np.diff(own.indptr))[~is_short(own.data)]] = False
         rad[exact[terms.row]] = 0.0
     return rad
 
 
-def _is_short(x: Array) -> Mask:
+def is_short(x: Array) -> Mask:
     """Return the mask of numbers of at most 17 bits, whose products of three are exact."""
     leading = np.ldexp(np.frexp(x)[0], 17)
     mask: Mask = (leading == np.rint(leading)) & (np.abs(np.frexp(x)[1]) < 300)
@@ -231,7 +238,7 @@ def _anchor(nearness: Any) -> Anchor | None:
     if nearness is None:
         return None
     known = set(nearness.parameters) <= {"weights"}
-    name = nearness.divergence if known else nearness.kind.phrase()  # of another function, or a smaller domain
+    name = nearness.divergence if known else nearness.kind.phrase()
     if isinstance(nearness.X0, LowRank):
         return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))

@@ -71,8 +71,8 @@ def newton_kantorovich(
     u : array of shape (k,)
     y : array of shape (m,)
     hermitian : sequence of bool, optional
-        Whether each block is the real form of a Hermitian matrix, whose accuracy is that of the complex
-        entries.
+        Whether each block is the real form of a Hermitian matrix. The optimum in this form need not be unique
+        among all symmetric matrices.
 
     Returns
     -------
@@ -83,29 +83,17 @@ def newton_kantorovich(
         with redundant multipliers or with other optima.
     """
     orders = [block.n for block in program.blocks]
-    complex_ones = [b < len(hermitian) and hermitian[b] for b in range(len(orders))]
     if not orders:
         return ()
-    sizes = [n * n // 4 if real else n * (n + 1) // 2 for n, real in zip(orders, complex_ones, strict=True)]
+    forms = [b < len(hermitian) and hermitian[b] for b in range(len(orders))]
+    sizes = [n * n // 4 if is_form else n * (n + 1) // 2 for n, is_form in zip(orders, forms, strict=True)]
     try:
         _check_supported(program, X, sum(sizes))
         with np.errstate(all="ignore"):
-            found = _proven(program, X, u, y, complex_ones)
+            found = _proven(program, X, u, y, forms)
     except UnprovenError as reason:
-        found = None
-        unknown = str(reason)
-    accuracies = []
-    for b, (n, is_complex) in enumerate(zip(orders, complex_ones, strict=True)):
-        if found is None:
-            accuracies.append(unknown_accuracy(n // 2 if is_complex else n, unknown))
-            continue
-        entries = found[b].magnitude
-        if is_complex:
-            h = n // 2
-            parts = entries[:h, :h] + entries[h:, h:], entries[h:, :h] + entries[:h, h:]
-            entries = inflated(np.hypot(*parts) / 2)
-        accuracies.append(Accuracy.of(entries, Ball.exact(entries).frobenius()))
-    return tuple(accuracies)
+        return tuple(unknown_accuracy(n, str(reason)) for n in orders)
+    return tuple(Accuracy.of(ball.magnitude, ball.frobenius()) for ball in found)
 
 
 def _check_supported(program: Program, X: Sequence[Any], entries: int) -> None:

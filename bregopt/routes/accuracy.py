@@ -78,14 +78,12 @@ def _known(solution: Solution, raw: Solution, given: tuple[Any, ...]) -> list[Ac
     if not any(program.divergences):
         from bregopt.rigorous.newton_kantorovich import newton_kantorovich  # only those who ask wait
 
-        hermitian = [np.iscomplexobj(each) for each in given]
-        return list(newton_kantorovich(program, X, u, y, hermitian))[: len(given)]
-    found = accuracies(program, X, u, y, raw._S)
+        found = newton_kantorovich(program, X, u, y, [np.iscomplexobj(each) for each in given])
+    else:
+        found = accuracies(program, X, u, y, raw._S)
     if any(program.divergences) and not has_closed_form(program):
         found = _sharper(program, raw, X, found)
-    return [
-        _of_user(known, X if units is None else units, X) for known, X in zip(found, given, strict=False)
-    ]
+    return [_of_user(known, X if units is None else units, X) for known, X in zip(found, given, strict=False)]
 
 
 def _sharper(

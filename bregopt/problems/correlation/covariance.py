@@ -34,8 +34,8 @@ from bregopt.problems.nearest_arguments import (
     row_and_entry_weights,
 )
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.options import time_limit
 from bregopt.routes.accuracy import Units
+from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import SolveOptions
 

@@ -23,7 +23,7 @@ from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.progress import Progress
 from bregopt.routes.registry import route
-from bregopt.routes.solution import MatricesLike, Status
+from bregopt.routes.solution import MatricesLike
 from bregopt.threads import threads_for
 
 __all__ = ["solve_directly"]
@@ -58,7 +58,7 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
     dual = 0.0 - proven.y[0]
     seconds = time.perf_counter() - begin  # of all at once: the method proves its answers
     solution = _Direct(
-        status=Status.OPTIMAL.value,
+        status=certificate.status(settings.tol, StopReason.CONVERGED).value,
         stop_reason=StopReason.CONVERGED.value,
         value=certificate.primal,
         X=proven.X[0],

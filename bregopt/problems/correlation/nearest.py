@@ -90,9 +90,10 @@ def nearest_correlation(
     Returns
     -------
     CorrelationSolution, or Solutions of a stack
-        ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1 if the
-        answer scaled to this diagonal is still within `tol`. This may fail only for a ``LowRank`` `A` and for
-        entries that are fixed or at a bound; the diagonal may then be off by `tol`.
+        ``X`` is a DataFrame if `A` is one. It is positive semidefinite. Its diagonal is exactly 1, and fixed
+        entries are exact, except for a ``LowRank`` `A` and where the constraints leave no interior; they may
+        then be off by `tol`. ``accuracy`` bounds the distance of each entry from the optimum; in Frobenius,
+        LogDet and von Neumann it is at most ``tol_X`` (1e-6), unless round-off is larger.
         ``duals`` are those of the diagonal, the fixed entries and the bounded entries, if there are any; with
         `groups`, of the problem in the correlations of groups.
 

@@ -14,9 +14,11 @@ import numpy as np
 
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify import proven_bound
+from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
 from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
+from bregopt.routes.accuracy import summary
 from bregopt.tables import html_table, table_lines
 
 if TYPE_CHECKING:
@@ -186,7 +188,7 @@ class CorrelationReport:
         short = floor - self.proven_eigenvalue
         least = f"{floor:g}" if short <= 0 else f"{floor:g} - {short:.1e}" if floor else f"-{short:.1e}"
         diagonal = f"off by {self.diagonal_error:.1e}" if self.diagonal_error else "exact"
-        seconds = solution.timings.get("total", 0.0)
+        seconds, known = solution.timings.get("total", 0.0), summary(solution.accuracy)
         return {
             "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
             f"largest of an entry {self.largest:.4g}",
@@ -197,6 +199,7 @@ class CorrelationReport:
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
             f"{solution.gap:.1e}",
+            **({} if known is None else {"accuracy": known}),
             "effort": f"{solution.iterations} iterations of {solution.solver}, {seconds:.3g} s",
         }
 
@@ -271,7 +274,7 @@ class CorrelationReport:
         return {"before": self.spectrum_before[::-1], "after": self.spectrum_after[::-1]}
 
     def _summary_columns(self) -> dict[str, Any]:
-        solution = self._solution
+        solution, known = self._solution, self._solution.accuracy
         numbers = {
             "distance": self.distance,
             "relative distance": self.relative,
@@ -286,6 +289,7 @@ class CorrelationReport:
             "value": solution.value,
             "proven bound": solution.dual_value,
             "certified gap": solution.gap,
+            "certified distance of an entry": known.largest if isinstance(known, Accuracy) else float("nan"),
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}

@@ -64,7 +64,10 @@ class Cut(PartedGraph):
     bound : float
         Proven: no allowed cut weighs less, or for a maximum cut more.
     optimal : bool
-        Whether the bound proves that no partition is better; integer weights give integer cuts.
+        Whether it is proven that no partition is better. Weights that are multiples of a unit give such cuts,
+        and a bound with all rounding errors is below the next multiple; weights count as multiples if they
+        are to within their rounding. All partitions of a small graph are enumerated where the bound does not
+        decide, and compared exactly.
     largest : bool
         Whether a large cut was asked for.
     graph : Graph

@@ -59,7 +59,10 @@ class Partition(PartedGraph):
     bound : float
         Proven: no partition in parts of these sizes has less weight between parts.
     optimal : bool
-        Whether the bound proves that no partition is better; integer weights give integer cuts.
+        Whether it is proven that no partition is better. Weights that are multiples of a unit give such cuts,
+        and a bound with all rounding errors is below the next multiple; weights count as multiples if they
+        are to within their rounding. All partitions of a small graph are enumerated where the bound does not
+        decide, and compared exactly.
     graph : Graph
         Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `labels`.
     """

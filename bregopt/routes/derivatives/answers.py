@@ -146,8 +146,8 @@ def _without_weight(program: Program | None) -> str:
             unknown = int((np.triu(block.nearness.parameters["weights"] == 0, 1)).sum())
             if unknown:
                 return (
-                    f"{unknown} entries of {block.name} are unknown (their weight is 0), so the answer need not "
-                    "be unique in them. Give them a guess and a small weight, such as 0.1"
+                    f"{unknown} entries of {block.name} are unknown (their weight is 0), so the answer need "
+                    "not be unique in them. Give them a guess and a small weight, such as 0.1"
                 )
     return ""
 

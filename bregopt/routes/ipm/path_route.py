@@ -12,6 +12,7 @@ from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
+from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes import base
@@ -130,7 +131,34 @@ def _smaller_form(program: Program, settings: Any) -> Program:
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     answer = behind(_REDUCTIONS, follow_path)(program, settings, start, progress)
-    return _on_revealed_faces(program, settings, progress, answer)
+    answer = _on_revealed_faces(program, settings, progress, answer)
+    return _in_coordinates_of_answer(program, settings, progress, answer)
+
+
+def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
+    """Return the answer after a useless one of a large `X`, in coordinates in which `X` is smaller.
+
+    The first of them may be far from the optimum, so the coordinates are improved a few times.
+    """
+    tuning: InteriorPointTuning = settings.tuning
+    if max(block.n for block in program.blocks) > tuning.face_search_order:
+        return stalled
+    for _ in range(tuning.coordinate_trials):
+        if stalled.stop is not StopReason.STALLED or (worst := _worst(program, stalled)) <= tuning.near_error:
+            break
+        turned = in_coordinates_of_answer(program, stalled.X, program.bound_scale)
+        if turned is None:
+            break
+        presolved = Presolved(program, (turned,))
+        try:
+            found = follow_path(turned.program, settings, None, progress.within(presolved))
+        except CutShort:
+            break
+        found = replace(presolved.restore(found), iterations=stalled.iterations + found.iterations)
+        if found.stop is StopReason.STALLED and _worst(program, found) >= worst:
+            break
+        stalled = found
+    return stalled
 
 
 def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:

@@ -228,7 +228,11 @@ class InteriorPointTuning(WorkingSetTuning):
     schur_matrices : int
         Matrices of the order of the Schur complement in memory at a time, for the same.
     face_search_order : int
-        Largest order at which ``explain`` looks for faces.
+        Largest order at which ``explain`` looks for faces, and at which a stalled answer of a large ``X`` is
+        improved in other coordinates.
+    coordinate_trials : int
+        Number of changes of coordinates after an answer that stalled far from the optimum. With none, the
+        optimum 2e9 of ``max tr X`` for ``<[[1, 1], [1, 1 + 1e-9]], X> <= 1`` is not found.
     sample_rows : int
         Least number of rows in a first working set.
     sample_orders : int
@@ -372,6 +376,7 @@ class InteriorPointTuning(WorkingSetTuning):
     dense_matrices: int = 16
     schur_matrices: int = 3
     face_search_order: int = 2_000
+    coordinate_trials: int = 3
     sample_rows: int = 300
     sample_orders: int = 4
     sample_ratio: int = 3

@@ -218,8 +218,8 @@ class LinearMaster:
 
 
 def _new_model(tuning: MatrixGenerationTuning) -> Any:
-    # highspy.Highs starts the callbacks, and HiGHS then prints its banner whatever the options say. All that is
-    # called here is its base class's.
+    # highspy.Highs starts the callbacks, and HiGHS then prints its banner whatever the options say. Its base
+    # class has all that is called here.
     (plain,) = highspy.Highs.__bases__
     model: Any = plain()
     options = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,17 @@ from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.projection.stacked_hessian import stacked_conjugate_gradients
 
-__all__ = ["Near", "OnRows", "StackRule", "StackedAnswer", "certified", "joined", "near_minimizers", "on_rows", "scaled"]
+__all__ = [
+    "Near",
+    "OnRows",
+    "StackRule",
+    "StackedAnswer",
+    "certified",
+    "joined",
+    "near_minimizers",
+    "on_rows",
+    "scaled",
+]
 
 _STEPS = 6  # to the rows
 _CG_STEPS, _CG_RATIO = 60, 1e-3
@@ -40,7 +51,7 @@ class StackRule(NamedTuple):
     tol_X: float
 
     def ends(self, stack: EntryStack, certificate: StackedCertificate, near: Near, last: Array) -> Mask:
-        """Return the mask of the problems that end; `last` holds their distances from that, and gets new ones."""
+        """Return the mask of the problems that end; `last` has their distances from that, and gets new."""
         size = np.maximum(np.abs(certificate.primal), np.abs(certificate.dual))
         noise = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
         excess = np.where(noise, 0.0, near.excess / np.maximum(self.tol * size, TINY))
@@ -100,7 +111,7 @@ class OnRows(NamedTuple):
 
     def of(self, which: IntArray | Mask) -> OnRows:
         """Return some of the matrices."""
-        return OnRows(*(part[which] for part in self))
+        return OnRows(self.T[which], self.X[which], self.activity[which], self.met[which])
 
 
 class Near(NamedTuple):
@@ -129,7 +140,7 @@ def _scaled(stack: EntryStack, X: Array) -> OnRows:
     d = np.sqrt(required / np.maximum(X.diagonal(axis1=1, axis2=2), TINY))
     X = d[:, :, None] * X * d[:, None, :]
     X[:, np.arange(n), np.arange(n)] = required
-    return OnRows(d, X, required, np.isfinite(d).all(axis=1))
+    return OnRows(d, X, required, np.asarray(np.isfinite(d).all(axis=1)))
 
 
 def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
@@ -148,13 +159,20 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
     T, first = np.broadcast_to(np.eye(n), X.shape).copy(), X
     held = np.zeros(stack.lo.shape, dtype=bool)
     mean = np.maximum(X.trace(axis1=1, axis2=2) / n, TINY)[:, None]
-    response = np.where(diagonal, 1.0, 0.5) * (0.5 if isinstance(stack.divergence, StackedFrobenius) else mean)
+    response = np.where(diagonal, 1.0, 0.5) * (
+        0.5 if isinstance(stack.divergence, StackedFrobenius) else mean
+    )
     met = np.zeros(len(X), dtype=bool)
     exact = a = stack.apply(X)
     for _ in range(_STEPS):
         a = stack.apply(X)
         slack = np.where(y > 0, a - stack.lo, stack.hi - a)
-        held |= (stack.lo == stack.hi) | (a < stack.lo) | (a > stack.hi) | ((y != 0) & (slack <= np.abs(y) * response))
+        held |= (
+            (stack.lo == stack.hi)
+            | (a < stack.lo)
+            | (a > stack.hi)
+            | ((y != 0) & (slack <= np.abs(y) * response))
+        )
         upper = (a > stack.hi) | ((a >= stack.lo) & (y < 0))
         end = np.where(upper, stack.hi, stack.lo)
         exact = np.where(held & np.isfinite(end), end, a)
@@ -167,7 +185,7 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
         jacobi = np.where(diagonal, 1.0, 0.5) * (x[:, stack.i] + x[:, stack.j])
         residual[met] = 0.0
         t = stacked_conjugate_gradients(
-            lambda v, X=X: _moved(stack, X, v),
+            partial(_moved, stack, X),
             residual,
             np.maximum(jacobi, TINY),
             np.full(len(X), _CG_RATIO),

@@ -127,7 +127,7 @@ def _matrices(V: Array, x: Array) -> Array:
 
 
 def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, OnRows, Near]:
-    """Return the indices of points that seem to meet the tolerance, their matrices, and how near these are."""
+    """Return the indices of points that seem to meet the tolerance, their matrices, and their distances."""
     residual, _missed = row_residual(stack, at.activity[:, : stack.n], at.activity)
     within = np.flatnonzero(residual <= np.sqrt(tol))
     points, problems = at[within], stack[within]

@@ -8,27 +8,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bregopt.clock import checkpoint, foreign, interrupt, remaining
+from bregopt.clock import CutShort, checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
 from bregopt.routes.reference.tuning import ReferenceTuning
 
-__all__ = ["Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
+__all__ = ["FAILED", "Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
 
 # Arguments of cvxpy.Problem.solve itself; all others go to the backend.
 _CVXPY_OPTIONS = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPY_OPTIONS |= {"enforce_dpp", "ignore_dpp", "canon_backend"}
+FAILED = "solver_error"
+"""The status of a backend that failed."""
+
 _PANIC = "PanicException"  # of a solver in Rust; it derives from BaseException, and no solver exports it
 _SCS_INTERRUPTED = -5  # SCS catches Ctrl-C itself, and CVXPY reports it as a failure
 
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """The status and number of iterations that a backend reports, in CVXPY's terms."""
+    """The status and number of iterations that a backend reports, in CVXPY's terms, and its words."""
 
     backend: str
     status: str
     iterations: int
+    words: str
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class Backend:
         compiling : float
             Estimated time of CVXPY's compilation, in seconds.
 
+        A failure of the backend is a status.
+
         Raises
         ------
         SolverError
-            If the backend fails.
+            If the backend takes no such problem.
+        TypeError, ValueError
+            If the backend refuses one of `options`.
         CutShort
             If there is no time to compile the problem, or on Ctrl-C.
         """
@@ -67,26 +75,33 @@ class Backend:
 
         checkpoint(seconds=compiling)
         options = self._options(tol, steps)
-        try:
-            with foreign(), warnings.catch_warnings():
-                # CVXPY warns of inaccurate answers; the driver judges them by their certificates instead.
-                warnings.simplefilter("ignore", UserWarning)
+        with foreign(), warnings.catch_warnings():
+            # CVXPY warns of inaccurate answers; the driver judges them by their certificates instead.
+            warnings.simplefilter("ignore", UserWarning)
+            try:
                 data, chain, inverse = problem.get_problem_data(
                     self.name, verbose=verbose, solver_opts=options
                 )
-                checkpoint()
-                options = self._options(tol, steps)  # with the remaining time
+            except cp.SolverError as error:
+                raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
+            checkpoint()
+            options = self._options(tol, steps)  # with the remaining time
+            try:
                 found = chain.solve_via_data(problem, data, verbose=verbose, solver_opts=options)
                 if isinstance(found, dict) and found.get("info", {}).get("status_val") == _SCS_INTERRUPTED:
                     interrupt()
                 problem.unpack_results(found, chain, inverse)
-        except (cp.SolverError, ArithmeticError) as error:
-            raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
-        except BaseException as error:
-            if type(error).__name__ != _PANIC:
+            except (CutShort, MemoryError):
                 raise
-            raise SolverError(f"CVXPY's solver {self.name} failed: {error}") from error
-        return BackendStatus(self.name, problem.status, int(problem.solver_stats.num_iters or 0))
+            except BaseException as error:
+                refused = bool(self.options) and isinstance(error, TypeError | ValueError)
+                panic = type(error).__name__ == _PANIC
+                if refused or not (panic or isinstance(error, Exception)):
+                    raise
+                return BackendStatus(self.name, FAILED, 0, f"{self.name} failed: {error}")
+        status = str(problem.status)
+        steps_taken = int(problem.solver_stats.num_iters or 0)
+        return BackendStatus(self.name, status, steps_taken, f"{self.name} says {status}.")
 
     def _options(self, tol: float, steps: int | None) -> dict[str, Any]:
         seconds = remaining()

@@ -244,7 +244,7 @@ def _answer(
         y=translation.multipliers(),
         stop=stop,
         iterations=reported.iterations,
-        detail=f"{reported.backend} says {reported.status}.",
+        detail=reported.words,
     )
 
 

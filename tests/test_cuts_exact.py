@@ -1,0 +1,195 @@
+"""Cuts are optimal by proof: exact truth by enumeration in rational numbers, in every unit."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.problems.cuts import proof as proofs
+from bregopt.problems.cuts.exact import Lattice, partitions, strongest
+
+KINDS = ("integers", "dyadic", "decimals", "decades", "reals", "reals over decades")
+
+
+def weighted(rng, n, kind, signed=False):
+    """Return the adjacency matrix of a random graph with weights of a kind."""
+    shape = (n, n)
+    decades = 10.0 ** rng.integers(-6, 7, shape)
+    values = {
+        "integers": rng.integers(1, 12, shape).astype(float),
+        "dyadic": rng.integers(1, 100, shape) * 2.0**-20,
+        "decimals": rng.integers(1, 30, shape) * 0.1,
+        "decades": decades,
+        "reals": rng.random(shape),
+        "reals over decades": rng.random(shape) * decades,
+    }[kind]
+    W = np.triu(rng.random(shape) < rng.uniform(0.3, 1), 1) * values
+    if signed:
+        W *= rng.choice([-1, 1], shape)
+    return W + W.T
+
+
+def weight(W, part):
+    """Return the exact weight between the parts."""
+    i, j = np.nonzero(np.triu(W))
+    cut = np.asarray(part)[i] != np.asarray(part)[j]
+    return sum(map(Fraction, W[i[cut], j[cut]].tolist()), Fraction(0))
+
+
+def best(W, k, allowed, largest):
+    """Return the exact weight of the best partition."""
+    n = len(W)
+    every = [p for p in product(range(k), repeat=n) if p[0] == 0 and allowed(np.bincount(p, minlength=k))]
+    i, j = np.nonzero(np.triu(W))
+    parts = np.array(every)
+    rough = (parts[:, i] != parts[:, j]) @ W[i, j]
+    close = np.abs(rough - (rough.max() if largest else rough.min())) <= 1e-12 * W[i, j].__abs__().sum()
+    exact = [weight(W, part) for part in parts[close]]
+    return max(exact) if largest else min(exact)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")  # of relaxations over decades of weights
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e12])
+def test_small_cuts_are_optimal_in_exact_arithmetic(kind, unit):
+    rng = np.random.default_rng([KINDS.index(kind), int(np.log10(unit)) + 12])
+    n = int(rng.integers(4, 8))
+    signed, plain = weighted(rng, n, kind, signed=True) * unit, weighted(rng, n, kind) * unit
+    first = int(rng.integers(1, n))
+    bound = str(rng.choice(["sdp", "triangles"]))
+    answers = [
+        (bo.max_cut(signed, bound=bound), signed, 2, lambda s: True, True),
+        (bo.min_balanced_cut(plain, bound=bound), plain, 2, lambda s: abs(s[0] - s[1]) <= n % 2, False),
+        (bo.min_balanced_cut(plain, sizes=(first, n - first)), plain, 2, lambda s: first in s, False),
+        (bo.partition(plain, 3), plain, 3, lambda s: max(s) - min(s) <= 1, False),
+    ]
+    for found, W, k, allowed, largest in answers:
+        truth = best(W, k, allowed, largest)
+        assert found.optimal
+        assert weight(W, found._numbers) == truth
+        assert found.bound >= float(truth) * (1 - 1e-14) if largest else found.bound <= float(truth)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e12])
+def test_decades_of_weights_are_no_reason_for_a_proof(unit):
+    """A cut that loses a billionth of all weights is not optimal (seed 141 of an audit)."""
+    rng = np.random.default_rng(141)
+    W = np.triu(rng.random((6, 6)) < 0.6, 1) * 10.0 ** rng.integers(-6, 7, (6, 6)) * unit
+    W = W + W.T
+    found = bo.max_cut(W)
+    assert found.optimal
+    assert weight(W, found.partition) == best(W, 2, lambda s: True, True)
+
+
+def test_large_graphs_with_rounded_bounds_are_not_proven():
+    """Enumeration is too long, and weights without a unit leave the bound above every cut."""
+    rng = np.random.default_rng(0)
+    cycle = np.roll(np.eye(25), 1, axis=1)
+    W = (cycle + cycle.T).astype(bool) * (1 + rng.random((25, 25)))
+    W = np.triu(W) + np.triu(W).T
+    found = bo.max_cut(W, bound="triangles")
+    assert found.cut == pytest.approx(found.bound, rel=1e-2)
+    assert not found.optimal
+
+
+@pytest.mark.parametrize("unit", [1e-12, 0.1, 1.0, 0.37, 1e12])
+def test_bounds_prove_multiples_of_any_unit(unit):
+    """Of an odd cycle the relaxation's bound is below the next multiple of the unit."""
+    n = 21
+    cycle = np.roll(np.eye(n), 1, axis=1)
+    W = (cycle + cycle.T) * 3 * unit
+    found = bo.max_cut(W)
+    assert found.optimal
+    assert found.cut == pytest.approx((n - 1) * 3 * unit)
+    assert found.bound > found.cut * (1 + 1e-4)  # so it is the bound that proves it
+    assert not bo.max_cut(W + unit * 1e-8 * (W > 0) * np.add.outer(np.arange(n), np.arange(n))).optimal
+
+
+def test_bipartite_graphs_of_any_weights_need_no_relaxation():
+    rng = np.random.default_rng(3)
+    B = rng.random((12, 15))
+    W = np.block([[np.zeros((12, 12)), B], [B.T, np.zeros((15, 15))]])
+    assert bo.max_cut(W).optimal
+    assert bo.max_cut(W, bound=False).optimal
+    apart = np.block([[np.ones((9, 9)), np.zeros((9, 9))], [np.zeros((9, 9)), np.ones((9, 9))]])
+    np.fill_diagonal(apart, 0)
+    found = bo.min_balanced_cut(apart * 0.1234567891234567)
+    assert found.cut == 0
+    assert found.optimal
+
+
+def test_a_certificate_alone_proves_nothing(monkeypatch):
+    """The bound that counts is the rigorous one."""
+    cycle = np.roll(np.eye(21), 1, axis=1)
+    monkeypatch.setattr(proofs, "_rigorous_bound", lambda problem, answer: np.inf)
+    assert not bo.max_cut(cycle + cycle.T).optimal
+
+
+@pytest.mark.parametrize(
+    ("weights", "unit"),
+    [
+        ([3.0, 6.0, 9.0], 3),
+        ([0.1, 0.3, 0.1 + 0.2], Fraction(1, 10)),
+        ([0.75, 2.5], Fraction(1, 4)),
+        ([3e12, 5e12], 10**12),
+        ([1.0, 1e12 + 1], 1),
+        ([1e-9 * k for k in (4, 6, 10)], Fraction(2, 10**9)),
+        ([2.0**-1000, 3 * 2.0**-1000], Fraction(1, 2**1000)),
+    ],
+)
+def test_lattices(weights, unit):
+    lattice = Lattice.of(np.array(weights))
+    assert abs(lattice.unit / unit - 1) < Fraction(1, 2**49)
+    assert 4 * lattice.distance <= lattice.unit
+    whole = sum(map(Fraction, weights))
+    assert abs(whole - round(whole / lattice.unit) * lattice.unit) <= lattice.distance
+
+
+def test_weights_without_a_unit_have_none():
+    rng = np.random.default_rng(0)
+    lattice = Lattice.of(rng.random(30) * 10.0 ** rng.integers(-6, 7, 30))
+    assert lattice.unit == 0
+    assert not lattice.proves(1.0, 1.0, largest=True)
+
+
+def test_a_lattice_proves_below_the_next_multiple_only():
+    lattice = Lattice.of(np.array([2.0, 4.0]))
+    assert lattice.proves(np.nextafter(12.0, 0), 10.0, largest=True)
+    assert not lattice.proves(12.0, 10.0, largest=True)
+    assert lattice.proves(np.nextafter(8.0, 9), 10.0, largest=False)
+    assert not lattice.proves(8.0, 10.0, largest=False)
+
+
+def test_partitions_are_enumerated_once():
+    parts = partitions(6, 3, lambda sizes: (np.sort(sizes) == 2).all(axis=1), 2)
+    assert len(parts) == 15  # 6! / (2!^3 3!)
+    assert len({tuple(part) for part in parts.tolist()}) == 15
+    assert partitions(40, 2, lambda sizes: sizes[:, 0] >= 0, 40) is None
+
+
+def test_the_strongest_cut_is_compared_exactly():
+    weights = np.array([1.0, 2.0**-60, 2.0**-61])
+    cut = np.array([[True, False, True], [True, True, False], [True, False, False]])
+    assert strongest(cut, weights, largest=True) == 1
+    assert strongest(cut, weights, largest=False) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bound_never_makes_a_cut_worse(seed):
+    """On weighted tori, where the relaxation proves nothing and its roundings mislead a search."""
+    rng = np.random.default_rng(seed)
+    side = 6
+    at = np.arange(side * side).reshape(side, side)
+    ends = np.array([[at, np.roll(at, 1, axis)] for axis in (0, 1)]).transpose(0, 2, 3, 1).reshape(-1, 2)
+    weights = rng.integers(-100_000, 100_000, len(ends)).astype(float)
+    plain = bo.max_cut(ends, weights, bound=False, seed=seed)
+    for kind in ("sdp", "triangles"):
+        assert bo.max_cut(ends, weights, bound=kind, seed=seed).cut >= plain.cut
+    for options in ({}, {"imbalance": 0.2}):
+        plain = bo.min_balanced_cut(ends, abs(weights), bound=False, seed=seed, **options)
+        assert bo.min_balanced_cut(ends, abs(weights), seed=seed, **options).cut <= plain.cut
+    plain = bo.partition(ends, 3, weights=abs(weights), bound=False, seed=seed)
+    assert bo.partition(ends, 3, weights=abs(weights), seed=seed).cut <= plain.cut
