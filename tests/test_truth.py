@@ -88,6 +88,7 @@ def test_the_judge_finds_nothing_wrong_with_the_truth():
         ("bound", {"bound": 2.0 + 1e-6, "status": "optimal_inaccurate"}),
         ("interval", {"interval": (1.9, 2.0 - 1e-9)}),
         ("interval", {"interval": (2.0 + 1e-9, 2.1)}),
+        ("accuracy", {"farther": 1e-9}),
         ("order", {"bound": 2.0 + 3e-7}),
         ("gap", {"bound": 2.0 - 3e-6}),
     ],

@@ -423,8 +423,8 @@ def judged(
     With `most`, a route solves no more than this many, the first that it takes in a random order.
     """
     rng = np.random.default_rng([seed, number])
-    cases = drawn(seed, number)
-    found = [(cases[k], float(rng.choice(TOLS))) for k in rng.permutation(len(cases))]
+    kinds = drawn(seed, number)
+    found = [(kinds[k], float(rng.choice(TOLS))) for k in rng.permutation(len(kinds))]
     verdicts = [
         one._replace(name=f"{one.name} of round {number}")
         for route in routes
