@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,14 +134,14 @@ def judge(
     truth = case.value if known else sign * case.value
     excluded = False
     if interval is not None and (case.attained or case.exact):
-        room = (0.0 if not known else 2**-51 * abs(truth)) if case.exact else case.precision * case.size
+        room = (0.0 if not known else 2**-51 * abs(truth)) if case.exact else case.round_off
         excluded = not interval[0] - room <= truth <= interval[1] + room
     says = f"{value!r}, bound {bound!r}, error {error!r}, interval {interval}, truth {truth!r}"
     if status in ("infeasible", "unbounded"):
         false_word = case.value != (np.inf if status == "infeasible" else -np.inf)
         return Verdict(status, false_word=false_word, interval=excluded, says=says)
     optimal, regular = status == "optimal", case.distance > 10 * tol
-    off, round_off = abs(value - truth), case.precision * case.size
+    off, round_off = abs(value - truth), case.round_off
     sizes = [abs(number) for number in (value, bound) if np.isfinite(number)]
     size = max([case.unit / 100, *sizes])
     allowed = (SLACK if case.attained and regular else BLURRED) * tol * size + round_off
@@ -414,15 +415,20 @@ def drawn(seed: int, number: int) -> list[Case]:
     ]
 
 
-def judged(seed: int, number: int, routes: Sequence[str], share: float = 1.0) -> tuple[int, list[Judged]]:
-    """Solve one problem of each kind, or a random share of these; return their number and the verdicts."""
+def judged(
+    seed: int, number: int, routes: Sequence[str], most: int | None = None
+) -> tuple[int, list[Judged]]:
+    """Solve one problem of each kind, each at one tolerance; return their number and the verdicts.
+
+    With `most`, a route solves no more than this many, the first that it takes in a random order.
+    """
     rng = np.random.default_rng([seed, number])
-    found = [(case, float(rng.choice(TOLS))) for case in drawn(seed, number) if rng.random() < share]
+    kinds = drawn(seed, number)
+    found = [(kinds[k], float(rng.choice(TOLS))) for k in rng.permutation(len(kinds))]
     verdicts = [
         one._replace(name=f"{one.name} of round {number}")
-        for case, tol in found
         for route in routes
-        for one in Tally.of(route, tol, [case]).verdicts
+        for one in islice((one for case, tol in found for one in Tally.of(route, tol, [case]).verdicts), most)
     ]
     return len(found), verdicts
 
@@ -442,6 +448,7 @@ def main() -> None:
         for count, found in pool.map(partial(judged, options.seed, routes=routes), range(options.count)):
             problems += count
             verdicts += found
+    verdicts.sort(key=lambda one: (routes.index(one.route), -one.tol, one.family))
     groups: dict[str, Callable[[Judged], Any]] = {
         "by": lambda one: one.route,
         "tol": lambda one: f"{one.tol:.0e}",

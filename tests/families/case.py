@@ -27,15 +27,16 @@ class Case:
         The optimal value; ``inf`` if the problem is infeasible, ``-inf`` if it is unbounded, whatever its
         sense.
     unit : float
-        The largest sum of magnitudes of the terms that value or bound consist of at the optimum.
+        The largest sum of magnitudes of the terms that value or bound consist of at the optimum, but no more
+        than the scale of the objective that the data state.
     attained : bool
         Whether primal and dual optima exist and agree, so that error and bound have to hold.
     well_posed : bool
         Whether an answer that is not optimal is a loss.
     precision : float
-        The round-off of `value`, relative to `size`.
+        The round-off of `value`, relative to value and `unit`.
     scale : float
-        The magnitude of the objective's data where that exceeds `unit`: its evaluation rounds relative to it.
+        The terms of the objective's evaluation where they exceed `unit`: it rounds relative to them.
     distance : float
         The relative change of bounds or costs that takes the optimum or the interior away, or gives a problem
         without an optimum one. Tolerances beyond it blur the difference.
@@ -64,9 +65,10 @@ class Case:
         return self.precision == EXACT
 
     @property
-    def size(self) -> float:
-        """What round-off is relative to."""
-        return max(self.unit, self.scale) + (abs(self.value) if np.isfinite(self.value) else 0.0)
+    def round_off(self) -> float:
+        """How much the truth, and the evaluation of the objective at an answer, may be off."""
+        terms, value = max(self.unit, self.scale), abs(self.value) if np.isfinite(self.value) else 0.0
+        return EXACT * value + 2**-48 * terms if self.exact else self.precision * (terms + value)
 
     @property
     def cancels(self) -> bool:

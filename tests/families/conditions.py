@@ -99,21 +99,19 @@ def program_case(
     value, x, y = linear_program(c + zeros, with_slacks, b)
     if value == np.inf and not _has_dual_point(c, A):
         return None
-    unit, well_posed = 1.0, False
+    C, rows = in_basis(V, c), np.array([in_basis(V, row) for row in A])
+    demanded = max(abs(float(q)) / np.linalg.norm(M) for q, M in zip(b, rows, strict=True))
+    unit, term, well_posed = float(np.linalg.norm(C) * demanded), 0.0, False
     if x is not None and y is not None:
-        terms = sum(abs(p * q) for p, q in zip(c, x, strict=False))
-        unit = float(max(terms, sum(abs(p * q) for p, q in zip(b, y, strict=True))))
-        if unit == 0:  # X = 0 is optimal
-            sizes = [abs(p) / max(map(abs, row)) for p, row in zip(b, A, strict=True) if any(row)]
-            unit = float(max(map(abs, c)) * max(sizes))
+        term = largest_term(V, A, x[: len(c)], y)
+        unit = min(unit, term) or unit  # X = 0 has no terms
         entries = [abs(p) for p in chain(c, *A) if p]
         mild = max(entries) <= power(MILD) * min(entries)
         well_posed = mild and _interior(c, A, b)
 
     known = float(value) if np.isinf(float(value)) or not maximize else -float(value)
-    rows = np.array([in_basis(V, row) for row in A])
-    make = partial(program, in_basis(V, c), rows, np.array(b, dtype=float), maximize)
-    return Case(family, name, make, known, unit, np.isfinite(known), well_posed, EXACT)
+    make = partial(program, C, rows, np.array(b, dtype=float), maximize)
+    return Case(family, name, make, known, unit, np.isfinite(known), well_posed, EXACT, term)
 
 
 def program(C: np.ndarray, A: np.ndarray, b: np.ndarray, maximize: bool) -> bo.Problem:
@@ -121,6 +119,13 @@ def program(C: np.ndarray, A: np.ndarray, b: np.ndarray, maximize: bool) -> bo.P
     X = bo.PSD(len(C))
     goal = bo.Maximize(bo.inner(-C, X)) if maximize else bo.Minimize(bo.inner(C, X))
     return bo.Problem(goal, [bo.inner(A, X) <= b])
+
+
+def largest_term(V: np.ndarray, A: list[Vector], x: Vector, y: Vector) -> float:
+    """Return the magnitudes of the rows at their multipliers, of the ``X`` with ``v_i'X v_i = x_i``."""
+    W = np.linalg.inv(V)
+    roots = np.sqrt(np.diag(W.T @ np.diag([float(p) for p in x]) @ W).clip(min=0))
+    return sum(abs(float(q)) * (roots @ np.abs(in_basis(V, a)) @ roots) for a, q in zip(A, y, strict=True))
 
 
 def _has_dual_point(c: Vector, A: list[Vector]) -> bool:
