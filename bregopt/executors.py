@@ -234,7 +234,7 @@ class Crew:
         self._dead = dead
 
     def end(self) -> None:
-        """End the processes of a pool whose tasks do not end; its tasks then fail. Threads cannot be ended."""
+        """End the processes of a pool whose tasks do not end, so that these fail; threads cannot be ended."""
         if getattr(self._current, "_processes", None):
             _end(self._current)
 
