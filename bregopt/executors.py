@@ -234,7 +234,7 @@ class Crew:
         self._dead = dead
 
     def end(self) -> None:
-        """End the processes of a pool whose tasks do not end; the tasks then fail. Threads never end so."""
+        """End the processes of a pool whose tasks do not end, so that these fail; threads cannot be ended."""
         if getattr(self._current, "_processes", None):
             _end(self._current)
 
