@@ -34,6 +34,7 @@ __all__ = [
     "contradicts",
     "feasibility",
     "homogeneous",
+    "proves_bound",
     "proves_infeasible",
     "proves_unbounded",
     "recedes",
@@ -119,6 +120,15 @@ def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
         if found.point is not None and found.side.value < 0:
             return True
     return exact_ray(data, matrices, u, tuple(map(_recession, program.blocks, matrices)))
+
+
+def proves_bound(program: Program, y: Array) -> bool:
+    """Whether multipliers prove a finite bound on the optimum, without a tolerance."""
+    try:
+        data = reduced(data_of(program)).data
+    except (ValueError, MemoryError):
+        return False
+    return lower_bound(data, y, implied_bounds(data)).value > -np.inf
 
 
 def refutes(data: Data, y: Array) -> bool:
