@@ -158,7 +158,7 @@ def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progres
         if found.stop is StopReason.STALLED and _worst(program, found) >= worst:
             break
         # There a multiplier of 1e9 may meet the tolerance although the dual has no such point.
-        near = ((1 + share * settings.tol) * found.y for share in (0, 1, -1, 10, -10))
+        near = ((1 + share * settings.tol) * found.y for share in (0, 100, -100))
         if found.stop is StopReason.CONVERGED and not any(proves_bound(program, y) for y in near):
             break
         stalled = found
