@@ -23,9 +23,10 @@ from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.listing import EXACT
 
-__all__ = ["exact_farkas", "exact_ray", "is_semidefinite", "keeps_sign"]
+__all__ = ["exact_farkas", "exact_inverse", "exact_ray", "is_semidefinite", "keeps_sign"]
 
 Vector = dict[int, Fraction]  # the numbers that are not zero
+Matrix = list[list[Fraction]]
 
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
 _LARGEST_SYSTEM = 4_000  # equations times the square of the unknowns
@@ -59,7 +60,7 @@ def exact_farkas(data: Data, implied: Implied, y: Array) -> bool:
     return False
 
 
-def exact_ray(data: Data, X: Sequence[Array], u: Array, costs: Sequence[Array | None]) -> bool:
+def exact_ray(data: Data, X: Sequence[Array], u: Array, recessions: Sequence[Matrix | None]) -> bool:
     """Whether a vector near ``X``, ``u`` is a ray: a direction that keeps all rows and lowers the objective.
 
     Parameters
@@ -67,13 +68,15 @@ def exact_ray(data: Data, X: Sequence[Array], u: Array, costs: Sequence[Array | 
     data : Data
     X : sequence of arrays of shape (n, n)
     u : array of shape (k,)
-    costs : sequence of arrays of shape (n, n), or None
-        ``X0`` of each block with a LogDet divergence, whose recession adds ``mu X0^-1`` to the costs.
+    recessions : sequence of matrices in fractions, or None
+        ``R`` of each block with a divergence, which adds ``mu R`` to the costs; None where it is not known.
     """
-    if data.A_rad is not None or data.B_rad is not None or max(map(len, X), default=0) > _LARGEST_ORDER:
+    if any(len(M) > _LARGEST_ORDER and M.any() for M in X):
         return False
     for share in _SHARES:
-        direction = _Direction(data, X, u, costs, share)
+        direction = _Direction(data, X, u, recessions, share)
+        if not direction.is_exact:
+            continue
         index = np.arange(len(direction.values))
         for near in _solutions(direction.equations(), index, direction.values):
             if direction.falls(near):
@@ -208,9 +211,9 @@ class _Direction:
     """A direction: the entries of ``X`` on and above the diagonal and the variables that are not zero."""
 
     def __init__(
-        self, data: Data, X: Sequence[Array], u: Array, costs: Sequence[Array | None], share: float
+        self, data: Data, X: Sequence[Array], u: Array, recessions: Sequence[Matrix | None], share: float
     ) -> None:
-        self.data, self.costs = data, costs
+        self.data, self.recessions = data, recessions
         self.entries: list[tuple[int, int, int]] = []
         largest = max((float(np.abs(M).max(initial=0.0)) for M in X), default=0.0)
         values = []
@@ -222,9 +225,13 @@ class _Direction:
                     values.append(float(M[i, j]))
         self.kept = np.flatnonzero(np.abs(u) > share * np.abs(u).max(initial=0.0))
         self.values = np.array([*values, *u[self.kept]])
+        self.is_exact = data.B_rad is None
         place = {entry: k for k, entry in enumerate(self.entries)}
         self.rows: list[Vector] = [{} for _ in range(data.m)]
         for b, block in enumerate(data.matrices):
+            if not X[b].any():
+                continue
+            self.is_exact &= block.A_rad is None
             for row, p, value in _terms(block.A):
                 k = place.get((b, int(block.i[p]), int(block.j[p])))
                 if k is not None:
@@ -282,11 +289,10 @@ class _Direction:
         )
         if block.anchor is None:
             return rate
-        X0 = self.costs[b]
-        inverse = None if X0 is None else _inverse(X0)
-        if inverse is None:
+        R = self.recessions[b]
+        if R is None:
             return None
-        pairs = zip(inverse, M, strict=True)
+        pairs = zip(R, M, strict=True)
         trace = sum((x * z for one, two in pairs for x, z in zip(one, two, strict=True)), Fraction(0))
         return rate + Fraction(block.anchor.mu) * trace
 
@@ -414,7 +420,7 @@ def _in_cones(data: Data, z: dict[int, Fraction]) -> bool:
     return True
 
 
-def _inverse(X0: Array) -> list[list[Fraction]] | None:
+def exact_inverse(X0: Array) -> Matrix | None:
     """Return the inverse of a matrix; None where there is none, or it is too large for fractions."""
     n = len(X0)
     if n > _LARGEST_ORDER:

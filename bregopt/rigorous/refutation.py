@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import is_farkas, is_ray, trace_bounds, with_trace_multipliers
 from bregopt.certify.constants import MENDED
-from bregopt.divergences import LogDet
+from bregopt.divergences import BUILT_IN, LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
+from bregopt.program.anchor import divergence_of
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import Data
-from bregopt.rigorous.exact import exact_farkas, exact_ray
+from bregopt.rigorous.data import LARGEST_DENSE, Data
+from bregopt.rigorous.exact import exact_farkas, exact_inverse, exact_ray
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
@@ -32,6 +34,7 @@ __all__ = [
     "contradicts",
     "feasibility",
     "homogeneous",
+    "proves_bound",
     "proves_infeasible",
     "proves_unbounded",
     "recedes",
@@ -97,6 +100,10 @@ def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
     """
+    if any(isinstance(M, LowRank) and M.shape[0] > LARGEST_DENSE for M in X):
+        return False
+    if not is_ray(program, [np.asarray(M) for M in X], u, MENDED):
+        return False
     try:
         data = data_of(program)
     except (ValueError, MemoryError):
@@ -112,7 +119,16 @@ def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
         found = best_upper(on_faces, Candidate(tuple((M + M.T) / 2 for M in own), np.array(u), None), ())
         if found.point is not None and found.side.value < 0:
             return True
-    return exact_ray(data, matrices, u, tuple(map(_dense_start, program.blocks)))
+    return exact_ray(data, matrices, u, tuple(map(_recession, program.blocks, matrices)))
+
+
+def proves_bound(program: Program, y: Array) -> bool:
+    """Whether multipliers prove a finite bound on the optimum, without a tolerance."""
+    try:
+        data = reduced(data_of(program)).data
+    except (ValueError, MemoryError):
+        return False
+    return lower_bound(data, y, implied_bounds(data)).value > -np.inf
 
 
 def refutes(data: Data, y: Array) -> bool:
@@ -146,12 +162,18 @@ def _inside(data: Data, y: Array) -> Array | None:
     return scaled
 
 
-def _dense_start(block: Block) -> Array | None:
-    """Return ``X0`` of a LogDet divergence, whose recession is its inverse; None of any other."""
+def _recession(block: Block, X: Array) -> list[list[Fraction]] | None:
+    """Return ``R`` of a block with a divergence in fractions, None where it is zero along `X` or not exact.
+
+    Of LogDet it is the inverse of ``X0``. That of a class that is not built in is what the class says.
+    """
     near = block.nearness
-    if near is None or near.divergence != LogDet.name or near.parameters or isinstance(near.X0, LowRank):
+    if near is None or not X.any() or (near.kind in BUILT_IN and near.kind is not LogDet):
         return None
-    return np.asarray(near.X0)
+    if near.kind is LogDet:
+        return None if isinstance(near.X0, LowRank) else exact_inverse(np.asarray(near.X0))
+    R = divergence_of(near).recession()
+    return None if R is None else [[Fraction(x) for x in row] for row in R.tolist()]
 
 
 def feasibility(data: Data) -> Data:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
+from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options, option_names
@@ -114,7 +115,8 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
         found = certificate.status(tol, StopReason.INACCURATE)
         return status if found is Status.INACCURATE and status != "Solved" else _CLARABEL_STATUS[found]
     if status in _PROOFS:
-        proven = is_ray(program, S, u) if status == "PrimalInfeasible" else is_farkas(program, x)
+        ray = status == "PrimalInfeasible"
+        proven = proves_unbounded(program, S, u) if ray else proves_infeasible(program, x)
         return status if proven else _PROOFS[status]
     return status
 
@@ -241,7 +243,7 @@ def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> Outcome
     program, y = reading.program, np.zeros(reading.program.m)
     if error.row is not None:
         y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
-    proven = is_farkas(program, y)
+    proven = proves_infeasible(program, y)
     if reading.dual and not proven:
         return f"{route} found no proof: {error}"
     z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None

@@ -14,7 +14,7 @@ from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous.refutation import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
@@ -156,6 +156,10 @@ def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progres
             break
         found = replace(presolved.restore(found), iterations=stalled.iterations + found.iterations)
         if found.stop is StopReason.STALLED and _worst(program, found) >= worst:
+            break
+        # There a multiplier of 1e9 may meet the tolerance although the dual has no such point.
+        near = ((1 + share * settings.tol) * found.y for share in (0, 100, -100))
+        if found.stop is StopReason.CONVERGED and not any(proves_bound(program, y) for y in near):
             break
         stalled = found
     return stalled
