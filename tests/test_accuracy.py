@@ -238,3 +238,13 @@ def test_cards_state_it(rng):
 def test_tol_X_is_checked(value):
     with pytest.raises((TypeError, ValueError), match="tol_X"):
         bo.nearest_correlation(np.eye(3), tol_X=value)
+
+
+def test_the_card_clips_a_value_outside_of_its_proven_interval(rng):
+    sol = bo.nearest_correlation(correlation(rng, 5))
+    sol.verify()
+    assert "clipped" not in repr(sol)
+    lower, upper = 0.5 * sol.value, 0.75 * sol.value
+    vars(sol)["_interval"] = lower, upper  # as if X missed its rows
+    assert f"value      {upper:.8g}" in repr(sol)
+    assert "clipped" in repr(sol)
