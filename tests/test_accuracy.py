@@ -209,9 +209,9 @@ def test_complex_matrices(rng):
 
 def test_what_nothing_can_be_said_of(rng):
     X = bo.PSD(4)
-    linear = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve()
+    linear = bo.Problem(bo.Minimize(bo.trace(X)), [bo.trace(X) == 1]).solve()  # every answer is optimal
     assert linear.accuracy.largest == np.inf
-    assert "linear" in linear.accuracy.reason
+    assert linear.accuracy.reason
     assert "accuracy" not in repr(linear)
     A, W = correlation(rng, 6), np.ones((6, 6))
     W[0, 1] = W[1, 0] = 0
