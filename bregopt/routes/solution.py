@@ -148,7 +148,7 @@ class Solution:
         _protect(vars(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        formed = ("_derivative", "_in_program", "accuracy")  # when they were asked for
+        formed = ("_derivative", "_in_program", "accuracy", "_interval")  # when they were asked for
         kept = {name: value for name, value in vars(self).items() if name not in formed}
         return {**kept, "_compiled": None, "_inner": None}
 
@@ -362,7 +362,7 @@ class Solution:
         found = verified(
             raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
         )
-        vars(self)["_proven"] = found.lower, found.upper  # for the card
+        vars(self)["_interval"] = found.lower, found.upper  # for the card
         return found
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -397,7 +397,7 @@ class Solution:
             known = summary(self.accuracy) if self._shows_accuracy else None
             if known is not None:
                 facts["accuracy"] = known
-            lower, upper = vars(self).get("_proven", (-np.inf, np.inf))
+            lower, upper = vars(self).get("_interval", (-np.inf, np.inf))
             if not lower <= self.value <= upper:
                 facts["value"] = f"{np.clip(self.value, lower, upper):.8g}"
                 facts["clipped"] = (
