@@ -104,11 +104,28 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
         check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
         dense: NDArray[Any] = value.toarray()
         return dense
+    _check_masks(value, name)
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name} is ragged: expected a rectangular array of numbers ({error})") from None
     return _without_na(value, array) if array.dtype == object and hasattr(value, "isna") else array
+
+
+def _check_masks(value: Any, name: str) -> None:
+    """Refuse masked entries, whose numbers NumPy would take as they stand under the mask."""
+    if isinstance(value, list | tuple):
+        if value and isinstance(value[0], list | tuple | np.ndarray):  # a masked number is NaN in a list
+            for part in value:
+                _check_masks(part, name)
+    elif isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        masked = np.argwhere(getattr(value, "mask", False))
+        if len(masked):
+            place = f", the first at {tuple(masked[0].tolist())}" if value.ndim else ""
+            raise ValueError(
+                f"{name} has {len(masked)} masked entries{place}; expected numbers: fill them, as by "
+                ".filled(value), or leave them out"
+            )
 
 
 def _without_na(value: Any, objects: NDArray[Any]) -> NDArray[Any]:
@@ -316,6 +333,7 @@ def index_array(value: Any, name: str, n: int) -> IntArray:
 def entry_indices(key: Any, n: int, name: str) -> tuple[Any, Any]:
     """Return the rows and the columns of the entries that an index of an ``n x n`` matrix selects."""
     order = np.arange(n)
+    _check_masks(key, f"index of {name}")
     try:
         i = np.broadcast_to(order[:, None], (n, n))[key]
         j = np.broadcast_to(order, (n, n))[key]

@@ -1,19 +1,31 @@
-"""Tasks on the executors of ``concurrent.futures``, and what happens to those that a lost worker had."""
+"""Tasks on the executors of ``concurrent.futures``: what lost workers had, and what strange ones return.
+
+Results of the executors of Python, loky, Dask and MPI are taken as they are. Of other classes, one result of
+each pass is computed here, too, and all of the last pass.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
+from bregopt.clock import checkpoint
+from bregopt.errors import SolverError
+
 __all__ = ["Crew", "Serial", "check_executor", "failed"]
 
 # Pools that break in a row, without an answer, before no other is started; and where a task is one problem.
 _BREAKS, _BREAKS_ALONE = 3, 10
 _POLL = 0.5  # seconds between two looks at the processes of a pool
+_KNOWN = ("bregopt", "concurrent", "distributed", "joblib", "loky", "mpi4py")  # packages of executors
+_EQUAL = 1e-9  # relative difference of two results, of machines of two kinds
 _AHEAD, _EACH = 64, 4  # tasks of `Crew.map` that are submitted and not done: at least, and for each worker
 # Of the process pools of Python and of loky; each is an attribute of the same name with an underscore.
 _SETTINGS = ("mp_context", "context", "initializer", "initargs", "max_tasks_per_child", "timeout", "env")
@@ -56,6 +68,8 @@ class Crew:
         self._owners: dict[Future[Any], Executor] = {}
         self._breaks = self._submitted = 0
         self._most_breaks = _BREAKS
+        self._is_known = type(self._given).__module__.partition(".")[0] in _KNOWN
+        self._last: tuple[Callable[..., Any], tuple[Any, ...], list[tuple[Any, Any]]] | None = None
         self._dead: set[int] = set()  # processes at the last look
 
     @property
@@ -90,6 +104,9 @@ class Crew:
                 f"executor is a {type(self._given).__name__} that was shut down ({error}); expected one that "
                 "runs: call this inside its with block, or make a new one"
             ) from error
+        if not isinstance(future, Future):
+            kind = type(self._given).__name__
+            raise TypeError(f"executor is a {kind} whose submit returns {future!r}; expected a Future")
         self._owners[future] = self._current
         return future
 
@@ -98,6 +115,8 @@ class Crew:
 
         Raises
         ------
+        CutShort
+            At the end of a time limit that is set here.
         Exception
             That of the call, or the one by which it was lost.
         """
@@ -108,6 +127,7 @@ class Crew:
                 break
             except TimeoutError:
                 self.watch()
+                checkpoint()
             except CancelledError:
                 raise CancelledError("the executor cancelled a task; was it shut down meanwhile?") from None
         if error is None:
@@ -128,7 +148,55 @@ class Crew:
             If the executor was shut down.
         BrokenExecutor
             If several pools in a row break without a result, or no other can be started.
+        SolverError
+            If an executor of an unknown class returns another result than this process.
         """
+        if self._is_known:
+            return self._mapped(function, items, *shared)
+        return self._compared(function, tuple(items), shared)
+
+    def _compared(
+        self,
+        function: Callable[..., Any],
+        items: tuple[Any, ...],
+        shared: tuple[Any, ...],
+    ) -> Iterator[Any]:
+        """Yield the results of an executor of an unknown class; the first and a random one are compared."""
+        pairs: list[tuple[Any, Any]] = []
+        self._last = function, shared, pairs
+        for item, result in zip(items, self._mapped(function, items, *shared), strict=True):
+            if not pairs:
+                self._compare(function, item, shared, result)
+            elif type(result) is not type(pairs[0][1]):
+                raise self._lied(f"a {type(result).__name__} in place of a {type(pairs[0][1]).__name__}")
+            pairs.append((item, result))
+            yield result
+        if len(pairs) > 1:
+            item, result = random.SystemRandom().choice(pairs)
+            self._compare(function, item, shared, result)
+
+    def compare_last(self) -> None:
+        """Compute the whole last pass of an executor of an unknown class here, and compare the results.
+
+        Raises
+        ------
+        SolverError
+            If a result differs.
+        """
+        if self._last is not None:
+            function, shared, pairs = self._last
+            for item, result in pairs:
+                self._compare(function, item, shared, result)
+
+    def _compare(self, function: Callable[..., Any], item: Any, shared: tuple[Any, ...], result: Any) -> None:
+        if not _agree(result, function(item, *shared)):
+            raise self._lied("another result than this process")
+
+    def _lied(self, what: str) -> SolverError:
+        kind = type(self._given).__name__
+        return SolverError(f"executor is a {kind} that returned {what}; expected the results of its tasks")
+
+    def _mapped(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         waiting, pending = iter(items), deque[tuple[Any, Future[Any]]]()
         ahead = 1 if isinstance(self._current, Serial) else max(_AHEAD, _EACH * self.workers)
         try:
@@ -164,6 +232,11 @@ class Crew:
         if dead & self._dead:
             _end(self._current)
         self._dead = dead
+
+    def end(self) -> None:
+        """End the processes of a pool whose tasks do not end, so that these fail; threads cannot be ended."""
+        if getattr(self._current, "_processes", None):
+            _end(self._current)
 
     def retry(self) -> None:
         """Count the pools that break anew, and allow more: from now on each task is one problem."""
@@ -203,6 +276,27 @@ def failed(error: Exception) -> Future[Any]:
 def _call(number: int, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a worker; Dask would take two tasks with equal arguments, and no number, for one."""
     return function(*arguments)
+
+
+def _agree(found: Any, own: Any) -> bool:
+    """Whether two results are equal up to the rounding of two kinds of machines."""
+    if type(found) is not type(own):
+        return False
+    if isinstance(own, tuple | list):
+        return len(found) == len(own) and all(map(_agree, found, own))
+    if isinstance(own, np.ndarray | np.generic | float) and np.asarray(own).dtype.kind in "fc":
+        if np.shape(found) != np.shape(own):
+            return False
+        finite = np.abs(np.asarray(own)[np.isfinite(own)])
+        room = _EQUAL * float(finite.max(initial=0.0))
+        return np.allclose(found, own, rtol=_EQUAL, atol=min(room, 1e300), equal_nan=True)
+    if isinstance(own, np.ndarray):
+        return np.array_equal(found, own)
+    if hasattr(own, "__dict__"):
+        return vars(found).keys() == vars(own).keys() and all(
+            _agree(part, vars(own)[name]) for name, part in vars(found).items()
+        )
+    return bool(found == own)
 
 
 def _succeeded(future: Future[Any]) -> bool:

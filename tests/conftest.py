@@ -32,6 +32,12 @@ hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, 
 hypothesis.settings.register_profile(
     "seeded", hypothesis.settings.get_profile("bregopt"), derandomize=False, database=None
 )
+# Where only a failure counts, as in tests/mutations.py, its example need not become small.
+hypothesis.settings.register_profile(
+    "first_failure",
+    hypothesis.settings.get_profile("bregopt"),
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+)
 hypothesis.settings.load_profile("bregopt")
 
 DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -36,6 +36,7 @@ import fuzz_atoms
 import fuzz_logdet
 import fuzz_proofs
 import fuzz_scale
+import fuzz_security
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
@@ -687,6 +688,13 @@ TARGETS = {
     fuzz_logdet.correlations: 4,
     fuzz_logdet.repairs: 2,
     fuzz_logdet.structured: 3,
+    fuzz_security.certificates: 4,
+    fuzz_security.flipped: 1,
+    fuzz_security.checkpoints: 1,
+    fuzz_security.plugins: 1,
+    fuzz_security.executors: 1,
+    fuzz_security.masks: 1,
+    fuzz_security.saves: 1,
     fuzz_proofs.proofs: 4,
     fuzz_proofs.node_bounds: 3,
     fuzz_proofs.conflicts: 2,

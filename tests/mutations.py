@@ -530,9 +530,9 @@ def catches(folder: Path, mutation: Mutation) -> bool:
 
 def passes(folder: Path, tests: Sequence[str]) -> bool:
     """Return whether tests of the copy pass."""
-    call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     variables = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    named = [f"tests/{test}" for test in tests]
+    named = ["--hypothesis-profile=first_failure", *(f"tests/{test}" for test in tests)]
     done = subprocess.run([*call, *named], cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode not in (0, 1):  # neither passed nor failed
         raise RuntimeError(f"pytest ended with status {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,14 @@ class LinearCase:
     def matrix(self, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the matrix of these eigenvalues, exactly."""
         return (self.Q * eigenvalues) @ self.Q.T
+
+    def rows(self, X: Any, inner: Callable[[np.ndarray, Any], Any]) -> list[Any]:
+        """Return the constraints on a variable of a modeling language."""
+        found = []
+        for eigenvalues, lo, hi in zip(self.A, self.lo, self.hi, strict=True):
+            a = inner(self.matrix(eigenvalues), X)
+            found.append(a == lo if lo == hi else a >= lo if np.isinf(hi) else a <= hi)
+        return found
 
     def scaled(self, objective: float, rows: float, size: float) -> LinearCase:
         """Return the problem in other units, rounded to powers of two so that its data stay exact."""

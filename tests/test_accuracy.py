@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import bregopt as bo
+from bregopt.certify import accuracy
 
 EPS = np.finfo(float).eps
 CLOSED = ("frobenius", "logdet", "von_neumann")
@@ -105,6 +106,26 @@ def test_the_accuracy_holds_and_is_sharp(kind, rows, seed):
         if sol.status == "optimal" and error.max() > 10 * problem.error:
             assert known.largest <= 4 * error.max() + problem.error
             assert known.norm <= 4 * np.linalg.norm(error) + problem.n * problem.error
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+def test_the_bound_of_any_multipliers_holds(kind):
+    tightest = 0.0
+    for seed in range(12):
+        problem = Known(kind, "fixed", seed)
+        raw = problem.solve(tol=1e-9, tol_X=1e-9)._raw
+        rng, y = np.random.default_rng(seed), raw.duals
+        for size in (1e-1, 1e-2, 1e-3, 1e-4):
+            moved = y + size * np.abs(y).mean() * rng.standard_normal(len(y))
+            near = accuracy.near_optimum(raw._program, moved)
+            if near is None:  # no feasible matrix is near
+                continue
+            entries, norm = accuracy._BALLS[kind](raw._program.blocks[0], near, 0)
+            error = near.F[0] - problem.X
+            assert (np.abs(error) <= entries + problem.error).all()
+            tightest = max(tightest, (np.linalg.norm(error) - problem.n * problem.error) / norm)
+    assert tightest <= 1.0
+    assert tightest >= {"frobenius": 0.7, "logdet": 0.1, "von_neumann": 0.05}[kind]  # it says something
 
 
 @pytest.mark.parametrize("seed", range(4, 8))

@@ -197,6 +197,37 @@ def test_round_off_of_a_value_near_zero_is_no_contradiction(apart, ok, monkeypat
     assert bo.cross_check(problem, solvers=("bregman", "cvxpy")).ok == ok
 
 
+@pytest.mark.parametrize(
+    ("change", "verdict", "reason"),
+    [
+        ({}, "agree", "2 routes agree"),
+        ({"error": np.inf}, "undecided", "cvxpy proves no bound: its error is infinite"),
+        ({"error": np.nan}, "undecided", "cvxpy proves no bound"),
+        ({"status": "user_limit"}, "undecided", "cvxpy ends user_limit"),
+        ({"status": "infeasible_inaccurate"}, "undecided", "cvxpy ends infeasible_inaccurate"),
+        ({"status": "infeasible"}, "disagree", "cvxpy says infeasible, and bregman optimal"),
+        ({"value": 7.0, "error": 1e-9}, "disagree", "cvxpy has 7 with error 1.0e-09, and bregman"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_three_verdicts(problem, change, verdict, reason, first, monkeypatch):
+    """A right answer without a bound is no disagreement, in whatever order the routes are asked."""
+    solve = bo.Problem.solve
+
+    def changed(self, solver, **options):
+        found = solve(self, solver="bregman", **options)
+        return replace(found, **change) if solver == "cvxpy" else found
+
+    monkeypatch.setattr(bo.Problem, "solve", changed)
+    check = bo.cross_check(problem, solvers=("bregman", "cvxpy") if first else ("cvxpy", "bregman"))
+    assert check.verdict == verdict
+    assert check.ok == (verdict == "agree")
+    if first or verdict != "disagree":
+        assert check.reason.startswith(reason)
+        assert check.reason in str(check)
+    assert "undecided" in str(check) or verdict != "undecided"
+
+
 def test_low_rank_distance_needs_no_square_array():
     rng = np.random.default_rng(0)
     n = 20_000  # n x n would be 3.2 GB

@@ -3,6 +3,7 @@
 import warnings
 
 import cvxpy as cp
+import near_boundary
 import numpy as np
 import peers
 import pytest
@@ -10,10 +11,124 @@ import pytest
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.rigorous.exact import is_semidefinite
+from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 
 
 def program(constraints, objective):
     return bo.Problem(bo.Minimize(objective), constraints).program()
+
+
+def by_language(case):
+    X = bo.PSD(len(case.c))
+    try:
+        sol = bo.Problem(bo.Minimize(bo.inner(case.matrix(case.c), X)), case.rows(X, bo.inner)).solve()
+    except bo.InfeasibleRowError:
+        return "infeasible", np.inf
+    return sol.status, sol.value
+
+
+def by_cvxpy(case, **how):
+    X = cp.Variable((len(case.c),) * 2, PSD=True)
+    objective = cp.Minimize(cp.trace(case.matrix(case.c) @ X))
+    problem = cp.Problem(objective, case.rows(X, lambda A, X: cp.trace(A @ X)))
+    try:
+        problem.solve(**how)
+    except cp.SolverError:  # it says that it has no answer
+        return "none", np.nan
+    return problem.status, problem.value
+
+
+HOW = {
+    "language": by_language,
+    "method": lambda case: by_cvxpy(case, method="bregopt"),
+    "BREGOPT": lambda case: by_cvxpy(case, solver="BREGOPT"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", HOW)
+class TestNearTheBoundary:
+    """The least eigenvalue of the data is ``2^-k``: what nearly proves that there is no answer does not."""
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_no_word_is_false(self, how, seed):
+        for case in near_boundary.cases(4, 1000 + 4 * seed):
+            assert HOW[how](case)[0] not in ("infeasible", "unbounded")
+
+    @pytest.mark.parametrize("family", near_boundary.FAMILIES)
+    @pytest.mark.parametrize("seed", range(6))
+    def test_problems_far_from_it_get_the_word(self, how, family, seed):
+        case = near_boundary.case(seed, 0, family, has_answer=False)
+        assert HOW[how](case)[0] == ("infeasible" if case.value > 0 else "unbounded")
+
+    @pytest.mark.parametrize("family", near_boundary.FAMILIES)
+    @pytest.mark.parametrize("scale", near_boundary.SCALES)
+    def test_a_moderate_eigenvalue_is_no_obstacle(self, how, family, scale):
+        case = near_boundary.case(3, 20, family).scaled(scale, 1 / scale, scale)
+        status, value = HOW[how](case)
+        assert status == "optimal"
+        assert value == pytest.approx(float(case.value), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", near_boundary.SCALES)
+def test_optima_of_a_thousand_million(scale):
+    Y = bo.PSD(2)
+    sol = bo.Problem(bo.Minimize(bo.trace(Y)), [scale * (Y[0, 0] - 1e-9 * Y[1, 1]) == -scale]).solve()
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(1e9, rel=1e-6)
+    C = np.array([[1, 1], [1, 1 + 1e-9]])
+    sol = bo.Problem(bo.Maximize(bo.trace(Y)), [scale * bo.inner(C, Y) <= scale]).solve()
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(2 / (C[1, 1] - 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("k", [30, 40, 46, 48])
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_definite_matrices_are_told_from_nearly_indefinite_ones(k):
+    H = near_boundary.hadamard(4)
+    e = np.array([1, 1, 0.5, 2.0**-k])
+    X = bo.PSD(4)
+    sol = bo.Problem(bo.Maximize(bo.log_det(X)), [bo.inner((H * e) @ H.T, X) <= 4]).solve()
+    assert sol.status != "unbounded"  # log det X = -log det C
+    e[3] *= -1
+    try:
+        sol = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner((H * e) @ H.T, X) == -1]).solve()
+        assert sol.status != "infeasible"  # X = 2^k h h'
+    except bo.InfeasibleRowError as error:
+        pytest.fail(str(error))
+
+
+def test_proofs_in_fractions():
+    X, u = bo.PSD(2), bo.Variable()
+    rows = [3 * bo.trace(X) + 3 * u == 1, 2 * bo.trace(X) + 2 * u == 1, X[0, 1] >= -1]
+    p = program(rows, bo.trace(X))
+    y = np.array([-2.0, 3.0, 0.0]) / 3 + 1e-10  # two thirds are no double
+    assert proves_infeasible(p, y)
+    assert not proves_infeasible(p, -y)
+    p = program([X[0, 0] + 1e-16 * X[1, 1] == -1], bo.trace(X))
+    assert proves_infeasible(p, np.array([-1.0]))
+    p = program([X[0, 0] - 1e-16 * X[1, 1] == -1], bo.trace(X))
+    assert not proves_infeasible(p, np.array([-1.0]))
+    for sign in (1, -1):
+        p = program([bo.inner(np.array([[1, 1], [1, 1 + sign * 2.0**-52]]), X) <= 1], -bo.trace(X))
+        ray = np.array([[1.0, -1.0], [-1.0, 1.0]])
+        assert proves_unbounded(p, (ray,), np.zeros(0)) == (sign < 0)
+
+
+def test_semidefinite_integers():
+    rng = np.random.default_rng(0)
+    for n in range(1, 7):
+        for rank in range(1, n + 1):
+            F = rng.integers(-9, 10, (n, rank))
+            M = F @ F.T
+            assert is_semidefinite(M.tolist())
+            M[n - 1, n - 1] -= 1
+            known = rank == n and np.linalg.eigvalsh(M)[0] > 1e-6
+            assert known or not is_semidefinite(M.tolist()) or np.linalg.eigvalsh(M)[0] > -1e-6
+    assert not is_semidefinite([[0, 1], [1, 5]])
+    assert not is_semidefinite([[2**60, 2**60], [2**60, 2**60 - 1]])
+    assert is_semidefinite([[2**60, 2**60], [2**60, 2**60 + 1]])
 
 
 class TestFarkas:

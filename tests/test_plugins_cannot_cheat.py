@@ -216,7 +216,6 @@ class TestRoutes:
         [
             np.eye(3),  # feasible, and not the nearest
             INDEFINITE,  # at distance zero, outside the cone
-            np.full((3, 3), np.nan),
             np.triu(np.ones((3, 3))),  # not symmetric
             0.999 * np.eye(3),  # violates its rows
             Disguised(np.eye(3)),

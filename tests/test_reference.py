@@ -450,3 +450,31 @@ def test_a_solver_of_cvxpy_is_named_as_a_backend():
     with pytest.raises(ValueError, match="solver='cvxpy', backend='SCS'"):
         problem.solve(solver="SCS")
     assert problem.solve(solver="cvxpy", backend="SCS").value == pytest.approx(2, abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["CLARABEL", "SCS"])
+@pytest.mark.parametrize("n", [6, 9, 14])
+def test_balanced_cuts_are_solved_on_their_face(n, backend):
+    """The rows diag X = 1 and sum X = 0 leave no interior."""
+    rng = np.random.default_rng(n)
+    W = np.triu(rng.random((n, n)) < 0.5, 1) * rng.random((n, n))
+    laplacian = np.diag((W + W.T).sum(axis=1)) - W - W.T
+    X = bo.PSD(n)
+    rows = [bo.diag(X) == 1, bo.quad_form(np.ones(n), X) == 0]
+    problem = bo.Problem(bo.Minimize(bo.inner(laplacian / 4, X)), rows)
+    check = bo.cross_check(problem, solvers=("path", backend))
+    assert [row.status for row in check.rows] == ["optimal", "optimal"]
+    assert check.ok, f"\n{check}"
+
+
+@pytest.mark.parametrize("error", [ArithmeticError, RuntimeError, np.linalg.LinAlgError, ValueError])
+def test_a_failure_of_a_backend_is_a_status(error, monkeypatch):
+    def fails(self, *arguments, **options):
+        raise error("numbers out of range")
+
+    monkeypatch.setattr(cp.Problem, "unpack_results", fails)
+    with pytest.warns(bo.ConvergenceWarning, match="inaccurate"):
+        sol = simple().solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "inaccurate"
+    assert "CLARABEL failed: numbers out of range" in sol.stop_reason
+    assert np.isinf(sol.error)

@@ -340,7 +340,9 @@ def test_each_pass_is_recorded_and_the_best_one_kept(tmp_path):
     sol = rows.solve(start, executor=Watching(10**6), resume=path, tol=1e-9)
     assert [count for count, _, _ in roots] == list(range(1, sol.iterations))
     for _, least, root in roots[::5]:
-        np.savez(path, root=root, values=[], numbers=[], m=600, problem="logdet", M0=np.eye(6))
+        with np.load(path) as state:
+            facts = {name: state[name] for name in ("m", "problem", "M0", "data")}
+        np.savez(path, root=root, values=[], numbers=[], **facts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bo.ConvergenceWarning)
             assert rows.solve(start, resume=path, max_passes=1).value == least

@@ -170,8 +170,9 @@ def test_progress_of_meg_is_attained(seed, ratio, size):
 def test_loss_bound_of_meg_is_attained(seed, ratio, size):
     online = pytest.importorskip("bregopt.online")
     _, eta, X, y, U = first_trial_of_meg(seed, ratio, size)
-    learner = online.MEG(r=size * (1 + 1e-9), eta=eta).fit(X[None], [y])
-    bound = learner.loss_bound(U, (y - float(np.vdot(U, X))) ** 2)
+    fitted = float(np.vdot(U, X))  # in a second trial the learner, now at the comparator, loses nothing
+    learner = online.MEG(r=size * (1 + 1e-9), eta=eta).fit(np.array([X, X]), [y, fitted])
+    bound = learner.loss_bound(U, (y - fitted) ** 2)
     assert learner.loss_ <= bound * (1 + 1e-7)
     assert learner.loss_ >= 0.99 * bound
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.certify.certificate import Certificate, bracket
-from bregopt.divergences.round_off import UNITS
+from bregopt.divergences.round_off import ROOT_UNITS
 from bregopt.linalg import log_det, root_of
 
 __all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
@@ -138,7 +138,7 @@ def certify_lasso(data: LassoData, X: Array, U: Array, parts: Sequence[IntArray]
         duals.append(block.bound(U[square]))
     dual = -math.inf if outside.any() else math.fsum(duals)
     # Near the solution S + U is the inverse of X: their diagonals bound the round-off of both determinants.
-    of_log_det = UNITS * float(X.diagonal() @ (data.S + U).diagonal())
+    of_log_det = ROOT_UNITS * float(X.diagonal() @ (data.S + U).diagonal())
     round_off = 2 * of_log_det / (1 - of_log_det) if of_log_det < 1 else math.inf
     return lasso_certificate(data.n, math.fsum(primals), dual, round_off)
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, Mask
+from bregopt.cache import cached_property
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
@@ -145,7 +145,8 @@ class PrimalDualPoint:
         The divergence then grows with the ratio of activity and bound, however small these are beside ``X``.
         """
         program, rows = self.program, self.violations > 0
-        smooth = [n is not None and n.kind.essentially_smooth for n in (b.nearness for b in program.blocks)]
+        kinds = [None if block.nearness is None else block.nearness.kind for block in program.blocks]
+        smooth = [bool(getattr(kind, "essentially_smooth", False)) for kind in kinds]
         if program.k or not any(smooth) or not rows.any():
             return np.zeros(program.m, dtype=bool)
         rows &= program.A.in_one_block & (program.A.definite_signs != 0)
@@ -160,11 +161,12 @@ class PrimalDualPoint:
         for term in program.A.terms:
             nearness = program.blocks[term.block].nearness
             own = np.flatnonzero(self.positive_rows[term.place])
-            if nearness is None or not len(own) or nearness.kind.penalty is None:
+            penalty = None if nearness is None else getattr(nearness.kind, "penalty", None)
+            if nearness is None or penalty is None or not len(own):
                 continue
             at = np.arange(program.m)[term.place][own]
             a = self.activity[at]
-            value = SCALARS[nearness.kind.penalty].value
+            value = SCALARS[penalty].value
             b = np.clip(a, program.bounds.lo[at], program.bounds.hi[at])
             norms = program.row_units[at]
             cost += nearness.mu * float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
@@ -216,7 +218,8 @@ class PrimalDualPoint:
         for b in self.program.curved:
             nearness = self.program.blocks[b].nearness
             if nearness is not None:
-                errors.append(nearness.mu * divergence_of(nearness).evaluation_error(np.asarray(self.X[b])))
+                own = getattr(divergence_of(nearness), "evaluation_error", None)
+                errors.append(0.0 if own is None else nearness.mu * own(np.asarray(self.X[b])))
         return math.fsum(errors) if all(map(math.isfinite, errors)) else math.inf
 
     @cached_property
@@ -243,6 +246,8 @@ class PrimalDualPoint:
                 S = block.C - self.program.A.adjoint(self.y, b)
                 if block.nearness is not None:
                     S = S + block.nearness.mu * divergence_of(block.nearness).gradient(X)
+            if not (np.isfinite(X).all() and np.isfinite(S).all()):
+                return math.inf
             below: Any = psd_part(-X)
             loss += abs(float(np.vdot(psd_part(S), below)))
         return loss

@@ -1,8 +1,11 @@
-"""The state of a solve in a file, written whole after each pass."""
+"""The state of a solve in a file, written whole after each pass, by one solve at a time."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,21 +13,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.chunks.sources import Source
+from bregopt.files import read_arrays, replacing
 
-__all__ = ["Checkpoint", "State"]
+__all__ = ["Checkpoint", "State", "digest_of"]
 
-_FACTS = ("m", "problem", "M0")  # by which the problem is known
+_FACTS = ("m", "problem", "M0", "data")  # by which the problem is known
+_SAMPLE = 4096  # rows of each of three parts of the data, in their digest
 
 
 class State(NamedTuple):
     """A factor of the best matrix so far, the value of every pass, and numbers that the method goes on from.
 
-    Bounds are not stored: the rows may have changed, and a bound of other rows would prove nothing.
+    Bounds are not stored: weights may have changed, and a bound of other rows would prove nothing.
     """
 
     root: Array
     values: list[float]
     numbers: tuple[float, ...]
+
+
+def digest_of(*sources: Source | float | None) -> str:
+    """Return a SHA-256 of the first, middle and last rows of data; of few rows it has all of them."""
+    found = hashlib.sha256()
+    for source in sources:
+        if not isinstance(source, Source):
+            found.update(repr(source).encode())
+            continue
+        m = len(source)
+        found.update(f"{source.shape}".encode())
+        for start in sorted({0, max(0, (m - _SAMPLE) // 2), max(0, m - _SAMPLE)}):
+            part = source.part(start, min(start + _SAMPLE, m)).read()
+            found.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+    return found.hexdigest()
 
 
 @dataclass(eq=False)
@@ -40,6 +61,10 @@ class Checkpoint:
         The name of the divergence, or of another problem.
     M0 : array of shape (r, r)
         The start.
+    data : str
+        The digest of the rows.
+    count : int
+        How many numbers the method goes on from.
     best : (float, array of shape (r, k), tuple of float) or None
         The least value of the passes that were recorded, the factor of its matrix, and its numbers.
     """
@@ -48,11 +73,15 @@ class Checkpoint:
     m: int
     problem: str
     M0: Array
+    data: str = ""
+    count: int = 0
     best: tuple[float, Array, tuple[float, ...]] | None = None
 
     @classmethod
-    def of(cls, path: Any, m: int, problem: str, M0: Array) -> Checkpoint:
-        """Return the checkpoint at a path.
+    def of(
+        cls, path: Any, m: int, problem: str, M0: Array, sources: tuple[Any, ...] = (), count: int = 0
+    ) -> Checkpoint:
+        """Return the checkpoint at a path, of data in `sources`.
 
         Raises
         ------
@@ -63,9 +92,44 @@ class Checkpoint:
             return cls(None, m, problem, M0)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"resume is {path!r}; expected the path of a file")
-        if not Path(path).resolve().parent.is_dir():
+        if not Path(path).absolute().parent.is_dir():
             raise ValueError(f"resume is {path}; expected a file in a folder that exists")
-        return cls(Path(path).resolve(), m, problem, M0)
+        return cls(Path(path).absolute(), m, problem, M0, digest_of(*sources), count)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other solves from the file, by a lock on the file of this name and ``.lock``.
+
+        The lock ends with its process. Where the system has none, solves are not told apart.
+
+        Raises
+        ------
+        ValueError
+            If another solve has it.
+        """
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            fcntl = None  # type: ignore[assignment]
+        if self.path is None or fcntl is None:
+            yield
+            return
+        name = self.path.with_name(f"{self.path.name}.lock")
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                own = os.path.samestat(os.fstat(lock), name.stat())
+            except OSError:
+                own = False
+            if not own:
+                raise ValueError(
+                    f"resume is {self.path}, which another solve writes now; give each solve its own file"
+                )
+            yield
+            name.unlink(missing_ok=True)
+        finally:
+            os.close(lock)
 
     def load(self) -> State | None:
         """Return the stored state, None where there is no file.
@@ -78,18 +142,27 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
-                state = {name: stored[name] for name in ("root", "values", "numbers", *_FACTS)}
-        except (ValueError, KeyError, OSError, EOFError) as error:
+            stored = read_arrays(self.path)
+            state = {name: stored.pop(name) for name in ("root", "values", "numbers", *_FACTS)}
+        except (ValueError, KeyError) as error:
             raise ValueError(f"resume is {self.path}, which is no checkpoint of bregopt ({error})") from None
-        same = state["m"] == self.m and state["problem"] == self.problem
-        if not same or not np.array_equal(state["M0"], self.M0):
+        same = all(np.array_equal(state[name], getattr(self, name)) for name in _FACTS)
+        if not same:
             raise ValueError(
                 f"resume is {self.path}, the checkpoint of {state['m']} rows, {state['problem']}, order "
-                f"{len(state['M0'])}; expected this problem's {self.m} rows, {self.problem}, order "
-                f"{len(self.M0)} and the same X0: give another file, or delete this one"
+                f"{len(np.atleast_1d(state['M0']))}; expected this problem's {self.m} rows, {self.problem}, "
+                f"order {len(self.M0)}, the same X0 and the same data: give another file, or delete this one"
             )
-        return State(state["root"], state["values"].tolist(), tuple(state["numbers"].tolist()))
+        root, values, numbers = (state[name] for name in ("root", "values", "numbers"))
+        shaped = root.ndim == 2 and len(root) == len(self.M0) and values.ndim == 1
+        numeric = all(part.dtype.kind == "f" for part in (root, values)) and numbers.dtype.kind in "fiu"
+        sound = shaped and numeric and numbers.shape == (self.count,)
+        if not sound or not np.isfinite(root).all() or not root.any() or np.isnan(values).any():
+            raise ValueError(
+                f"resume is {self.path}, which was changed: its fields root, values or numbers have other "
+                "types or shapes than a solve writes, or NaN; delete it"
+            )
+        return State(root, values.tolist(), tuple(numbers.tolist()))
 
     def record(self, value: float, root: Array, values: list[float], numbers: tuple[float, ...] = ()) -> None:
         """Store a pass at ``root root'``; a file that exists is replaced in one step, so it is always whole.
@@ -109,9 +182,5 @@ class Checkpoint:
             self.best = value, root, numbers
         _, root, numbers = self.best
         facts = {name: getattr(self, name) for name in _FACTS}
-        new = self.path.with_name(self.path.name + ".new")
-        with new.open("wb") as file:
+        with replacing(self.path) as file:
             np.savez(file, root=root, values=values, numbers=numbers, **facts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self.path)

@@ -150,6 +150,11 @@ class RowChunks:
         source = self._points if self.pairs else self._rows
         return None if source is None else source.shape[1]
 
+    def sources(self, points: Array | None = None) -> tuple[Source | float | None, ...]:
+        """Return the data without the weights: rows, points, bounds and senses."""
+        own = self._points if points is None else source(points)
+        return (self._rows, own, self._columns["bound"], self._columns["sense"])
+
     def chunks(self, points: Array | None = None) -> Iterator[Chunk]:
         """Yield the chunks; `points` are those of pairs that have none of their own."""
         own = self._points if points is None else source(points)

@@ -81,18 +81,20 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     chunks = tuple(rows.chunks(space.factor))
     zero = np.zeros_like(space.M0)
     penalty = Penalty.HINGE if rows.hinge else kind.penalty
-    checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0)
+    sources = () if options.resume is None else rows.sources(space.factor)
+    checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0, sources)
     hard = rows.first_hard_row()
     smooth = hard is None and not rows.hinge
     if not smooth and options.sample is not None:
         reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
         raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
     run: Any = _run if smooth else _run_by_rounds
-    with closing(Crew(options.executor)) as crew:
+    with closing(Crew(options.executor)) as crew, checkpoint.held():
         whole = ExecutorPasses(crew, chunks)
         objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
         try:
             point, stop = run(objective, whole, options, checkpoint, _first_root(space))
+            crew.compare_last()
             solution = _solution(objective, space, point, stop, options, time.perf_counter() - began)
         except Contradiction as found:
             solution = _infeasible(objective, found, time.perf_counter() - began)
@@ -128,7 +130,10 @@ def _run(
     elif sample is not None:
         root = minimized(sample, root)
     point = objective.at(root, curvature=sample is None)
-    assert point is not None
+    if point is None:
+        raise ValueError(
+            f"resume is {checkpoint.path}, which was changed: its matrix is not definite; delete it"
+        )
     steps = _steps(objective, sample, point, first)
     while objective.gap(point.value) > options.tol:
         if len(objective.passes) >= options.max_passes:

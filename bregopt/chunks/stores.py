@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bregopt.cache import cached_property
 from bregopt.errors import require
 
 __all__ = ["DaskArray", "ParquetColumns", "is_dask", "parquet_columns"]

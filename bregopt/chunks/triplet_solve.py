@@ -25,6 +25,7 @@ __all__ = ["solve"]
 
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
+_NUMBERS = 5  # of a checkpoint: passes, and the four of `Progress`
 _BLOCK = 10_000  # points that are checked at once
 _CITATION = (
     "Shen, Welsh, Wang (2008), PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite "
@@ -46,11 +47,14 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
     began = time.perf_counter()
     size = options.sample or max(_SAMPLE_PER_COORDINATE * d, _LEAST_SAMPLE)
     largest = _largest_margin(points)
-    checkpoint = Checkpoint.of(options.resume, m, f"soft margin, C = {price:g}", np.eye(d) / d)
-    with closing(Crew(options.executor)) as crew:
+    sources = () if options.resume is None else triplets.sources()
+    problem_name = f"soft margin, C = {price:g}"
+    checkpoint = Checkpoint.of(options.resume, m, problem_name, np.eye(d) / d, sources, _NUMBERS)
+    with closing(Crew(options.executor)) as crew, checkpoint.held():
         chunks = tuple(triplets.chunks())
         problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
         best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
+        crew.compare_last()
     solution = _solution(problem, best, stop, options, time.perf_counter() - began)
     if solution.status != Status.OPTIMAL:
         warn_caller(

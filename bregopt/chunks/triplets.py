@@ -164,6 +164,10 @@ class TripletChunks:
             raise TypeError("triplets have no points; expected TripletChunks(triplets, points)")
         return self._points.read()
 
+    def sources(self) -> tuple[Source | None, ...]:
+        """Return the data: triplets and points."""
+        return self._triplets, self._points
+
     def chunks(self) -> Iterator[TripletChunk]:
         """Yield the chunks, of triplets with points."""
         assert self._points is not None

@@ -151,7 +151,7 @@ class ConeProblem:
 
     def _certificate(self, point: _ConicAnswer) -> Certificate:
         """Return the certificate; its residuals are DIMACS errors."""
-        x, z = point.x, point.z
+        x, z = point.x, point.z if self._c.any() else 0 * point.z  # the multipliers of no objective are zero
         value, bound = float(self._c @ x), -float(self._b @ z)
         s, r = self._b - self._A @ x, self._A.T @ z + self._c
         primal_miss, dual_miss = self._primal_miss(x), self._dual_miss(z)

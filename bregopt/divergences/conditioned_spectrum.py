@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask
+from bregopt.cache import cached_property
 from bregopt.divergences.spectrum import Product
 from bregopt.divergences.trace_function import TraceSpectrum
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
+from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.linalg import LinAlgError, cholesky
 from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.logdet_spectrum import ReciprocalSpectrum, reciprocal_spectrum

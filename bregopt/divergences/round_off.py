@@ -18,6 +18,7 @@ from bregopt.arrays import EPS, Array
 
 __all__ = [
     "LEAST_LOGARITHM",
+    "ROOT_UNITS",
     "UNITS",
     "error_of_inverse",
     "error_of_log_det",
@@ -25,8 +26,9 @@ __all__ = [
     "error_of_square",
 ]
 
-# The backward error of a decomposition relative to the matrix: 5 EPS is the largest of random matrices.
-UNITS = 8 * EPS
+# The backward errors of an eigendecomposition, relative to the norm, and of Cholesky's factorization,
+# relative to the diagonal. The largest of random matrices are 5 EPS and 0.9 EPS.
+UNITS, ROOT_UNITS = 8 * EPS, 4 * EPS
 # Minus the logarithm of the least eigenvalue that a matrix of norm one shows in doubles.
 LEAST_LOGARITHM = -math.log(EPS)
 
@@ -75,14 +77,14 @@ def error_of_inverse(inverse: Array, diagonal: Array) -> Array:
     diagonal : array of shape (..., n)
         That of ``X0``.
     """
-    error: Array = UNITS * _growth(inverse, diagonal) * ((inverse * diagonal[..., None, :]) @ inverse)
+    error: Array = ROOT_UNITS * _growth(inverse, diagonal) * ((inverse * diagonal[..., None, :]) @ inverse)
     return error
 
 
 def error_of_log_det(inverse: Array, diagonal: Array) -> Array:
     """Return the largest error of the computed ``logdet X`` for ``X`` with this inverse and diagonal."""
     trace = (diagonal * np.diagonal(inverse, axis1=-2, axis2=-1)).sum(axis=-1)
-    error: Array = UNITS * _growth(inverse, diagonal)[..., 0, 0] * trace
+    error: Array = ROOT_UNITS * _growth(inverse, diagonal)[..., 0, 0] * trace
     return error
 
 
@@ -93,6 +95,6 @@ def _growth(inverse: Array, diagonal: Array) -> Array:
     """
     root = np.sqrt(diagonal)
     scaled = inverse * root[..., :, None] * root[..., None, :]
-    room = 1 - UNITS * np.linalg.norm(scaled, axis=(-2, -1), keepdims=True)
+    room = 1 - ROOT_UNITS * np.linalg.norm(scaled, axis=(-2, -1), keepdims=True)
     growth: Array = np.divide(1.0, room, out=np.full_like(room, np.inf), where=room > 0)
     return growth

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.cache import cached_property
 from bregopt.divergences.spectral import exp_divided_differences
 
 __all__ = [

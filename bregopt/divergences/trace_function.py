@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.round_off import UNITS, error_of_slope
@@ -74,6 +74,8 @@ class TraceDivergence(Divergence):
         return own - float(np.vdot(self.slope_X0, X)) + self.constant if math.isfinite(own) else math.inf
 
     def evaluation_error(self, X: Array) -> float:
+        if not np.isfinite(X).all():
+            return math.inf
         x: Any = np.linalg.eigvalsh(X)
         reach = UNITS * float(np.abs(x).max())
         own = reach * float(np.abs(self.slope(np.maximum(x, reach))).sum())

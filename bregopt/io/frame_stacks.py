@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, rectangular
+from bregopt.cache import cached_property
 from bregopt.io.matrix_stacks import ALL_PRESENT, Group, real_numbers
 from bregopt.io.pandas_labels import Labels, pandas_module
 

@@ -6,6 +6,7 @@ spec file is run as Python; see :func:`bregopt.io.evaluate.evaluate` for the syn
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +22,9 @@ from bregopt.io.evaluate import evaluate
 from bregopt.io.matrices import Table
 from bregopt.io.plain_data import PlainReader
 from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
-from bregopt.io.spec_keys import KEYS, NAME, Errors, check_keys, is_name, typed
+from bregopt.io.spec_keys import KEYS, NAME, Errors, check_file_options, check_keys, is_name, typed
 from bregopt.io.text_functions import FUNCTIONS
+from bregopt.memory import check_memory
 from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
@@ -151,6 +153,7 @@ class _Reader:
         with at("solve"):
             solver = typed(options.pop("solver", solver), str, "solver")
             check_options(solver, options)
+            check_file_options(options)
         self._errors.check()
         assert problem is not None
         return Spec(title, problem, solver, options, self._labeled[0] if len(self._labeled) == 1 else None)
@@ -303,7 +306,11 @@ def _table(value: Any) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    """Return the shape of an entry, which fits in memory."""
+    shape = tuple(value) if isinstance(value, list) else value
+    if isinstance(shape, tuple) and all(type(size) is int and size > 0 for size in shape):
+        check_memory(8.0 * math.prod(shape), f"shape is {value}, which")
+    return shape
 
 
 def _check_name(name: str) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import keyword
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bregopt.errors import did_you_mean
 from bregopt.io.text_functions import FUNCTIONS
+from bregopt.routes.solve_options import RouteOptions
 
-__all__ = ["KEYS", "NAME", "Errors", "check_keys", "is_name", "typed"]
+__all__ = ["KEYS", "NAME", "Errors", "check_file_options", "check_keys", "is_name", "typed"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -37,6 +38,39 @@ KEYS: dict[str, tuple[str, ...]] = {
     "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
     "problem": ("minimize", "maximize", "subject_to"),
 }
+# Options that a file may set: those of the routes of this package that are data, and of the backends of CVXPY
+# tolerances and limits. Others could write files, as SCS's write_data_filename does.
+_OPTIONS = frozenset(RouteOptions.__annotations__) - {"callback", "tuning"}
+_BACKEND_OPTIONS = frozenset(
+    [
+        "abstol",
+        "abstol_inacc",
+        "alpha",
+        "eps",
+        "eps_abs",
+        "eps_infeas",
+        "eps_rel",
+        "feastol",
+        "feastol_inacc",
+        "max_iter",
+        "max_iters",
+        "max_threads",
+        "reltol",
+        "reltol_inacc",
+        "rho",
+        "scale",
+        "sigma",
+        "threads",
+        "time_limit",
+        "time_limit_secs",
+        "tol_feas",
+        "tol_gap_abs",
+        "tol_gap_rel",
+        "tol_infeas_abs",
+        "tol_infeas_rel",
+        "tol_ktratio",
+    ]
+)
 _KINDS = (FileNotFoundError, TypeError, ValueError)
 
 
@@ -69,6 +103,20 @@ class Errors:
             raise type(self._found[0])(f"{self._path}: {self._found[0]}")
         lines = [textwrap.indent(str(error), "  ") for error in self._found]
         raise ValueError("\n".join([f"{self._path}: {len(lines)} errors", *lines]))
+
+
+def check_file_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of a solve that a file may not set."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(f"{name} is no option that a file may set; pass it to spec.solve({name}=...)")
+    backend = typed(options.get("backend_options", {}), dict, "backend_options")
+    for name, value in backend.items():
+        if name not in _BACKEND_OPTIONS or not isinstance(value, int | float):
+            raise ValueError(
+                f"backend_options has {name} = {value!r}; a file may set tolerances and limits only: pass "
+                "others to spec.solve(backend_options=...)"
+            )
 
 
 def typed(value: Any, kind: type, name: str) -> Any:

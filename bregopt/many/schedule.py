@@ -7,15 +7,18 @@ that are left, so that the workers end together (guided self-scheduling; Polychr
 
 from __future__ import annotations
 
+import math
 import pickle
 import statistics
+import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 
 from bregopt import clock
 from bregopt.executors import Crew, failed
 from bregopt.many.worker import Found, Outcome, Unit, solve_task
+from bregopt.routes.options import time_limit
 
 __all__ = ["outcomes"]
 
@@ -25,6 +28,9 @@ _RECENT = 8  # tasks, of which the median is the cost of a problem
 _QUEUE = 2  # tasks of each worker that are submitted and not done
 _POLL = 0.25  # seconds between two looks at Ctrl-C
 _GRACE = 1.0  # seconds that running tasks have after Ctrl-C
+# No task may go on for this multiple of its problems' time limits, and seconds for a process to start: then
+# code of others, which the limit does not reach, hangs.
+_OVER, _STARTING = 2.0, 10.0
 
 _Result = tuple[list[Unit], Found | Exception]
 
@@ -85,6 +91,7 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
     """Yield each task that ends, with what it found or the error by which it was lost."""
     waiting = deque(units)
     pending: dict[Future[Found], list[Unit]] = {}
+    moved, hangs = time.monotonic(), False
     try:
         while (waiting or pending) and clock.remaining() > 0:
             while waiting and len(pending) < queue:
@@ -92,10 +99,20 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
                 batch = [waiting.popleft() for _ in range(size)]
                 pending[_submitted(crew, batch)] = batch
             done, _ = wait(pending, _POLL, FIRST_COMPLETED)
-            if not done:
+            if done:
+                moved = time.monotonic()
+            else:
                 crew.watch()
+                if time.monotonic() - moved > _patience(pending.values()):
+                    hangs, moved = True, time.monotonic()
+                    crew.end()
+                    done, _ = wait(pending, _POLL, ALL_COMPLETED)
+                    for future in pending.keys() - done:  # on threads, which go on
+                        yield pending.pop(future), _late()
             for future in done:
                 batch, result = pending.pop(future), _found(crew, future)
+                if hangs and isinstance(result, BrokenExecutor):
+                    result = _late()
                 if isinstance(result, Found):
                     sizes.record(result.seconds, len(batch))
                 yield batch, result
@@ -104,6 +121,20 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
             future.cancel()
     done, _ = wait(pending, _GRACE, ALL_COMPLETED)
     yield from ((pending[future], _found(crew, future)) for future in done if not future.cancelled())
+
+
+def _patience(batches: Iterable[Sequence[Unit]]) -> float:
+    """Return the seconds that no task may exceed; infinite without time limits."""
+    limits = [[time_limit(item.options) for unit in batch for item in unit] for batch in batches]
+    sums = [math.inf if None in own else math.fsum(filter(None, own)) for own in limits]
+    return _OVER * max(sums, default=math.inf) + _STARTING
+
+
+def _late() -> TimeoutError:
+    return TimeoutError(
+        "the task did not end within twice its time_limit, which a route of another package may not look at; "
+        "its process was ended, and a thread goes on"
+    )
 
 
 def _submitted(crew: Crew, units: Sequence[Unit]) -> Future[Found]:

@@ -135,9 +135,9 @@ class Problem:
             True starts from this problem's last answer; a :class:`Solution` of a problem with the same
             variables and rows starts from that solution. The start includes the multipliers.
         **options
-            Every route has ``tol`` (1e-6), ``tol_X`` (of the entries of ``X``, for nearness), ``max_iter``, ``time_limit`` (seconds), ``verbose``, ``callback``,
-            ``progress``, ``seed`` and ``rank_tol``. The page of a route lists its own options. Unknown names
-            raise a TypeError.
+            Every route has ``tol`` (1e-6), ``tol_X`` (of entries of ``X``, for nearness), ``max_iter``,
+            ``time_limit`` (seconds), ``verbose``, ``callback``, ``progress``, ``seed`` and ``rank_tol``. The
+            page of a route lists its own options. Unknown names raise a TypeError.
 
         Returns
         -------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.cache import cached_property
 from bregopt.memory import check_memory
 from bregopt.modeling.declared import VALUE_TOL, checked_name, checked_shape, checked_value
 from bregopt.modeling.expressions import Expression, Operand

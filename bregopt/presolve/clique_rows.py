@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import IntArray
+from bregopt.cache import cached_property
 from bregopt.presolve.cliques import CliqueTree
 from bregopt.presolve.constants import LARGEST_PATTERN, MOST_PATTERN_TERMS
 from bregopt.program import Block, Program

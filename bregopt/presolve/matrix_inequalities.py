@@ -12,13 +12,13 @@ Matrices are vectors of their entries on and above the diagonal (:mod:`bregopt.p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.presolve.constants import ENTRY_NOISE, LARGEST_LISTED
 from bregopt.presolve.svec import Svec, sparse_svec
 from bregopt.program import Bounds, Penalty, Program

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint
 from bregopt.presolve.constants import CONDENSED_RANK, MOST_UNKNOWNS, QR_CHUNK

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame, IntArray
+from bregopt.cache import cached_property
 from bregopt.errors import require
 from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.cache import cached_property
 from bregopt.divergences.scalar import SCALARS, Penalty
 from bregopt.program.pickling import PickledWithoutCache
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.program.pickling import PickledWithoutCache
 
 __all__ = ["NO_CONES", "SecondOrderCones"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
+from bregopt.cache import cached_property
 from bregopt.program.lowrank import Matrix
 from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import DenseRows, Rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
+
+from bregopt.cache import cached_property
 
 __all__ = ["PickledWithoutCache"]
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.divergences import BUILT_IN, psd_part
+from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
@@ -47,7 +47,8 @@ class Scale:
         times the size that the rows demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the
         trace, demands nothing. Such bounds count only where nothing is demanded.
     resolution : float
-        The objective that is round-off: the sum of ``mu`` times unit and resolution of each divergence.
+        The objective that counts as zero: a millionth of `dual` times that size, or the sum of ``mu`` times
+        unit and resolution of each divergence. Where ``X = 0`` is optimal all terms of the objective vanish.
     """
 
     primal: float
@@ -82,7 +83,8 @@ def _scale(program: Program) -> Scale:
     units = [nearness.mu * _unit(nearness) for nearness in near]
     resolution = sum(divergence_of(n).resolution * unit for n, unit in zip(near, units, strict=True))
     units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
-    return Scale(primal, dual, max(dual * (demand or primal), *units, 0.0), resolution)
+    linear = dual * (demand or primal)
+    return Scale(primal, dual, max(linear, *units, 0.0), max(Divergence.resolution * linear, resolution))
 
 
 def _unit(nearness: Nearness) -> float:

@@ -169,9 +169,8 @@ class BoundCertificate:
             orders = f"{len(data.matrices)} matrices, of order up to {max(b.n for b in data.matrices)}"
         sense = "maximization" if data.maximize else "minimization"
         sizes = f"{sense}, psd {orders or 'none'}, rows {data.m}, variables {data.k}"
-        return (
-            f"{self.name + ': ' if self.name else ''}{sizes}, data {schema.digest(*schema.packed_data(data))}"
-        )
+        digest = schema.digest(*schema.packed_data(data))
+        return f"{self.name + ': ' if self.name else ''}{sizes}, SHA-256 {digest}"
 
     def save(self, path: str | Path, name: str | None = None) -> None:
         """Write the certificate to a file ``.npz``.

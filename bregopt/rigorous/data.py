@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.program import LowRank, Penalty
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue

@@ -113,7 +113,7 @@ class Fields:
         """Return an array of doubles, none of them NaN; a None in `shape` is any number."""
         array: Array = self._array(name, np.dtype("<f8"), shape)
         if not (array >= least).all():  # NaN, too
-            raise self.error(name, array.min(initial=math.inf), f"numbers from {least:g} on")
+            raise self.error(name, float(array.min(initial=math.inf)), f"numbers from {least:g} on")
         if finite and not np.isfinite(array).all():
             raise self.error(name, math.inf, "finite numbers")
         return array

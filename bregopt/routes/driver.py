@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from bregopt.program import (
 from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
+from bregopt.routes.extensions import answer_of, unchanged
 from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution
@@ -58,7 +60,8 @@ def run(
     """Solve a program by one route and return the certified answer, in the program's terms."""
     with clock.limited(settings.time_limit), digits_bar(solver.name, settings.tol, settings.progress) as bar:
         watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
-        solution = _run(solver, program, settings, start, watchers)
+        with unchanged(solver, program):
+            solution = _run(solver, program, settings, start, watchers)
     if warn:
         warn_unproven(solution, settings.tol)
     return solution
@@ -81,11 +84,12 @@ def _run(
     progress = Progress(_title(solver, restated), settings.verbose, program.maximize, watchers)
     first = _started(start, restated, given.m)
     ready = time.perf_counter()
-    with clock.reserving(_seconds_to_certify(restated.program)), clock.stoppable():
+    reserved = clock.reserving(_seconds_to_certify(restated.program))
+    with reserved, clock.stoppable(), unchanged(solver, restated.program):
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
     solved = time.perf_counter()
-    with clock.finishing():
+    with clock.finishing(), unchanged(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(certificate, settings.tol)
@@ -123,7 +127,7 @@ def _solved(
     try:
         for block in program.blocks:  # every route starts with a decomposition of X0
             clock.checkpoint(0 if block.nearness is None else block.n)
-        method = behind(_names(solver), solver.solve)
+        method = behind(_names(solver), partial(answer_of, solver))
         return method(program, settings, start, progress)
     except CutShort as cut:
         X = tuple(map(_first, program.blocks)) if start is None or not start.X else start.X

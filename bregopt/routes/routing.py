@@ -16,11 +16,12 @@ from typing import Any
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
-from bregopt.errors import SolverError, UnsupportedProblemError
+from bregopt.errors import UnsupportedProblemError
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
+from bregopt.routes.extensions import failure
 from bregopt.routes.options import check_options, has_option, own_settings, time_limit
 from bregopt.routes.progress import CallbackError
 from bregopt.routes.registry import load, resolve, route, route_names
@@ -77,8 +78,7 @@ def solve(
         except CallbackError as failed:
             raise failed.error from failed.error.__cause__
         except (ArithmeticError, LinAlgError) as error:
-            advice = "take units in which the numbers of the problem are nearer to one"
-            raise SolverError(f"{cls.name} left the range of doubles ({error}); {advice}") from error
+            raise failure(cls, error) from error
 
 
 def choose(program: Program, solver: Any, options: Mapping[str, Any]) -> type[Solver]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
+from bregopt.cache import cached_property
 from bregopt.certify import Status, dimacs_errors
 from bregopt.certify.accuracy import Accuracy
 from bregopt.certify.constants import LARGEST_FORMED
@@ -195,11 +195,11 @@ class Solution:
     def accuracy(self) -> Accuracy | tuple[Accuracy, ...] | None:
         """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
 
-        Where the objective is strongly convex in ``X``, for nearness in the Frobenius norm, in LogDet or von
-        Neumann, it follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have
-        the bound ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every
-        rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
-        infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.
+        For nearness in the Frobenius norm, in LogDet or von Neumann, whose objective is strongly convex, it
+        follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have the bound
+        ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every rounding
+        (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are infinite, and
+        `reason` tells why. None without an answer. It is computed when it is first asked for.
         """
         return accuracy_of(self)
 
@@ -359,9 +359,11 @@ class Solution:
             raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
         compiled = self._compiled or raw._compiled
         source = None if compiled is None else compiled.proof_data(raw._program)
-        return verified(
+        found = verified(
             raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
         )
+        vars(self)["_proven"] = found.lower, found.upper  # for the card
+        return found
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""
@@ -376,7 +378,9 @@ class Solution:
             gap, residuals = facts["certified gap"], (facts["primal residual"], facts["dual residual"])
             lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
             lines.append("  residuals  primal {}   dual {}".format(*residuals))
-        shown = [name for name in ("accuracy", "answer", "ray", "effort", "stopped") if name in facts]
+        shown = [
+            name for name in ("clipped", "accuracy", "answer", "ray", "effort", "stopped") if name in facts
+        ]
         return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
 
     def _facts(self) -> dict[str, str]:
@@ -393,6 +397,13 @@ class Solution:
             known = summary(self.accuracy) if self._shows_accuracy else None
             if known is not None:
                 facts["accuracy"] = known
+            lower, upper = vars(self).get("_proven", (-np.inf, np.inf))
+            if not lower <= self.value <= upper:
+                facts["value"] = f"{np.clip(self.value, lower, upper):.8g}"
+                facts["clipped"] = (
+                    f"{self.value:.8g} at X, which misses its constraints by {self.primal_residual:.1e}, "
+                    "is outside of the interval that verify() proves"
+                )
         facts["answer"] = _shape_text(self.X, self.rank)
         if self.ray is not None:
             facts["ray"] = _shape_text(self.ray.X, self.ray.rank)

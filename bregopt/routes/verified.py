@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
+from bregopt.cache import cached_property
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Mask
+from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import Labels
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request

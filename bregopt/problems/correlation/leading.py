@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import EPS, Array
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 
 __all__ = ["Leading", "leading_eigenvectors"]

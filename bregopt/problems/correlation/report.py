@@ -6,13 +6,13 @@ import importlib
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bregopt.arrays import Array, Frame, IntArray
+from bregopt.cache import cached_property
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require

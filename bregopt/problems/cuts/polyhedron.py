@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.program import Program
 
 __all__ = ["Places", "Polyhedron", "read_rows"]

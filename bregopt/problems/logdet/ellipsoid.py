@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import exp, lgamma, log, pi
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, ArrayOrFrame, ArrayOrSeries, IntArray, Mask, finite_array
+from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.plotting import Axes
 from bregopt.problems.logdet.drawing import draw_ellipse

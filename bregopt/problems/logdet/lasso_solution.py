@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bregopt.cache import cached_property
 from bregopt.errors import require
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import inverse_of, root_of

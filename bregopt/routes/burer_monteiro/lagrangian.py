@@ -8,12 +8,12 @@ With the activity ``a = A(R R')`` it is
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.certify import lowest
 from bregopt.clock import CutShort
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank

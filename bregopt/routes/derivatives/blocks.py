@@ -13,12 +13,12 @@ slope must stay zero there (:mod:`bregopt.routes.derivatives.complementary`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.cache import cached_property
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense

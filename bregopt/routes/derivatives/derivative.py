@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
+from bregopt.cache import cached_property
 from bregopt.program import Program
 from bregopt.routes.derivatives.anchors import Anchor, symmetric_part
 from bregopt.routes.derivatives.changes import Adjoint, Change, Differentiability

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.program import LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.scale import scale_of

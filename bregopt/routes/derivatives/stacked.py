@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.cache import cached_property
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.linalg import symmetrize
 from bregopt.program.pickling import PickledWithoutCache

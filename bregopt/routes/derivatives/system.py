@@ -13,13 +13,14 @@ indefinite.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array
+from bregopt.cache import cached_property
 from bregopt.linalg import factorized
 from bregopt.memory import check_memory
 from bregopt.program import LinearMap

@@ -18,11 +18,11 @@ Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep
 from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep

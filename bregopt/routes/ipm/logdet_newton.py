@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, Program, Start, StopReason

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, span
+from bregopt.cache import cached_property
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning

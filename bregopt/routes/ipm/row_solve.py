@@ -8,13 +8,13 @@ corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.linalg import symmetrize
 from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.linear_solvers import Corrections

@@ -15,11 +15,11 @@ one array (:mod:`bregopt.program.cones`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.program import SecondOrderCones
 
 __all__ = ["SecondOrderState", "SecondOrderStep"]

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from bregopt.arrays import EPS, Array
+from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.routes.ipm.stack_schur import ProductSchur, StackSchur, TermSchur
 from bregopt.routes.ipm.stack_terms import StackTerms
 from bregopt.routes.ipm.tuning import InteriorPointTuning

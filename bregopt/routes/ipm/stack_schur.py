@@ -10,12 +10,12 @@ Two formulas, of which the cheaper one is used (Fujisawa, Kojima and Nakata 1997
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.routes.ipm.stack_terms import StackTerms
 from bregopt.routes.ipm.tuning import InteriorPointTuning

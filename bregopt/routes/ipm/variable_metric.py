@@ -8,13 +8,13 @@ system in the multipliers of the rows, with ``inv(D_u)`` in its corner. The othe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.linalg import dense
 from bregopt.program import NO_CONES, SecondOrderCones
 

@@ -21,7 +21,6 @@ and ``F`` has one row for each entry of ``X``. It is solved in ``x = F dp``, the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array
+from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import ExponentialSpectrum

@@ -10,7 +10,6 @@ for nonchordal graphs via chordal embedding, Optim. Methods Softw. 23).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.presolve.cliques import chordal_tree

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness
 from bregopt.routes.projection.tuning import ProjectionTuning

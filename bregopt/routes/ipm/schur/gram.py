@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.schur.congruences import Congruences
 from bregopt.routes.ipm.schur.diagonal import DiagonalRows

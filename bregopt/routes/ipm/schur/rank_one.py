@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, covers, span
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program.rows import Rows

@@ -1,0 +1,28 @@
+"""Values of objects that are computed once, without a lock.
+
+Before Python 3.12 ``functools.cached_property`` holds one lock for all objects of a class while it computes.
+A process that is forked meanwhile, by another thread, never gets it. Without a lock two threads may compute
+a value twice; both find the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["cached_property"]
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    cached_property = functools.cached_property
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801
+        """A property that replaces itself by its value at the first access."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            """Return the value of an object."""
+            if instance is None:
+                return self
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
