@@ -277,11 +277,14 @@ def _output_path(text: str) -> Path:
 
 def _check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before any work."""
-    for place in (path.parent, path):
-        if place.exists() and not os.access(place, os.W_OK):
-            raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {place} is read-only")
-    if path.exists() and not path.is_file():
-        raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: it is no file")
+    try:
+        if path.exists() and not path.is_file():
+            raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: it is no file")
+        for place in (path.parent, path):
+            if place.exists() and not os.access(place, os.W_OK):
+                raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {place} is read-only")
+    except OSError as error:  # such as a name that is too long
+        raise argparse.ArgumentTypeError(f"{str(path)!r} cannot be written: {error.strerror}") from error
 
 
 def _solve(options: argparse.Namespace) -> int:
