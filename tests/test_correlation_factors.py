@@ -54,7 +54,7 @@ def squared_distance(X, A):
     return float(np.linalg.norm(np.asarray(X) - A) ** 2)
 
 
-def check(model, A, k, floor=0.0, w=None):
+def check(model, A, k, floor=0.0, w=None, early="locally_optimal"):
     """Check what is promised of every answer."""
     X, L, v = np.asarray(model.X), np.asarray(model.loadings), np.asarray(model.specific_variances)
     s = np.sqrt(np.ones(len(A)) if w is None else w)
@@ -66,7 +66,7 @@ def check(model, A, k, floor=0.0, w=None):
     assert np.isclose(model.value, np.linalg.norm(s[:, None] * (X - A) * s) ** 2, rtol=1e-9, atol=1e-12)
     assert model.dual_value <= model.value * (1 + 1e-9) + 1e-12
     assert (model.status == "optimal") == (model.gap <= 1e-6)
-    assert model.status in ("optimal", "optimal_inaccurate", "user_limit")
+    assert model.status in ("optimal", early)
     gram = L.T @ L
     assert np.allclose(gram, np.diag(gram.diagonal()), atol=1e-7 * gram.trace())
     assert (np.diff(gram.diagonal()) <= 1e-12).all()
@@ -304,11 +304,11 @@ def test_ended_early_is_said():
     A = uniform(40, 0, seed=0)
     with pytest.warns(bo.ConvergenceWarning, match="max_iter was reached"):
         model = bo.factor_correlation(A, 3, max_iter=3)
-    check(model, A, 3)
+    check(model, A, 3, early="user_limit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         model = bo.factor_correlation(A, 3, time_limit=1e-9)
-    check(model, A, 3)
+    check(model, A, 3, early="user_limit")
 
 
 def test_bounds_of_exact_structures_are_not_above_round_off():
@@ -335,7 +335,7 @@ def test_data_are_not_modified():
     assert not model.loadings.flags.writeable
     assert not model.specific_variances.flags.writeable
     assert model.loadings is not None
-    assert "user_limit" in repr(model)
+    assert "locally_optimal" in repr(model)
 
 
 def test_real_matrices():

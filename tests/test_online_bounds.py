@@ -98,11 +98,15 @@ def test_burg(seed, n, noise, eta, signed):
 
 
 @STREAMS
-@given(SEEDS, ORDERS, NOISE, RATES, st.sampled_from([None, 1.0, 2.5]))
-def test_matrix_burg(seed, n, noise, eta, ceiling):
-    rng = np.random.default_rng(seed)
-    U, Z = positive(rng, n), rng.normal(size=(40, n)) * rng.uniform(0.1, 2)
-    fitted = np.einsum("ti,ij,tj->t", Z, U, Z)
+@given(SEEDS, ORDERS, NOISE, RATES, st.sampled_from([None, 1.0, 2.5]), st.sampled_from([None, 1, 2]))
+def test_matrix_burg(seed, n, noise, eta, ceiling, rank):
+    rng, n = (
+        np.random.default_rng(seed),
+        n if rank is None else n + rank,
+    )  # factors have fewer columns than rows
+    shape = (40, n) if rank is None else (40, n, rank)
+    U, Z = positive(rng, n), rng.normal(size=shape) * rng.uniform(0.1, 2)
+    fitted = np.einsum("tik,ij,tjk->t", Z.reshape(40, n, -1), U, Z.reshape(40, n, -1))
     y = fitted + noise * rng.normal(size=40)
     learner = MatrixBurgGradient(eta, ceiling).fit(Z, y)
     w = np.linalg.eigvalsh(learner.W_)

@@ -80,13 +80,15 @@ def test_answers_are_true_whatever_the_constants(solver, seed):
 
 def judged(case, solver, tol, tuning):
     """Return the verdict on a route's answer."""
+    problem = case.make()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bo.ConvergenceWarning)
         try:
-            sol = case.make().solve(solver, tol=tol, tuning=tuning, time_limit=1.0)
+            sol = problem.solve(solver, tol=tol, tuning=tuning, time_limit=1.0)
         except bo.InfeasibleRowError:
             return truth.judge(case, tol, "infeasible", np.inf, np.inf, np.nan)
-    return truth.judge(case, tol, sol.status, sol.value, sol.dual_value, sol.error)
+    maximize = isinstance(problem.objective, bo.Maximize)
+    return truth.judge(case, tol, sol.status, sol.value, sol.dual_value, sol.error, maximize=maximize)
 
 
 def test_a_constant_of_the_wrong_kind_is_refused():

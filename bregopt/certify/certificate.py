@@ -73,7 +73,8 @@ class Certificate:
     Parameters
     ----------
     primal : float
-        Objective at ``X``, ``u``.
+        Objective at ``X``, ``u``. Where that is below `dual`, as violations allow, it is raised by their cost
+        at the multipliers: to first order it is the objective at a feasible point.
     dual : float
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is not
         zero, it is the bound of the multipliers minus the cost of the residual at points up to four times as
@@ -179,6 +180,8 @@ def certify(point: PrimalDualPoint) -> Certificate:
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
     if primal < dual <= primal + ROUND_OFF_OF_TERMS * scale_of(point.program).objective:
         dual = primal  # the bound of a feasible point is above it by round-off only
+    elif primal < dual < math.inf:
+        primal += loss  # by weak duality no less than the bound: to first order the value at a feasible point
     if not math.isfinite(error):
         error = gap = math.inf
     else:

@@ -81,7 +81,8 @@ def _scale(program: Program) -> Scale:
     dual = _dual_size(program, primal)
     near = [b.nearness for b in program.blocks if b.nearness is not None]
     units = [nearness.mu * _unit(nearness) for nearness in near]
-    resolution = sum(divergence_of(n).resolution * unit for n, unit in zip(near, units, strict=True))
+    resolutions = [getattr(divergence_of(n), "resolution", Divergence.resolution) for n in near]
+    resolution = sum(share * unit for share, unit in zip(resolutions, units, strict=True))
     units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
     linear = dual * (demand or primal)
     return Scale(primal, dual, max(linear, *units, 0.0), max(Divergence.resolution * linear, resolution))
