@@ -52,7 +52,7 @@ GRADIENTS = {
 def test_larger_answers_meet_the_optimality_conditions(n, divergence, method):
     """The gradient of the divergence is in the cone of the active rows."""
     problem, _, _ = random_nearness(90 + n, divergence, n)
-    sol = problem.solve(solver="bregman", method=method, tol=1e-10)
+    sol = problem.solve(solver="bregman", method=method, tol=1e-10, tol_X=1e-10)
     assert sol.status == "optimal"
     program, y = problem.program(), sol._raw.duals
     gradient = GRADIENTS[divergence](sol.X, program.blocks[0].nearness.X0)

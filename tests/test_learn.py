@@ -48,6 +48,7 @@ METRICS = [LogDetMetricLearner, VonNeumannMetricLearner, SoftMarginMetricLearner
 POINTS, LABEL = load_iris(return_X_y=True)
 
 
+@pytest.mark.filterwarnings("ignore:bregman. optimal_inaccurate:bregopt.ConvergenceWarning")  # condition 1e15
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)

@@ -169,7 +169,9 @@ class PrimalDualPoint:
             value = SCALARS[penalty].value
             b = np.clip(a, program.bounds.lo[at], program.bounds.hi[at])
             norms = program.row_units[at]
-            cost += nearness.mu * float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
+            with np.errstate(all="ignore"):
+                own_cost = float(value(np.abs(b) / norms, np.maximum(np.abs(a) / norms, TINY)).sum())
+            cost += nearness.mu * own_cost if math.isfinite(own_cost) else math.inf
         return cost
 
     @cached_property

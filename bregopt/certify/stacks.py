@@ -12,7 +12,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
-from bregopt.certify.constants import CONE_NOISE, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, ROUND_OFF_OF_TERMS, ROW_NOISE
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.answer import StopReason
 from bregopt.program.entry_stack import EntryStack
@@ -79,7 +79,8 @@ def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
 def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) -> Array:
     """Return each error relative to the magnitude of the objective."""
     size = np.maximum(np.abs(primal), np.abs(dual))
-    size = np.maximum(np.where(np.isfinite(size), size, 0.0), NEGLIGIBLE_OBJECTIVE * stack.divergence.unit)
+    least = stack.divergence.resolution * stack.divergence.unit
+    size = np.maximum(np.where(np.isfinite(size), size, 0.0), least)
     gap = np.divide(error, size, out=np.full(len(size), np.inf), where=size > 0)
     return np.where(error == 0, 0.0, np.where(np.isfinite(error), gap, np.inf))
 

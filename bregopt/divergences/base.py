@@ -62,7 +62,7 @@ class Divergence(ABC):
     """
     takes_multiplier: ClassVar[bool] = False
     """Whether `dual_term` also takes a multiplier of ``X psd`` and bounds on the diagonal."""
-    resolution: ClassVar[float] = 1e-6
+    resolution: ClassVar[float] = 1e-3
     """The fraction of `unit` below which `value` and `dual_term` are round-off of larger terms.
 
     Where both are computed without such terms, it is the round-off of a square.

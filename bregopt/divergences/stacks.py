@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.divergences.base import Divergence
+from bregopt.divergences.frobenius import Frobenius
 from bregopt.divergences.round_off import (
     LEAST_LOGARITHM,
     UNITS,
@@ -73,6 +75,8 @@ class StackedDivergence(ABC):
         If one of them is not positive definite where the divergence needs it.
     """
 
+    resolution: ClassVar[float] = Divergence.resolution
+    """As that of the divergence."""
     largest_order: ClassVar[int]
     """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
 
@@ -155,6 +159,7 @@ def simplex_shifts(theta: Array, total: Array) -> Array:
 class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
+    resolution: ClassVar[float] = Frobenius.resolution
     largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:
@@ -171,12 +176,15 @@ class StackedFrobenius(StackedSpectral):
         return value
 
     def evaluation_error(self, X: Array) -> Array:
-        error: Array = EPS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2))) ** 2
+        round_off = EPS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2)))
+        error: Array = round_off * (np.linalg.norm(X - self.X0, axis=(1, 2)) + round_off)
         return error
 
     def dual_term(self, S: Array) -> Array:
-        theta: Any = np.linalg.eigvalsh(self.X0 + S / 2)
-        return self.term(theta)
+        # A difference of |X0|^2 and |X|^2 would leave their round-off; these terms vanish with S.
+        negative: Any = np.minimum(np.linalg.eigvalsh(self.X0 + S / 2), 0.0)
+        term: Array = (negative**2).sum(axis=1) - np.einsum("bij,bij->b", self.X0 + S / 4, S)
+        return term
 
     def spectrum(self, S: Array) -> tuple[Array, Array]:
         theta, V = np.linalg.eigh(self.X0 + S / 2)

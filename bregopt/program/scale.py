@@ -22,6 +22,8 @@ from bregopt.program.program import Block, Nearness, Program
 
 __all__ = ["Scale", "pays", "scale_of"]
 
+_RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero
+
 # Computed once for each program; dropped with it.
 _scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
 
@@ -48,7 +50,8 @@ class Scale:
         trace, demands nothing. Such bounds count only where nothing is demanded.
     resolution : float
         The objective that counts as zero: a millionth of `dual` times that size, or the sum of ``mu`` times
-        unit and resolution of each divergence. Where ``X = 0`` is optimal all terms of the objective vanish.
+        unit and resolution of each divergence, and a thousandth of each hinge's bound at its price. Where
+        ``X = 0`` is optimal all terms of the objective vanish.
     """
 
     primal: float
@@ -84,8 +87,10 @@ def _scale(program: Program) -> Scale:
     resolutions = [getattr(divergence_of(n), "resolution", Divergence.resolution) for n in near]
     resolution = sum(share * unit for share, unit in zip(resolutions, units, strict=True))
     units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
+    hinge = program.bounds.kind == int(Penalty.HINGE)  # it is a difference of activity and bound
+    resolution += Divergence.resolution * float(program.bounds.gamma[hinge] @ program.bounds.sizes[hinge])
     linear = dual * (demand or primal)
-    return Scale(primal, dual, max(linear, *units, 0.0), max(Divergence.resolution * linear, resolution))
+    return Scale(primal, dual, max(linear, *units, 0.0), max(_RESOLUTION * linear, resolution))
 
 
 def _unit(nearness: Nearness) -> float:

@@ -34,6 +34,9 @@ from bregopt.routes.reference.tuning import ReferenceTuning
 __all__ = ["Reference", "ReferenceSettings"]
 
 
+_FINER = 1e-2  # of the tolerance: backends judge gaps relative to one, we relative to the value
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSettings(base.Settings):
     """Options of the route `cvxpy`.
@@ -101,14 +104,17 @@ class Reference:
 
         The backend gets a linear program on the faces of its matrices, as few backends converge where the
         rows leave no interior. If it misses the tolerance in our scaled units, it solves once more in the
-        user's units, unless backend options are given.
+        user's units, and once more to a hundredth of the tolerance, unless backend options are given.
         """
         faces = () if program.curved else ("faces",)
         answer, certificate = _certified(program, (*faces, "scaling"), settings, progress)
-        inaccurate = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
-        if inaccurate and not settings.backend_options:
+        finer = replace(settings, tol=_FINER * settings.tol)
+        for names, asked in ((faces, settings), ((*faces, "scaling"), finer)):
+            inaccurate = answer.stop is StopReason.INACCURATE and not certificate.meets(settings.tol)
+            if not inaccurate or settings.backend_options:
+                break
             try:
-                other, proven = _certified(program, faces, settings, progress)
+                other, proven = _certified(program, names, asked, progress)
             except CutShort as cut:
                 return replace(answer, stop=reason(cut))
             if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
