@@ -62,9 +62,9 @@ class TestPlugins:
         assert bo.solvers()["lazy"] == "returns X0"
 
     def test_used_by_name_but_never_believed(self, lazy):
-        with pytest.warns(bo.ConvergenceWarning, match="lazy: user_limit.*does not meet tol"):
+        with pytest.warns(bo.ConvergenceWarning, match="lazy: inaccurate.*does not meet tol"):
             sol = nearness().solve(solver="lazy")
-        assert sol.status == "user_limit"
+        assert sol.status == "inaccurate"
         assert sol.primal_residual > 1e-2
 
     def test_used_by_class_without_registration(self):

@@ -18,7 +18,6 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.certify.eigenvalue_bound import relative_diagonal
-from bregopt.certify.inertia import by_inertia, stays_sparse
 from bregopt.certify.lanczos import lowest
 from bregopt.memory import shortage
 from bregopt.program import SparsePlusLowRank
@@ -57,6 +56,8 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
         Upper bounds on the diagonal of ``X``; infinite where there are none.
     """
     W = SparsePlusLowRank(block.sparse_matrix(coefficients.mid), *_border(block, coefficients))
+    from bregopt.certify.inertia import by_inertia, stays_sparse  # with SciPy's graphs and sparse solvers
+
     banded = stays_sparse(W)
     sets = [] if banded else list(independent_sets(W.S))
     if not banded and shortage(dense_bytes(block.n - sum(map(len, sets)))) is not None:
