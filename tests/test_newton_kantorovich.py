@@ -216,7 +216,6 @@ def test_problems_of_other_kinds_are_named():
     trace = bo.trace(X) == 1
     cost = bo.inner(np.diag([1.0, 2.0, 3.0]), X)
     cases = {
-        "linear": bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3))), [trace]),
         "soft rows": bo.Problem(bo.Minimize(cost), [bo.soft(trace, gamma=9.0, penalty="hinge")]),
         "upper bound": bo.Problem(bo.Minimize(cost), [trace, bo.lambda_max(X) <= 0.9]),
         "second-order": bo.Problem(bo.Minimize(bo.norm2(u) + cost), [trace, u[0] - X[0, 1] == 1]),
@@ -242,8 +241,8 @@ def test_redundant_rows_must_be_exact_combinations():
 def test_an_infeasible_problem_has_no_accuracy():
     X = bo.PSD(2)
     sol = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 2]).solve()
-    with pytest.raises(ValueError, match="infeasible"):
-        _ = sol.accuracy
+    assert sol.status == "infeasible"
+    assert sol.accuracy is None
 
 
 def program_of(constraints, X, u=0.0):
