@@ -32,6 +32,7 @@ _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does no
 
 _PROVEN = "The bound proves that no partition is better."
 _STALLED = "More rounds of generated rows would hardly bring the bound nearer to the cut."
+_GAIN = 1e-6  # of the cut: a bound that moved by less has gained nothing
 _NOTHING = "time_limit ended the relaxation before it proved a bound: raise it, or pass bound=False."
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
 
@@ -216,7 +217,8 @@ def relaxed(
             *(answer.primal_residual, answer.dual_residual, answer.error),
         )
         return replace(answer, status=certificate.status(tol, StopReason.INACCURATE).value, stop_reason=why)
-    if answer._stop is StopReason.TIME_LIMIT and proof.bound == before and not proof.suggests(best()):
+    useless = abs(proof.bound - before) <= _GAIN * abs(proof.weight(best()))
+    if answer._stop is StopReason.TIME_LIMIT and useless and not proof.suggests(best()):
         answer = replace(answer, stop_reason=_NOTHING)
     warn_unproven(answer, tol)
     return answer
