@@ -72,22 +72,26 @@ def proves_infeasible(program: Program, y: Array) -> bool:
     """
     if not np.isfinite(y).all():
         return False
+    candidates = [y]
     try:
         data = data_of(program)
         if refutes(data, y):
             return True
         if any(bound is not None and bound.exact for bound in trace_bounds(program)):
-            y = with_trace_multipliers(program, y)
-            if refutes(data, y):
+            candidates.append(with_trace_multipliers(program, y))
+            if refutes(data, candidates[-1]):
                 return True
         empty = feasibility(reduced(data).data)
     except (ValueError, MemoryError):  # too large to be listed
         return False
-    inside = _inside(empty, y)
-    if inside is None:
-        return False
     implied = implied_bounds(empty)
-    return any(lower_bound(empty, y + share * inside, implied).value > 0 for share in _SHARES)
+    for each in candidates:
+        inside = _inside(empty, each)
+        if inside is not None and any(
+            lower_bound(empty, each + share * inside, implied).value > 0 for share in _SHARES
+        ):
+            return True
+    return False
 
 
 def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
