@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _SHARES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)  # of multipliers inside the dual cone
-_LARGEST_FIT = 200_000  # coefficients of the least-squares problem for these
+_LARGEST_FIT = 100_000_000  # operations of the least-squares problem for these
 
 
 def contradicts(program: Program, y: Array) -> bool:
@@ -77,7 +77,8 @@ def proves_infeasible(program: Program, y: Array) -> bool:
         data = data_of(program)
         if refutes(data, y):
             return True
-        if any(bound is not None and bound.exact for bound in trace_bounds(program)):
+        traced = any(bound is not None and bound.exact for bound in trace_bounds(program))
+        if traced and all(block.n <= LARGEST_DENSE for block in program.blocks):
             candidates.append(with_trace_multipliers(program, y))
             if refutes(data, candidates[-1]):
                 return True
@@ -146,7 +147,8 @@ def _inside(data: Data, y: Array) -> Array | None:
     """Return multipliers of the size of `y` with ``A*(y)`` near ``-I``, None where none are found."""
     up, down = (np.flatnonzero(data.required & np.isfinite(end)) for end in (data.lo, data.hi))
     count = len(data.share) + int(data.free.sum())
-    if count * (len(up) + len(down)) > _LARGEST_FIT:
+    ends = len(up) + len(down)
+    if count * ends * min(count, ends) > _LARGEST_FIT:
         return None
     from scipy.optimize import nnls  # only vectors on the boundary wait
 
