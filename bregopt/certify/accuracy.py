@@ -317,6 +317,14 @@ def near_optimum(program: Program, y: Array) -> Near | None:
     return near if isinstance(near, Near) else None
 
 
+def near_answer(
+    program: Program, X: Sequence[Array], u: Array, y: Array, S: Sequence[Array | None]
+) -> Near | None:
+    """Return a feasible point near an answer, None if none is known."""
+    near = _of_point(program, X, u, y, S)
+    return near if isinstance(near, Near) else None
+
+
 def has_closed_form(program: Program) -> bool:
     """Whether the minimizer of the Lagrangian is a function of a spectrum, without further restrictions."""
     plain = [b.nearness is not None and not b.nearness.parameters for b in program.blocks]
@@ -457,15 +465,22 @@ def _of_multipliers(program: Program, near: Restored, y: Array, S: Sequence[Arra
         if block.nearness is None or multiplier is None:
             return _UNPROVEN
         mu, weights = block.nearness.mu, np.asarray(block.nearness.parameters["weights"])
-        z, Q = np.linalg.eigh(multiplier)
-        Z = (Q * np.maximum(z, 0.0)) @ Q.T
+        z, Q = _positive_eigenpairs(multiplier)
+        Z = (Q * z) @ Q.T
         W = block.C - program.A.adjoint(y, b)
         free = np.asarray(block.nearness.X0) - (W - Z) / (2 * mu * weights**2)
         square.append(mu * float(np.linalg.norm(weights * (near.X[b] - free)) ** 2))
-        x, V = np.linalg.eigh(near.X[b])
-        inner = (Q * np.sqrt(np.maximum(z, 0.0))).T @ (V * np.sqrt(np.maximum(x, 0.0)))
+        x, V = _positive_eigenpairs(near.X[b])
+        inner = (Q * np.sqrt(z)).T @ (V * np.sqrt(x))
         excess += float(np.linalg.norm(inner) ** 2)
     return Near(near.X, excess + sum(square), None, near, tuple(square))
+
+
+def _positive_eigenpairs(S: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues above round-off, and their eigenvectors."""
+    w, Q = np.linalg.eigh(S)
+    first = int(np.searchsorted(w, len(w) * EPS * max(float(w[-1]), 0.0), side="right"))
+    return w[first:], Q[:, first:]
 
 
 def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.certify.accuracy import NearnessRule, near_answer
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
@@ -60,6 +61,7 @@ class _Weighted:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: ProjectionTuning = settings.tuning
         self._monitor = Monitor(program, settings, progress)
+        self._rule = NearnessRule(program, settings.tol, settings.asked_of_X)
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Certified | None = None
@@ -144,10 +146,15 @@ class _Weighted:
         point = self._certified(X, y, S)
         if self._best is None or point.error < self._best.error:
             self._best = point
-        stop = self._monitor.look(self._steps, point.certificate, point.y)
+        stop = self._monitor.look(self._steps, point.certificate, point.y, lambda: self._is_accurate(point))
         if stop is StopReason.STALLED:
             stop = None  # the methods themselves detect this
         return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+
+    def _is_accurate(self, at: _Certified) -> bool:
+        """Whether the entries of a point are certified to the accuracy that is asked, as far as that goes."""
+        near = near_answer(self._program, (at.X,), _NO_VARIABLES, at.y, (at.S,))
+        return near is None or self._rule.stops(near, at.certificate.primal, at.certificate.dual)
 
     def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
         if self._diagonal is not None:

@@ -127,7 +127,7 @@ class AugmentedLagrangian:
 
     def round(self) -> None:
         """Minimize the augmented Lagrangian, and update the multipliers."""
-        at, settled, tuning = self._point(self._Y), False, self._tuning
+        at, settled, tuning, least = self._point(self._Y), False, self._tuning, np.inf
         zero = tuning.zero_gradient * float(np.linalg.norm(self._scaled.L))
         for _ in range(tuning.round_steps):
             gradient = self._gradient(at)
@@ -135,7 +135,9 @@ class AugmentedLagrangian:
             size = float(np.linalg.norm(free * gradient))
             self.moved = self._distance(at)
             settled = size <= max(tuning.round_gradient * self.moved, zero)
-            if settled or self.steps >= self._limit:
+            at_round_off = least <= 1e3 * zero and size > least / 2
+            least = min(least, size)
+            if settled or at_round_off or self.steps >= self._limit:
                 break
             new, alpha = self._searched(at, gradient, self._direction(at, free, gradient))
             self.steps += 1
