@@ -200,12 +200,12 @@ class Monitor:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
                 if stop is not None:
-                    return Followed(self._kept(best), stop, step)
+                    return self._ended(best, stop, step)
                 proof = method.proof(at, before, certificate, step)
                 if proof is not None:
                     return Followed(at, proof.stop, step, proof)
                 if step >= limit:
-                    return Followed(self._kept(best), StopReason.MAX_ITER, step)
+                    return self._ended(best, StopReason.MAX_ITER, step)
                 checkpoint()
                 # Multipliers outside a log-determinant's domain prove nothing, yet the point may be fine.
                 far = self._tuning.divergence_ratio * least.worst < error.worst < np.inf
@@ -215,10 +215,10 @@ class Monitor:
                 if (new is None or self._is_slow(waited, least.worst)) and method.fall_back():
                     new, progressed, waited = method.advance(best), step, 0
                 if new is None or waited >= self._patience(method, least.worst):
-                    return Followed(self._kept(best), StopReason.STALLED, step)
+                    return self._ended(best, StopReason.STALLED, step)
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
-            return Followed(self._kept(best), reason(cut), step)
+            return self._ended(best, reason(cut), step)
 
     def _progress_ratio(self, error: float) -> float:
         """Return the ratio to the `error` of the last progress at which a smaller one is progress again."""
@@ -259,12 +259,15 @@ class Monitor:
             self._nearest = at
         return stops
 
-    def _kept(self, best: Any) -> Any:
-        """Return the point nearest to the optimum if that is known, else the `best` by its certificate.
+    def _ended(self, best: Any, stop: StopReason, step: int) -> Followed:
+        """Return the result, with the point nearest to the optimum, or the `best` one by its certificate.
 
-        Once gaps are round-off they do not tell which point is nearer.
+        Once gaps are round-off they do not tell which point is nearer. A method that stalls after it has met
+        the tolerance has converged: ``X`` cannot be told more closely.
         """
-        return best if self._nearest is None else self._nearest
+        if self._nearest is None:
+            return Followed(best, stop, step)
+        return Followed(self._nearest, StopReason.CONVERGED if stop is StopReason.STALLED else stop, step)
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""
