@@ -210,12 +210,18 @@ def test_a_small_row_is_met_relative_to_itself(kind):
 
 class TestNegativeParts:
     def test_the_error_counts_the_multiplier_times_the_negative_part(self):
-        """For <C, X> with trace one, at an X with an eigenvalue of -1e-4, the value is 1e-3 too low."""
+        """For <C, X> with trace one, at an X with an eigenvalue of -1e-4, <C, X> is 1e-3 too low.
+
+        The value is raised by the cost of the negative part, here to that of the optimum.
+        """
         C = np.diag([1.0, 11.0])
         X = bo.PSD(2)
         program = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.trace(X) == 1]).program()
-        found = certify(PrimalDualPoint(program, (np.diag([1 + 1e-4, -1e-4]),), np.zeros(0), np.ones(1)))
-        assert found.primal == pytest.approx(1 - 1e-3)
+        point = PrimalDualPoint(program, (np.diag([1 + 1e-4, -1e-4]),), np.zeros(0), np.ones(1))
+        assert point.primal == pytest.approx(1 - 1e-3, rel=1e-9)
+        found = certify(point)
+        assert found.primal == pytest.approx(1, rel=1e-9)
+        assert found.dual == pytest.approx(1, rel=1e-9)
         assert found.error >= 2e-3 * (1 - 1e-9)  # the distance of value and bound, and the negative part
 
     def test_one_free_entry(self):

@@ -123,6 +123,28 @@ class TestWeightsOfEntries:
             way = other - sol.X
             assert np.vdot(G, way) >= -2 * np.sqrt(1e-6 * unit * np.sum((H * way) ** 2)) - 1e-5 * unit
 
+    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.parametrize("options", [{}, {"fixed": [[0, 1], [1, 2]]}, {"min_eigenvalue": 1e-3}])
+    def test_a_matrix_that_meets_all_rows_is_its_own_answer(self, seed, options):
+        # Multipliers of the size of round-off would prove no better bound than minus 1e-16 times the matrix.
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 12))
+        A, H = np.corrcoef(rng.normal(size=(n, 3 * n))), of_entries(n, rng, ("uniform", "zeros")[seed % 2])
+        sol = bo.nearest_correlation(A, weights=H, lower=-0.97, upper=0.97, **options)
+        assert sol.status == "optimal"
+        assert sol.iterations <= 50
+        assert abs(sol.dual_value) <= sol.value + sol.error <= 1e-20
+
+    @pytest.mark.parametrize("seed", [0, 2, 4, 6])
+    def test_the_bound_of_a_small_distance_loses_no_digits(self, seed):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(6, 13))
+        C, E = np.corrcoef(rng.normal(size=(n, n - 1))), rng.normal(size=(n, n)) * 3e-3
+        A, H = np.clip(C + np.triu(E, 1) + np.triu(E, 1).T, -1, 1), of_entries(n, rng, "uniform")
+        sol = bo.nearest_correlation(A, weights=H, min_eigenvalue=1e-3, tol=1e-11)
+        assert 1e-6 < sol.value < 1e-3
+        assert sol.status == "optimal"
+
     @pytest.mark.parametrize("kind", ["uniform", "one or ten", "zeros", "mostly zeros", "near zero"])
     @pytest.mark.parametrize("options", [{}, {"lower": -0.3, "upper": 0.4}, {"min_eigenvalue": 0.3}])
     def test_larger_orders(self, kind, options):

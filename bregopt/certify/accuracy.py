@@ -184,11 +184,17 @@ class NearnessRule:
     ----------
     program : Program
     tol, tol_X : float
+
+    Attributes
+    ----------
+    is_nearest : bool
+        Whether the last point is nearer to what is asked for than all earlier ones.
     """
 
     def __init__(self, program: Program, tol: float, tol_X: float) -> None:
         self._program, self._tol, self._tol_X = program, tol, tol_X
-        self._last = math.inf
+        self._last = self._least = math.inf
+        self.is_nearest = False
 
     @property
     def applies(self) -> bool:
@@ -223,6 +229,8 @@ class NearnessRule:
         least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
         last, self._last = self._last, max(worst / self._tol_X, excess)
+        self.is_nearest = self._last < self._least
+        self._least = min(self._last, self._least)
         return not (1 < self._last <= last / 2)
 
 

@@ -14,7 +14,7 @@ from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.conditioned import conditioned
-from bregopt.divergences.round_off import error_of_square
+from bregopt.divergences.round_off import ROOT_UNITS, error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
@@ -180,7 +180,15 @@ class WeightedFrobenius(Divergence):
 
 
 def _made_psd(S: Array) -> Array:
-    """Return `S` with round-off added to its diagonal if that makes it psd, its psd part otherwise."""
+    """Return `S` with round-off added to its diagonal if that makes it psd, its psd part otherwise.
+
+    The bound loses the inner product of what is added with ``X``. The backward error of Cholesky's
+    factorization is relative to the diagonal, so this share of it is tried first: half for the round-off of
+    `S`, half for that error.
+    """
+    diagonal = np.diag(S.diagonal())
+    if root_of(S + ROOT_UNITS * diagonal) is not None:
+        return S + 2 * ROOT_UNITS * diagonal
     lifted = S + _ROUND_OFF * np.linalg.norm(S) * np.eye(len(S))
     return psd_part(S) if root_of(lifted) is None else lifted
 

@@ -139,6 +139,7 @@ class Monitor:
         self._asked, self._tuning = settings.tol, settings.tuning
         self._rule = NearnessRule(program, self._tol, settings.asked_of_X)
         self._looks = 0
+        self._nearest: Any = None  # of the points that meet the tolerance, that nearest to the optimum
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf
         self.farkas = np.zeros(program.m)
@@ -186,6 +187,7 @@ class Monitor:
             The number of the first point, which counts earlier steps.
         """
         best, before, progressed = at, at.y, step
+        self._nearest = None
         least = mark = _Error(np.inf, np.inf)
         try:
             while True:
@@ -198,12 +200,12 @@ class Monitor:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
                 if stop is not None:
-                    return Followed(best, stop, step)
+                    return self._ended(best, stop, step)
                 proof = method.proof(at, before, certificate, step)
                 if proof is not None:
                     return Followed(at, proof.stop, step, proof)
                 if step >= limit:
-                    return Followed(best, StopReason.MAX_ITER, step)
+                    return self._ended(best, StopReason.MAX_ITER, step)
                 checkpoint()
                 # Multipliers outside a log-determinant's domain prove nothing, yet the point may be fine.
                 far = self._tuning.divergence_ratio * least.worst < error.worst < np.inf
@@ -213,10 +215,10 @@ class Monitor:
                 if (new is None or self._is_slow(waited, least.worst)) and method.fall_back():
                     new, progressed, waited = method.advance(best), step, 0
                 if new is None or waited >= self._patience(method, least.worst):
-                    return Followed(best, StopReason.STALLED, step)
+                    return self._ended(best, StopReason.STALLED, step)
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
-            return Followed(best, reason(cut), step)
+            return self._ended(best, reason(cut), step)
 
     def _progress_ratio(self, error: float) -> float:
         """Return the ratio to the `error` of the last progress at which a smaller one is progress again."""
@@ -250,7 +252,22 @@ class Monitor:
         if not (method.doubles_digits and self._rule.applies):
             return True
         near = method.nearby(self._program, at)
-        return near is None or self._rule.stops(near, certificate.primal, certificate.dual)
+        if near is None:
+            return True
+        stops = self._rule.stops(near, certificate.primal, certificate.dual)
+        if self._rule.is_nearest:
+            self._nearest = at
+        return stops
+
+    def _ended(self, best: Any, stop: StopReason, step: int) -> Followed:
+        """Return the result, with the point nearest to the optimum, or the `best` one by its certificate.
+
+        Once gaps are round-off they do not tell which point is nearer. A method that stalls after it has met
+        the tolerance has converged: ``X`` cannot be told more closely.
+        """
+        if self._nearest is None:
+            return Followed(best, stop, step)
+        return Followed(self._nearest, StopReason.CONVERGED if stop is StopReason.STALLED else stop, step)
 
     def _contradiction(self, candidates: Sequence[Array]) -> bool:
         """Whether one of the candidates, or a slight decrease of it, is a Farkas vector."""

@@ -158,13 +158,21 @@ class ScaledNearness:
         """Return the program's multipliers and that of ``X psd``, from those of the scaled problem.
 
         With the multipliers of the box, the minimizer of the Lagrangian in the box is its global minimizer.
+        A bound that it does not attain has no multiplier: that would be round-off, which is of first order in
+        the bound on the optimum, and as large as that where ``X0`` meets the rows.
         """
         program, rows = self.program, self.rows
         multipliers = np.zeros(program.m)
         multipliers[rows.at] = y * self.value_scale / rows.size
         linear = Z + rows.adjoint(y)
-        reduced = np.triu(self.gradient(self.best(self.L + linear)) - linear)
-        for row, active in ((self.lower_row, reduced > 0), (self.upper_row, reduced < 0)):
+        best = self.best(self.L + linear)
+        reduced = np.triu(self.gradient(best) - linear)
+        no_weight = self.K == 0  # there the minimizer is not unique, and `best` may be inside the box
+        at_lower, at_upper = no_weight | (best == self.lower), no_weight | (best == self.upper)
+        for row, active in (
+            (self.lower_row, at_lower & (reduced > 0)),
+            (self.upper_row, at_upper & (reduced < 0)),
+        ):
             i, j = np.nonzero(active & (row >= 0))
             k = row[i, j]
             twice = np.where(i == j, 1.0, 2.0)
