@@ -217,6 +217,7 @@ class NearnessRule:
         for b, block in enumerate(program.blocks):
             assert block.nearness is not None
             entries, _ = _BALLS[block.nearness.divergence](block, near, b)
+            entries = np.where(np.isfinite(entries), entries, 0.0)  # those without weight
             diagonal = np.maximum(near.F[b].diagonal(), 0.0)
             if self._fixed[b]:
                 root = np.sqrt(diagonal)

@@ -127,7 +127,8 @@ class AugmentedLagrangian:
 
     def round(self) -> None:
         """Minimize the augmented Lagrangian, and update the multipliers."""
-        at, settled, tuning, least = self._point(self._Y), False, self._tuning, np.inf
+        at, settled, at_round_off, least = self._point(self._Y), False, False, np.inf
+        tuning = self._tuning
         zero = tuning.zero_gradient * float(np.linalg.norm(self._scaled.L))
         for _ in range(tuning.round_steps):
             gradient = self._gradient(at)
@@ -135,7 +136,7 @@ class AugmentedLagrangian:
             size = float(np.linalg.norm(free * gradient))
             self.moved = self._distance(at)
             settled = size <= max(tuning.round_gradient * self.moved, zero)
-            at_round_off = least <= 1e3 * zero and size > least / 2
+            at_round_off = least <= tuning.round_off_gradients * zero and size > least / 2
             least = min(least, size)
             if settled or at_round_off or self.steps >= self._limit:
                 break
@@ -147,7 +148,7 @@ class AugmentedLagrangian:
             at = new
         self.Y = at.psd_part(self._sigma)
         self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
-        if settled:
+        if settled or at_round_off:
             self._sigma = min(self._sigma * tuning.penalty_growth, tuning.largest_penalty)
 
     def _adapt(self, alpha: float) -> None:
