@@ -197,7 +197,7 @@ def test_nearly_singular():
     S = cycle(np.cos(3 * np.arccos(0.9)))  # the angles of the cycle add up: every completion is singular
     with pytest.warns(bo.ConvergenceWarning):
         found = bo.max_det_completion(S, CYCLE)
-    assert found.status == "user_limit"
+    assert found.status == "inaccurate"  # it stalled, and no limit ended it
     assert "nearly singular" in found.stop_reason
     assert bo.max_det_completion(cycle(np.cos(3 * np.arccos(0.9)) + 1e-3), CYCLE).status == "optimal"
 

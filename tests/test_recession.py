@@ -78,7 +78,7 @@ def test_answers_say_so_with_a_valid_bound(seed):
     solution = problem.solve(solver="path")
     assert SENTENCE in solution.stop_reason
     assert "of rank 1" in solution.stop_reason
-    assert solution.dual_value <= max(1e-12 * size, solution.error / 3)
+    assert solution.dual_value <= 1e-12 * size  # the infimum is zero
     assert 0 <= solution.value <= solution.error * 4 / 3
     assert solution.value <= 1e-4 * size
 
@@ -107,9 +107,12 @@ def unattained_inequalities():
 def test_free_variables_grow_with_the_matrices(k):
     rows, x = unattained_inequalities()
     solution = bo.from_cvxpy(cp.Problem(cp.Minimize(x), rows[k])).solve(solver="path")
-    assert solution.status in ("optimal", "optimal_inaccurate")
+    # A gap of 1e-2 takes a value of 1e-8, hence a y of 1e8. In the third and the fifth a further variable
+    # grows with y or its square; doubles put matrices of that size on their rows to 1e-2, or not at all.
+    statuses = ["optimal", "optimal_inaccurate", *(["inaccurate"] if k in (2, 4) else [])]
+    assert solution.status in statuses
     assert SENTENCE in solution.stop_reason
-    assert solution.dual_value <= solution.error
+    assert solution.dual_value <= min(solution.error, 1e-9)
     assert solution.value <= 1e-3
 
 

@@ -85,9 +85,14 @@ def _found(program: Program, answer: Answer) -> Recession | None:
 def _with_multipliers(
     answer: Answer, certificate: Certificate, found: Recession
 ) -> tuple[Answer, Certificate]:
-    """Return the answer with the nearest multipliers that may have a psd ``Z``, if they prove more."""
+    """Return the answer with the nearest multipliers that may have a psd ``Z``, if they prove more.
+
+    They replace others with a higher bound, too. These have a ``Z`` that is not psd, and times a trace of
+    1e9 an eigenvalue that is lost in round-off is a cost.
+    """
     y = found.multipliers(answer.y)
     proven = certify(PrimalDualPoint(found.program, answer.X, answer.u, y))
-    if not proven.worst < certificate.worst:
+    valid = proven.dual < certificate.dual and proven.dual_residual <= certificate.dual_residual
+    if not (valid or proven.worst < certificate.worst):
         return answer, certificate
     return replace(answer, y=y, y_on_faces=None), proven
