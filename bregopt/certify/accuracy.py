@@ -197,6 +197,11 @@ class NearnessRule:
         self.is_nearest = False
 
     @property
+    def is_reached(self) -> bool:
+        """Whether the last point is as near as asked for."""
+        return self._last <= 1
+
+    @property
     def applies(self) -> bool:
         """Whether the accuracy of the matrices of the program is known at each step."""
         return has_closed_form(self._program)

@@ -102,8 +102,6 @@ class ProjectionTuning(WorkingSetTuning):
         Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
     interior_decrease : float
         Factor of its barrier parameter after a step that was not short.
-    step_fraction : float
-        Fraction of the step to the boundary that it takes.
     proximal_weight : float
         First weight of the proximal term of a matrix without a divergence, relative to the divergences.
     proximal_decrease : float
@@ -132,9 +130,33 @@ class ProjectionTuning(WorkingSetTuning):
         Weight added to all weights for that scaling, relative to the mean weight. Zero weights may prevent
         equal row means.
     weighted_limit : int
-        Limit on the Newton steps for elementwise weights where the option `max_iter` gives none.
+        Limit on the Newton steps for elementwise weights where the option `max_iter` gives none, and on those
+        of the last phase in any case.
+    first_interior_unknowns : int
+        Largest number of unknowns for which elementwise weights begin with the interior point: orders up to
+        about 25, where it is faster than the augmented Lagrangian.
+    largest_interior_unknowns : int
+        Largest number of unknowns for which the interior point takes over from the augmented Lagrangian:
+        orders up to about 60, where it solves problems that the other does not.
+    interior_steps : int
+        Limit on the steps of the interior point before the augmented Lagrangian takes over.
+    lagrangian_steps : int
+        Limit on the Newton steps of the augmented Lagrangian before the interior point takes over.
     lagrangian_patience : int
         Rounds of the augmented Lagrangian without a better certificate after which it has stalled.
+    certified_complementarity : float
+        Complementarity of an interior point, relative to the tolerance times the objective's scale, up to
+        which every step is certified. A certificate costs half a step.
+    certificate_steps : int
+        Steps from one certificate to the next above that complementarity.
+    step_fraction : float
+        Fraction of the step to the boundary that the interior point takes.
+    shortest_interior_step : float
+        Step length at which the interior point stops.
+    centering_exponent : int
+        Power of the predictor's decrease of complementarity that gives the centering parameter (Mehrotra).
+    least_centering : float
+        Least centering parameter.
     first_penalty : float
         First penalty parameter of the augmented Lagrangian, for a mean weight of one.
     penalty_growth : float
@@ -211,7 +233,6 @@ class ProjectionTuning(WorkingSetTuning):
     # The interior point on the dual.
     interior_numbers: int = 20_000_000
     interior_decrease: float = 0.1
-    step_fraction: float = 0.99
     # The proximal point method.
     proximal_weight: float = 0.1
     proximal_decrease: float = 0.3
@@ -224,11 +245,22 @@ class ProjectionTuning(WorkingSetTuning):
     hildreth_sweeps: int = 20
     hildreth_decrease: float = 1e-3
     farkas_rounds: int = 25
-    # Elementwise weights: the scaling, and the rounds.
+    # Elementwise weights: the scaling, and the methods in turn.
     sinkhorn_steps: int = 60
     sinkhorn_floor: float = 1e-3
     weighted_limit: int = 2_000
+    first_interior_unknowns: int = 330
+    largest_interior_unknowns: int = 2_000
+    interior_steps: int = 100
+    lagrangian_steps: int = 80
     lagrangian_patience: int = 8
+    certified_complementarity: float = 3.0
+    certificate_steps: int = 10
+    # Elementwise weights: the interior point.
+    step_fraction: float = 0.99
+    shortest_interior_step: float = 1e-5
+    centering_exponent: int = 3
+    least_centering: float = 1e-10
     # Elementwise weights: the augmented Lagrangian.
     first_penalty: float = 2.0
     penalty_growth: float = 2.5
