@@ -67,6 +67,7 @@ class _Weighted:
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Certified | None = None
+        self._refines = False  # whether more digits of the entries are asked for than the best point has
         self._diagonal = bounded_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
@@ -92,7 +93,7 @@ class _Weighted:
         for run, steps in self._plan(interior_unknowns(scaled)):
             met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
-            if stop is StopReason.CONVERGED and not (met or self._rule.is_reached):
+            if stop is StopReason.CONVERGED and self._refines and not met:
                 continue  # with the multipliers of this method, another tells the entries more closely
             if stop is not None or met:
                 return stop or StopReason.CONVERGED
@@ -170,6 +171,7 @@ class _Weighted:
         if near is None or near.square is None:  # entries without weight: the excess is a difference
             return True
         stops = self._rule.stops(near, at.certificate.primal, at.certificate.dual)
+        self._refines = not self._rule.is_reached
         if self._rule.is_nearest:
             self._best = at
         return stops
