@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import IntArray
+from bregopt.chunks.chunk import Chunk
 from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective
 from bregopt.chunks.screening import KeptRows
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, RankOne
+from bregopt.program.rows import DenseRows, Distances, RankOne, Rows
 from bregopt.routes import routing
 from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution
 
-__all__ = ["solved"]
+__all__ = ["given_rows", "solved"]
 
 _OWN_TOL = 0.05  # tolerance of a round's problem, relative to that of the whole
 _FORMED = 6_000  # entries of X up to which a round's system is formed: order 109, 288 MB
@@ -52,6 +55,35 @@ def solved(objective: Objective, base: Iterate, c: float, kept: KeptRows, tol: f
     program = Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
     own = {"tuning": _tuning()} if objective.divergence.barrier else {}
     return routing.solve(program, "bregman", tol=_OWN_TOL * tol, warn=False, **own)
+
+
+def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | None) -> Program:
+    """Return the problem of some hard rows as they were given, for proofs: those kept are rounded.
+
+    Parameters
+    ----------
+    chunks : sequence of Chunk
+    numbers : int array of shape (k,)
+        Of the rows, ascending.
+    nearness : Nearness or None
+        For pairs that are rows of the factor of its ``X0``.
+    """
+    found = []
+    for chunk in chunks:
+        own = np.flatnonzero(np.isin(np.asarray(chunk.numbers), numbers))
+        if len(own):
+            found.append(chunk.take(own))
+    bounds = reduce(Bounds.followed_by, (chunk.bounds(Penalty.HINGE) for chunk in found))
+    rows: Rows
+    if nearness is None:
+        rows = RankOne(np.concatenate([chunk.vectors().copy() for chunk in found]), np.ones(bounds.m))
+    else:
+        i, j = np.concatenate([chunk.rows.read() for chunk in found]).T
+        rows = Distances(nearness.X0.shape[0], i, j, np.ones(bounds.m))
+    none = np.zeros(0)
+    A = LinearMap(bounds.m, (rows.n,), (Term(0, np.arange(bounds.m), rows),))
+    B = sp.csr_array((bounds.m, 0))
+    return Program((Block("X", rows.n, None, nearness),), A, B, bounds, none, none, none)
 
 
 @cache
