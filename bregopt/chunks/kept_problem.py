@@ -16,7 +16,7 @@ from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective
 from bregopt.chunks.screening import KeptRows
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, Distances, RankOne, Rows
+from bregopt.program.rows import DenseRows, Distances, RankOne
 from bregopt.routes import routing
 from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution
@@ -57,8 +57,11 @@ def solved(objective: Objective, base: Iterate, c: float, kept: KeptRows, tol: f
     return routing.solve(program, "bregman", tol=_OWN_TOL * tol, warn=False, **own)
 
 
-def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | None) -> Program:
-    """Return the problem of some hard rows as they were given, for proofs: those kept are rounded.
+def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | None) -> list[Program]:
+    """Return problems of some hard rows as they were given, for proofs: the kept rows are rounded.
+
+    Each is infeasible only if the rows contradict each other. Pairs of points may do so on the submatrix of
+    their points, which is small and exact, or only on the range of ``X0``.
 
     Parameters
     ----------
@@ -66,7 +69,7 @@ def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | 
     numbers : int array of shape (k,)
         Of the rows, ascending.
     nearness : Nearness or None
-        For pairs that are rows of the factor of its ``X0``.
+        None for rows with vectors of their own.
     """
     found = []
     for chunk in chunks:
@@ -74,16 +77,24 @@ def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | 
         if len(own):
             found.append(chunk.take(own))
     bounds = reduce(Bounds.followed_by, (chunk.bounds(Penalty.HINGE) for chunk in found))
-    rows: Rows
+    weight = np.ones(bounds.m)
     if nearness is None:
-        rows = RankOne(np.concatenate([chunk.vectors().copy() for chunk in found]), np.ones(bounds.m))
-    else:
-        i, j = np.concatenate([chunk.rows.read() for chunk in found]).T
-        rows = Distances(nearness.X0.shape[0], i, j, np.ones(bounds.m))
+        Z = np.concatenate([chunk.vectors().copy() for chunk in found])
+        return [_of_rows(RankOne(Z, weight), bounds, None)]
+    pairs = np.concatenate([chunk.rows.read() for chunk in found])
+    points, near = np.unique(pairs, return_inverse=True)
+    i, j = near.reshape(pairs.shape).T
+    submatrix = Distances(len(points), i, j, weight)
+    whole = Distances(nearness.X0.shape[0], pairs[:, 0], pairs[:, 1], weight)
+    return [_of_rows(submatrix, bounds, None), _of_rows(whole, bounds, nearness)]
+
+
+def _of_rows(rows: RankOne | Distances, bounds: Bounds, nearness: Nearness | None) -> Program:
+    """Return the problem of some rows of one matrix."""
     none = np.zeros(0)
     A = LinearMap(bounds.m, (rows.n,), (Term(0, np.arange(bounds.m), rows),))
-    B = sp.csr_array((bounds.m, 0))
-    return Program((Block("X", rows.n, None, nearness),), A, B, bounds, none, none, none)
+    block = Block("X", rows.n, None, nearness)
+    return Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
 
 
 @cache

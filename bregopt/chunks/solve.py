@@ -100,8 +100,10 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
             solution = _solution(objective, space, point, stop, options, time.perf_counter() - began)
         except Contradiction as found:
             nearness = None if space.factor is None else Nearness(kind.name, X0)
-            given = given_rows(chunks, found.numbers, nearness)
-            proven = proves_infeasible(given, found.multipliers / given.bounds.sizes)
+            proven = any(
+                proves_infeasible(given, found.multipliers / given.bounds.sizes)
+                for given in given_rows(chunks, found.numbers, nearness)
+            )
             solution = _infeasible(objective, found, proven, time.perf_counter() - began)
         finally:
             release_buffers()
