@@ -116,6 +116,25 @@ def test_proofs_in_fractions():
         assert proves_unbounded(p, (ray,), np.zeros(0)) == (sign < 0)
 
 
+def test_two_bounds_of_one_form_exclude_each_other():
+    z = np.random.default_rng(0).normal(size=4)
+    X = bo.PSD(4)
+    y = np.array([-1.0, 1.0])
+    assert proves_infeasible(program([bo.quad_form(z, X) <= 1, bo.quad_form(z, X) >= 2], bo.trace(X)), y)
+    assert proves_infeasible(program([bo.quad_form(z, X) <= 1, bo.quad_form(-z, X) >= 2], bo.trace(X)), y)
+    assert not proves_infeasible(program([bo.quad_form(z, X) <= 2, bo.quad_form(z, X) >= 1], bo.trace(X)), y)
+    near = z.copy()
+    near[0] = np.nextafter(z[0], np.inf)  # a matrix of size 1e32 meets both
+    assert not proves_infeasible(
+        program([bo.quad_form(z, X) <= 1, bo.quad_form(near, X) >= 2], bo.trace(X)), y
+    )
+    u = bo.Variable()
+    rows = [bo.quad_form(z, X) + u <= 1, bo.quad_form(z, X) >= 2]
+    assert not proves_infeasible(program(rows, bo.trace(X)), y)
+    soft = bo.soft(bo.quad_form(z, X) >= 2, gamma=1.0, penalty="hinge")
+    assert not proves_infeasible(program([bo.quad_form(z, X) <= 1, soft], bo.trace(X)), y)
+
+
 def test_semidefinite_integers():
     rng = np.random.default_rng(0)
     for n in range(1, 7):

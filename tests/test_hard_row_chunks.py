@@ -153,6 +153,20 @@ def test_the_rows_of_a_contradiction_are_named():
     assert "2 hard rows contradict each other: 50, 51" in sol.stop_reason.replace("51, 50", "50, 51")
 
 
+@pytest.mark.parametrize("shape", [(10, 20), (6, 6), (40, 4)])
+def test_pairs_that_contradict_each_other(shape):
+    X0 = bo.LowRank(np.random.default_rng(0).normal(size=shape))
+    twice = bo.RowChunks([[0, 1], [1, 0]], [0.7, 0.71], [-1, 1], np.inf)
+    triangle = bo.RowChunks([[0, 1], [1, 2], [0, 2]], [1.0, 1.0, 5.0], [-1, -1, 1], np.inf)
+    for rows in (twice, triangle):
+        sol = rows.solve(X0)
+        assert sol.status == "infeasible"
+        assert "hard rows contradict each other" in sol.stop_reason
+    X = bo.PSD(shape[0])
+    square = bo.between(X[0, 0] + X[1, 1] - 2 * X[0, 1], 0.7, 0.71)
+    assert bo.Problem(bo.Minimize(bo.logdet_div(X, X0)), [square]).solve().status == "optimal"
+
+
 def test_points_that_are_equal_cannot_be_moved_apart():
     points, pairs = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]), np.array([[0, 2], [0, 1], [1, 1]])
     with pytest.raises(

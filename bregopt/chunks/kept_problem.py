@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import IntArray
+from bregopt.chunks.chunk import Chunk
 from bregopt.chunks.iterate import Iterate
 from bregopt.chunks.objective import Objective
 from bregopt.chunks.screening import KeptRows
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
-from bregopt.program.rows import DenseRows, RankOne
+from bregopt.program.rows import DenseRows, Distances, RankOne
 from bregopt.routes import routing
 from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution
 
-__all__ = ["solved"]
+__all__ = ["given_rows", "solved"]
 
 _OWN_TOL = 0.05  # tolerance of a round's problem, relative to that of the whole
 _FORMED = 6_000  # entries of X up to which a round's system is formed: order 109, 288 MB
@@ -52,6 +55,46 @@ def solved(objective: Objective, base: Iterate, c: float, kept: KeptRows, tol: f
     program = Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
     own = {"tuning": _tuning()} if objective.divergence.barrier else {}
     return routing.solve(program, "bregman", tol=_OWN_TOL * tol, warn=False, **own)
+
+
+def given_rows(chunks: Sequence[Chunk], numbers: IntArray, nearness: Nearness | None) -> list[Program]:
+    """Return problems of some hard rows as they were given, for proofs: the kept rows are rounded.
+
+    Each is infeasible only if the rows contradict each other. Pairs of points may do so on the submatrix of
+    their points, which is small and exact, or only on the range of ``X0``.
+
+    Parameters
+    ----------
+    chunks : sequence of Chunk
+    numbers : int array of shape (k,)
+        Of the rows, ascending.
+    nearness : Nearness or None
+        None for rows with vectors of their own.
+    """
+    found = []
+    for chunk in chunks:
+        own = np.flatnonzero(np.isin(np.asarray(chunk.numbers), numbers))
+        if len(own):
+            found.append(chunk.take(own))
+    bounds = reduce(Bounds.followed_by, (chunk.bounds(Penalty.HINGE) for chunk in found))
+    weight = np.ones(bounds.m)
+    if nearness is None:
+        Z = np.concatenate([chunk.vectors().copy() for chunk in found])
+        return [_of_rows(RankOne(Z, weight), bounds, None)]
+    pairs = np.concatenate([chunk.rows.read() for chunk in found])
+    points, near = np.unique(pairs, return_inverse=True)
+    i, j = near.reshape(pairs.shape).T
+    submatrix = Distances(len(points), i, j, weight)
+    whole = Distances(nearness.X0.shape[0], pairs[:, 0], pairs[:, 1], weight)
+    return [_of_rows(submatrix, bounds, None), _of_rows(whole, bounds, nearness)]
+
+
+def _of_rows(rows: RankOne | Distances, bounds: Bounds, nearness: Nearness | None) -> Program:
+    """Return the problem of some rows of one matrix."""
+    none = np.zeros(0)
+    A = LinearMap(bounds.m, (rows.n,), (Term(0, np.arange(bounds.m), rows),))
+    block = Block("X", rows.n, None, nearness)
+    return Program((block,), A, sp.csr_array((bounds.m, 0)), bounds, none, none, none)
 
 
 @cache

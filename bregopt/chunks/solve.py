@@ -15,6 +15,7 @@ from bregopt.arrays import Array, positive_number
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
 from bregopt.chunks.iterate import Iterate
+from bregopt.chunks.kept_problem import given_rows
 from bregopt.chunks.objective import Objective, Point
 from bregopt.chunks.passes import ExecutorPasses
 from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
@@ -23,7 +24,8 @@ from bregopt.chunks.working_set import Contradiction, rounds
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import root_of
-from bregopt.program import Penalty, StopReason
+from bregopt.program import Nearness, Penalty, StopReason
+from bregopt.rigorous.refutation import proves_infeasible
 from bregopt.routes.quasi_newton import quasi_newton
 from bregopt.routes.solution import Solution, Status
 
@@ -97,7 +99,12 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
             crew.compare_last()
             solution = _solution(objective, space, point, stop, options, time.perf_counter() - began)
         except Contradiction as found:
-            solution = _infeasible(objective, found, time.perf_counter() - began)
+            nearness = None if space.factor is None else Nearness(kind.name, X0)
+            proven = any(
+                proves_infeasible(given, found.multipliers / given.bounds.sizes)
+                for given in given_rows(chunks, found.numbers, nearness)
+            )
+            solution = _infeasible(objective, found, proven, time.perf_counter() - began)
         finally:
             release_buffers()
     if solution.status not in (Status.OPTIMAL, Status.INFEASIBLE):
@@ -177,13 +184,14 @@ def _run_by_rounds(
     return best, StopReason.STALLED
 
 
-def _infeasible(objective: Objective, found: Contradiction, seconds: float) -> Solution:
+def _infeasible(objective: Objective, found: Contradiction, proven: bool, seconds: float) -> Solution:
     """Return the answer that hard rows contradict each other, or that no matrix was found for them."""
-    proven = found.solution.status == Status.INFEASIBLE
+    status = Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
     shown = ", ".join(map(str, found.numbers[:_SHOWN])) + (", ..." if len(found.numbers) > _SHOWN else "")
     said = f"{len(found.numbers)} hard rows contradict each other: {shown}." if proven else ""
     return replace(
         found.solution,
+        status=status.value,
         stop_reason=f"{found.solution.stop_reason} {said}".strip(),
         X=None,
         duals=None,

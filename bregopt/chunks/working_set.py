@@ -49,11 +49,14 @@ _PATIENCE = 12  # passes without progress
 
 
 class Contradiction(Exception):  # noqa: N818
-    """The answer that the kept rows have no solution, and the numbers of the rows of its Farkas vector."""
+    """The answer that the kept rows have no solution, and its Farkas vector: numbers of rows and multipliers.
 
-    def __init__(self, solution: Solution, numbers: IntArray) -> None:
+    The numbers ascend, and the multipliers are those of the rows over their bounds.
+    """
+
+    def __init__(self, solution: Solution, numbers: IntArray, multipliers: Array) -> None:
         super().__init__(solution.status)
-        self.solution, self.numbers = solution, numbers
+        self.solution, self.numbers, self.multipliers = solution, numbers, multipliers
 
 
 def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iterator[Iterate]:
@@ -97,7 +100,9 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
             return
         y = solution._point[2][: len(kept.number)]
         if solution.X is None:
-            raise Contradiction(solution, kept.number[kept.hard & (y != 0)])
+            used = np.flatnonzero(kept.hard & (y != 0))
+            used = used[np.argsort(kept.number[used])]
+            raise Contradiction(solution, kept.number[used], y[used])
         y = np.where(y * kept.sense > 0, y, 0.0)
         at = _iterate(objective, _root(solution.X[0]), kept, y, _PER_ORDER * r, 0.0)
         yield at

@@ -35,7 +35,8 @@ LIFTING_SLACKS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 
 # Exposing vectors: combinations of equalities, of norm one, that multipliers reveal.
 
-# Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
+# Entries of the dense matrices of all equalities above which none is sought: the search takes a second. Of
+# all rows, above which no answer is sought in other coordinates (bregopt.presolve.whitening).
 LARGEST_EXPOSING = 1_000_000
 # Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are
 # tried.

@@ -14,7 +14,8 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Known, PrimalDualPoint
-from bregopt.presolve.constants import WHITENED_CONDITION
+from bregopt.certify.constants import DIVERGENT
+from bregopt.presolve.constants import LARGEST_EXPOSING, WHITENED_CONDITION
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Program, Start
 from bregopt.program.anchor import divergence_of
@@ -68,17 +69,21 @@ class InCoordinatesOfAnswer(Whitened):
 def in_coordinates_of_answer(
     program: Program, X: Sequence[Matrix], size: float
 ) -> InCoordinatesOfAnswer | None:
-    """Return a program in coordinates in which eigenvalues of `X` above `size` are one; None where none are.
+    """Return a program in coordinates in which eigenvalues of `X` above `size` are one.
+
+    It is None where all of them are of the order of `size`, or the rows, which become dense, are too large.
 
     An optimum may be as large as one over a small eigenvalue of the data. Products of ``X`` with the data
     lose that eigenvalue in the given coordinates, and in these they do not.
     """
+    if program.m * sum(n**2 for n in program.A.orders) > LARGEST_EXPOSING:
+        return None
     turned, factors = program, {}
     for b, (block, X_b) in enumerate(zip(program.blocks, X, strict=True)):
         if block.cap is not None or block.nearness is not None:
             continue
         eigenvalues, Q = np.linalg.eigh(np.asarray(X_b))
-        if eigenvalues[-1] > size:
+        if eigenvalues[-1] > DIVERGENT * size:
             factors[b] = Q * np.sqrt(np.maximum(eigenvalues / size, 1.0))
             turned = turned.restrict(b, factors[b])
     return InCoordinatesOfAnswer(program, turned, factors) if factors else None

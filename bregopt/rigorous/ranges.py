@@ -130,6 +130,8 @@ def _orthonormal(F: Array) -> Ball | None:
 
     For ``e = ||E|| <= 1/2``, ``(I + E)^(-1/2)`` differs from the identity by at most ``e``.
     """
+    if F.shape[1] > F.shape[0]:
+        return None
     R = np.linalg.qr(F, mode="r")
     with np.errstate(all="ignore"):
         T, info = scipy.linalg.lapack.dtrtri(R)

@@ -14,18 +14,20 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.certify import is_farkas, is_ray, trace_bounds, with_trace_multipliers
 from bregopt.certify.constants import MENDED
 from bregopt.divergences import BUILT_IN, LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.program.rows import Distances, RankOne, Rows
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, Data
 from bregopt.rigorous.exact import exact_farkas, exact_inverse, exact_ray
 from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.listing import data_of
+from bregopt.rigorous.listing import LARGEST_LISTED, data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.reduction import reduced
@@ -72,6 +74,8 @@ def proves_infeasible(program: Program, y: Array) -> bool:
     """
     if not np.isfinite(y).all():
         return False
+    if _bounds_exclude(program, y):
+        return True
     candidates = [y]
     try:
         data = data_of(program)
@@ -93,6 +97,42 @@ def proves_infeasible(program: Program, y: Array) -> bool:
         ):
             return True
     return False
+
+
+def _bounds_exclude(program: Program, y: Array) -> bool:
+    """Whether bounds of one form ``w z'X z``, in several rows with a multiplier, exclude each other.
+
+    The products of the entries of `z` are rounded, and the form is on the boundary of the cone: as rows of
+    coefficients with radii they contradict nothing.
+    """
+    used = program.bounds.required & program.alone & program.A.in_one_block & (y != 0)
+    for term in program.A.terms:
+        own = np.flatnonzero(used[term.place])
+        forms = _forms(term.rows, own)
+        if forms is None:
+            continue
+        _, number = np.unique(forms, axis=0, return_inverse=True)
+        number, at = number.ravel(), term.at[own]
+        lo, hi = np.full(len(own), -np.inf), np.full(len(own), np.inf)
+        np.maximum.at(lo, number, program.bounds.lo[at])
+        np.minimum.at(hi, number, program.bounds.hi[at])
+        if (lo > hi).any():
+            return True
+    return False
+
+
+def _forms(rows: Rows, own: IntArray) -> Array | None:
+    """Return the numbers that determine some rows of a family, one line each; None for other families."""
+    if not len(own):
+        return None
+    if isinstance(rows, Distances):
+        i, j, weight = rows.i[own], rows.j[own], rows.weight[own]
+        return np.column_stack([np.minimum(i, j), np.maximum(i, j), weight])
+    if not isinstance(rows, RankOne) or len(own) * rows.Z.shape[1] > LARGEST_LISTED:
+        return None
+    Z = rows.Z[own].toarray() if sp.issparse(rows.Z) else rows.Z[own]
+    first = Z[np.arange(len(own)), (Z != 0).argmax(axis=1)]
+    return np.column_stack([np.where(first < 0, -1.0, 1.0)[:, None] * Z, rows.weight[own]])
 
 
 def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:

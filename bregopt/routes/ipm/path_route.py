@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bregopt.arrays import EPS, TINY
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
@@ -136,15 +138,16 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
 
 
 def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
-    """Return the answer after a useless one of a large `X`, in coordinates in which `X` is smaller.
+    """Return the answer after an inaccurate one of a large `X`, in coordinates in which `X` is smaller.
 
-    The first of them may be far from the optimum, so the coordinates are improved a few times.
+    The first of them may be far from the optimum, so the coordinates are improved a few times. Where faces
+    were revealed, they are why the answer is inaccurate, and other coordinates do not help.
     """
     tuning: InteriorPointTuning = settings.tuning
-    if max(block.n for block in program.blocks) > tuning.face_search_order:
+    if stalled.y_on_faces is not None:
         return stalled
     for _ in range(tuning.coordinate_trials):
-        if stalled.stop is not StopReason.STALLED or (worst := _worst(program, stalled)) <= tuning.near_error:
+        if stalled.stop is not StopReason.STALLED or (worst := _worst(program, stalled)) <= settings.tol:
             break
         turned = in_coordinates_of_answer(program, stalled.X, program.bound_scale)
         if turned is None:
@@ -155,14 +158,38 @@ def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progres
         except CutShort:
             break
         found = replace(presolved.restore(found), iterations=stalled.iterations + found.iterations)
-        if found.stop is StopReason.STALLED and _worst(program, found) >= worst:
+        if found.stop is StopReason.STALLED:
+            found = min(found, _scaled_into_rows(program, found), key=partial(_worst, program))
+        error = _worst(program, found)
+        if found.stop is StopReason.STALLED and error >= worst:
             break
         # There a multiplier of 1e9 may meet the tolerance although the dual has no such point.
         near = ((1 + share * settings.tol) * found.y for share in (0, 100, -100))
+        if error <= settings.tol:
+            found = replace(found, stop=StopReason.CONVERGED)
         if found.stop is StopReason.CONVERGED and not any(proves_bound(program, y) for y in near):
             break
         stalled = found
     return stalled
+
+
+def _scaled_into_rows(program: Program, answer: Answer) -> Answer:
+    """Return the answer with multiples of `X` and `u` that meet inequalities beyond round-off.
+
+    A violation by round-off counts as many times as `X` is larger than the scale of the rows.
+    """
+    point = PrimalDualPoint(program, answer.X, answer.u, answer.y)
+    missed = np.where(program.bounds.equal, 0.0, point.violations)
+    wanted = np.where(missed > 0, missed + 4 * EPS * point.magnitudes, 0.0)
+    if not wanted.any():
+        return answer
+    size = np.maximum(np.abs(point.activity), TINY)
+    k = int(np.argmax(wanted / size))
+    up = (point.activity[k] < program.bounds.lo[k]) == (point.activity[k] > 0)
+    factor = 1 + (1 if up else -1) * float(wanted[k] / size[k])
+    if not 0.5 < factor < 2:
+        return answer
+    return replace(answer, X=tuple(factor * np.asarray(X) for X in answer.X), u=factor * answer.u)
 
 
 def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:

@@ -228,10 +228,9 @@ class InteriorPointTuning(WorkingSetTuning):
     schur_matrices : int
         Matrices of the order of the Schur complement in memory at a time, for the same.
     face_search_order : int
-        Largest order at which ``explain`` looks for faces, and at which a stalled answer of a large ``X`` is
-        improved in other coordinates.
+        Largest order at which ``explain`` looks for faces.
     coordinate_trials : int
-        Number of changes of coordinates after an answer that stalled far from the optimum. With none, the
+        Number of changes of coordinates after an answer of a large ``X`` that stalled. With none, the
         optimum 2e9 of ``max tr X`` for ``<[[1, 1], [1, 1 + 1e-9]], X> <= 1`` is not found.
     sample_rows : int
         Least number of rows in a first working set.
