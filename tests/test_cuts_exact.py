@@ -117,6 +117,26 @@ def test_the_last_round_of_triangles_keeps_the_proof():
     assert bo.partition(club, 3, sizes=(16, 12, 6), bound="triangles").optimal
 
 
+@pytest.mark.parametrize("n", [301, 501])
+def test_relaxations_end_where_their_multipliers_prove_the_cut(n):
+    """Of an odd cycle the bound passes the next integer late: it is 300.992 and 500.997."""
+    cycle = np.roll(np.eye(n), 1, axis=1)
+    found = bo.max_cut(cycle + cycle.T)
+    assert found.optimal
+    assert found.cut <= found.bound < n
+
+
+@pytest.mark.parametrize("bound", ["sdp", "triangles"])
+def test_a_definite_slack_counts_in_the_proof(bound):
+    """Two dense parts, two edges between them: at the first steps ``C - A*(y)`` is far from singular."""
+    rng, n = np.random.default_rng(0), 250
+    W = np.triu(rng.random((n, n)) < 0.5, 1) * np.kron(np.eye(2), np.ones((n // 2, n // 2)))
+    W[0, n - 1] = W[3, n - 4] = 1
+    found = bo.min_balanced_cut(W + W.T, bound=bound)
+    assert (found.cut, found.optimal) == (2, True)
+    assert 1 < found.bound <= 2
+
+
 def test_large_graphs_with_rounded_bounds_are_not_proven():
     """Enumeration is too long, and weights without a unit leave the bound above every cut."""
     rng = np.random.default_rng(0)

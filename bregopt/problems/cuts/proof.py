@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.certify import Certificate
+from bregopt.certify import Certificate, PrimalDualPoint, trace_bounds
 from bregopt.io.graphs import Graph
 from bregopt.modeling.problem import Problem
 from bregopt.problems.cuts.exact import Lattice, strongest
-from bregopt.program import StopReason
+from bregopt.program import LowRank, StopReason
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -186,8 +186,23 @@ def _rigorous_bound(problem: Problem, answer: Solution) -> float:
         lo_rad=inflated(data.lo_rad + rounded * np.where(np.isfinite(data.lo), np.abs(data.lo), 0.0)),
         hi_rad=inflated(data.hi_rad + rounded * np.where(np.isfinite(data.hi), np.abs(data.hi), 0.0)),
     )
-    bound = lower_bound(data, raw._point[2], implied_bounds(data)).value
+    bound = lower_bound(data, _lifted(raw), implied_bounds(data)).value
     return -bound if program.maximize else bound
+
+
+def _lifted(raw: Solution) -> Array:
+    """Return the multipliers, those of the diagonal raised by the least eigenvalue of ``C - A*(y)``.
+
+    As the trace is fixed, a certificate counts that eigenvalue; a rigorous bound counts none above zero.
+    """
+    X, u, y = raw._point
+    assert raw._program is not None
+    (trace,) = trace_bounds(raw._program)
+    if trace is None or not trace.exact or isinstance(X[0], LowRank):
+        return np.asarray(y)
+    (least,) = PrimalDualPoint(raw._program, X, u, y).smallest_eigenvalues
+    lifted: Array = y + least * trace.multipliers
+    return lifted
 
 
 def relaxed(
@@ -200,8 +215,9 @@ def relaxed(
     """Return the answer to a relaxation and add its bound to the proof.
 
     Beyond 200 vertices it ends when the bound proves the best cut. Without the option ``tol`` it also ends at
-    a gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance. The
-    status is that of the relaxation, also where the bound proves the cut.
+    a gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance; not
+    if the value would prove the cut as a bound, as a sharper bound may come as near. The status is that of
+    the relaxation, also where the bound proves the cut.
 
     Parameters
     ----------
@@ -226,7 +242,7 @@ def relaxed(
         if proof.decides(step.bound, best(), _MARGIN):  # its multipliers will prove it, no earlier ones
             why = _PROVEN
         elif "tol" not in options and _error(step) <= _tol(proof, best()):
-            why = _SHARP
+            why = "" if proof.decides(step.value, best()) else _SHARP
         elif stalled is not None and stalled():
             why = _STALLED
         return bool(why)
