@@ -313,6 +313,24 @@ def test_a_callback_ends_the_rounds_with_a_bound():
     assert found.dual_value <= whole.value + whole.error
 
 
+def test_a_callback_that_ends_a_round_as_it_converges_ends_all_rounds():
+    X, A = bo.PSD(8, name="X"), correlation()
+    prob = bo.Problem(bo.Minimize(bo.inner(A, X)), [bo.diag(X) == 1, bo.cut_rows(nonnegative(X))])
+    steps = []
+
+    def callback(step):
+        steps.append(step)
+        return max(step.gap, step.primal_residual, step.dual_residual) <= 0.1  # the first round asks no more
+
+    found = ended(prob, callback=callback)
+    assert all(step.gap > 0.1 for step in steps[:-1])
+    assert found.status == "user_limit"
+    assert "callback" in found.stop_reason
+    assert 1e-6 < found.primal_residual < np.inf  # of the rows that the answer violates
+    bounds = [step.bound for step in steps]
+    assert found.dual_value >= bounds[-1] - 1e-9
+
+
 def test_iteration_limits_end_the_rounds():
     X, A = bo.PSD(8, name="X"), correlation()
     prob = bo.Problem(bo.Minimize(bo.inner(A, X)), [bo.diag(X) == 1, bo.cut_rows(nonnegative(X))])

@@ -69,7 +69,8 @@ def test_small_cuts_are_optimal_in_exact_arithmetic(kind, unit):
         truth = best(W, k, allowed, largest)
         assert found.optimal
         assert weight(W, found._numbers) == truth
-        assert found.bound >= float(truth) * (1 - 1e-14) if largest else found.bound <= float(truth)
+        assert found.cut == float(truth)
+        assert found.bound >= truth if largest else found.bound <= truth
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
@@ -82,6 +83,58 @@ def test_decades_of_weights_are_no_reason_for_a_proof(unit):
     found = bo.max_cut(W)
     assert found.optimal
     assert weight(W, found.partition) == best(W, 2, lambda s: True, True)
+
+
+def test_a_bound_of_many_weights_is_rounded_away_from_the_cuts():
+    """Sums of the weights in doubles are on either side of the exact ones."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        B = rng.random((6, 7)) * 10.0 ** rng.integers(-6, 7, (6, 7))
+        W = np.block([[np.zeros((6, 6)), B], [B.T, np.zeros((7, 7))]])
+        truth = sum(map(Fraction, B.ravel().tolist()))
+        found = bo.max_cut(W, bound=False)
+        assert found.optimal
+        assert truth <= found.bound <= np.nextafter(float(truth), np.inf)
+
+
+@pytest.mark.parametrize("bound", ["sdp", "triangles"])
+def test_a_bound_that_proves_nothing_has_all_rounding_errors(bound, monkeypatch):
+    """Whatever certificates say, the answer's bound is the rigorous one."""
+    rng = np.random.default_rng(2)
+    W = np.triu(rng.random((24, 24)) < 0.4, 1) * rng.random((24, 24))
+    plain = bo.max_cut(W + W.T, bound=bound)
+    assert not plain.optimal
+    add = proofs.Proof.add
+    monkeypatch.setattr(proofs.Proof, "add", lambda proof, value: add(proof, value * (1 - 1e-6)))
+    assert bo.max_cut(W + W.T, bound=bound).bound == pytest.approx(plain.bound, rel=1e-9)
+
+
+def test_the_last_round_of_triangles_keeps_the_proof():
+    """The round that proves a partition ends the rounds, though it meets its own tolerance, too."""
+    networkx = pytest.importorskip("networkx")
+    novel, club = networkx.les_miserables_graph(), networkx.karate_club_graph()
+    assert bo.min_balanced_cut(novel, weights="weight", bound="triangles").optimal
+    assert bo.partition(club, 3, sizes=(16, 12, 6), bound="triangles").optimal
+
+
+@pytest.mark.parametrize("n", [301, 501])
+def test_relaxations_end_where_their_multipliers_prove_the_cut(n):
+    """Of an odd cycle the bound passes the next integer late: it is 300.992 and 500.997."""
+    cycle = np.roll(np.eye(n), 1, axis=1)
+    found = bo.max_cut(cycle + cycle.T)
+    assert found.optimal
+    assert found.cut <= found.bound < n
+
+
+@pytest.mark.parametrize("bound", ["sdp", "triangles"])
+def test_a_definite_slack_counts_in_the_proof(bound):
+    """Two dense parts, two edges between them: at the first steps ``C - A*(y)`` is far from singular."""
+    rng, n = np.random.default_rng(0), 250
+    W = np.triu(rng.random((n, n)) < 0.5, 1) * np.kron(np.eye(2), np.ones((n // 2, n // 2)))
+    W[0, n - 1] = W[3, n - 4] = 1
+    found = bo.min_balanced_cut(W + W.T, bound=bound)
+    assert (found.cut, found.optimal) == (2, True)
+    assert 1 < found.bound <= 2
 
 
 def test_large_graphs_with_rounded_bounds_are_not_proven():

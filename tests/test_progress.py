@@ -133,7 +133,10 @@ class TestBars:
         pytest.importorskip("tqdm")
         bo.cross_check(correlation(4), solvers=("bregman", "cvxpy"), progress=True)
         assert "routes: 100%" in capsys.readouterr().err
-        bo.max_cut(np.array([[0, 1], [1, 2], [2, 0]]), progress=True)
+        edges = np.array([[0, 1], [1, 2], [2, 0]])
+        bo.max_cut(edges, progress=True)  # the bound proves a rounding, so no search follows
+        assert "bregopt path" in capsys.readouterr().err
+        bo.max_cut(edges, bound=False, progress=True)
         shown = capsys.readouterr().err
         assert "cycles: " in shown
         assert "rounds: " in shown

@@ -87,6 +87,7 @@ class Problem:
         self._compiled: Compiled = compile_problem(objective, self._stated)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
+        self._sharpest: Any = None  # of rounds of generated rows, the one with the best bound
         self._node: Any = ()  # answers of the last nodes of branch and bound
 
     @property
@@ -186,7 +187,7 @@ class Problem:
         rounds = Rounds(self, solver, options)
         answer = rounds.solve(start)
         solved = rounds.current
-        self._compiled, self._raw = solved._compiled, solved._raw
+        self._compiled, self._raw, self._sharpest = solved._compiled, solved._raw, rounds.sharpest
         return replace(
             answer,
             _generated=True,

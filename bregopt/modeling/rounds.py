@@ -20,10 +20,11 @@ from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.cut_rows import CutRows, some_rows
 from bregopt.presolve import presolve, reductions
-from bregopt.program import ENDED, LIMITS, Program
+from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
+from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Rounds"]
@@ -61,6 +62,8 @@ class Rounds:
     ----------
     current : Problem
         The problem with the rows of the last round.
+    sharpest : pair of Compiled and Solution, or None
+        The round whose multipliers prove the best bound, in the terms of its program.
     """
 
     def __init__(self, problem: Any, solver: Any, options: Mapping[str, Any]) -> None:
@@ -69,7 +72,9 @@ class Rounds:
         self._generators = [c for c in problem.constraints if isinstance(c, CutRows)]
         self._tol = float(options.get("tol", Settings.tol))
         self.current = problem
+        self.sharpest: tuple[Compiled, Solution] | None = None
         self._bounds: list[float] = []  # proven ones, as lower bounds of a minimization
+        self._asked_to_end = False
         self._timings: Counter[str] = Counter()
         self._iterations = 0
 
@@ -96,6 +101,8 @@ class Rounds:
             found = self._violated(answer)
             if answer.status != Status.OPTIMAL or (asked <= self._tol and not any(found.rows)):
                 return self._finished(answer, found.residual)
+            if self._asked_to_end:  # when the round met its own tolerance
+                return self._finished(answer, found.residual, StopReason.CALLBACK)
             if any(found.rows):
                 start = self._extended(found)
                 asked = max(self._tol, min(asked, _SHARPER * found.residual))
@@ -107,18 +114,29 @@ class Rounds:
         answer = self._once(start, asked)
         if start is None or answer.X is None or answer.status == Status.OPTIMAL:
             return answer
-        limited = self.current._raw._stop in LIMITS
+        limited = self._asked_to_end or self.current._raw._stop in LIMITS
         return answer if limited else self._once(None, asked)
 
     def _once(self, start: Solution | None, asked: float) -> Solution:
-        answer: Solution = self.current._solve(self._solver, start, False, {**self._options, "tol": asked})
+        options = {**self._options, "tol": asked}
+        if options.get("callback") is not None:
+            options["callback"] = self._watched
+        answer: Solution = self.current._solve(self._solver, start, False, options)
         if answer.status == Status.UNBOUNDED:
             raise UnsupportedProblemError(_UNBOUNDED.format(self._generators[0].title))
         if answer.dual_residual <= self._tol:
-            self._bounds.append(self._problem.objective.sign * answer.dual_value)
+            bound = self._problem.objective.sign * answer.dual_value
+            if bound > max(self._bounds, default=-np.inf):
+                self.sharpest = self.current._compiled, self.current._raw
+            self._bounds.append(bound)
         self._timings.update(answer.timings)
         self._iterations += answer.iterations
         return replace(answer, timings=dict(self._timings), iterations=self._iterations)
+
+    def _watched(self, step: Step) -> bool:
+        """Call the user's callback; a request to end also ends the rounds."""
+        self._asked_to_end = bool(self._options["callback"](step))
+        return self._asked_to_end
 
     def _violated(self, answer: Solution) -> _Found:
         """Return the rows that an answer violates by more than those it knows."""
@@ -173,21 +191,29 @@ class Rounds:
         duals = _carried(raw.duals, before, self.current, multipliers)
         return replace(raw, duals=duals, _inner=None)  # of other rows
 
-    def _finished(self, answer: Solution, residual: float) -> Solution:
-        """Return the answer with the best bound, and the violation of generated rows in its residual."""
+    def _finished(self, answer: Solution, residual: float, stop: StopReason | None = None) -> Solution:
+        """Return the answer with the best bound, and the violation of generated rows in its residual.
+
+        A reason to `stop` replaces that of the last round, which may have met a tolerance of its own.
+        """
         sign = self._problem.objective.sign
         answer = replace(answer, dual_value=sign * max((sign * answer.dual_value, *self._bounds)))
-        if residual <= max(self._tol, answer.primal_residual):
+        met = residual <= max(self._tol, answer.primal_residual)
+        if met and stop is None:
             return answer
-        known = np.isfinite(residual)
-        reason = _UNMET.format(residual, answer.stop_reason) if known else _UNKNOWN.format(answer.stop_reason)
-        certificate = Certificate(answer.value, answer.dual_value, answer.gap, residual, 0.0, answer.error)
-        stop = self.current._raw._stop
+        why = answer.stop_reason if stop is None else stop.value
+        if not met:
+            known = np.isfinite(residual)
+            why = _UNMET.format(residual, why) if known else _UNKNOWN.format(why)
+        certificate = Certificate(
+            *(answer.value, answer.dual_value, answer.gap),
+            *(max(residual, answer.primal_residual), answer.dual_residual, answer.error),
+        )
         return replace(
             answer,
-            status=certificate.status(self._tol, stop).value,
-            stop_reason=reason,
-            primal_residual=residual,
+            status=certificate.status(self._tol, stop or self.current._raw._stop).value,
+            stop_reason=why,
+            primal_residual=certificate.primal_residual,
         )
 
 

@@ -57,7 +57,9 @@ class Partition(PartedGraph):
     cut : float
         Weight of the edges between parts.
     bound : float
-        Proven: no partition in parts of these sizes has less weight between parts.
+        Proven: no partition in parts of these sizes has less weight between parts. All rounding errors are
+        counted. Beyond 500 vertices, where it does not prove the cut, it is that of a certificate in floating
+        point, less a billionth of all weights.
     optimal : bool
         Whether it is proven that no partition is better. Weights that are multiples of a unit give such cuts,
         and a bound with all rounding errors is below the next multiple; weights count as multiples if they

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import IntArray, Mask
-from bregopt.certify import Certificate
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.certify import Certificate, PrimalDualPoint, trace_bounds
 from bregopt.io.graphs import Graph
 from bregopt.modeling.problem import Problem
 from bregopt.problems.cuts.exact import Lattice, strongest
-from bregopt.program import StopReason
+from bregopt.program import LowRank, StopReason
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -26,6 +27,7 @@ __all__ = ["TOL", "Proof", "Settled", "relaxed", "unrelaxed"]
 
 _MARGIN = 1e-9  # that a bound which ends a relaxation has for its rounding errors, relative to all weights
 _OPERATIONS = 4  # roundings of a coefficient beside the sum of the weights at a vertex
+_ALWAYS = 500  # vertices up to which the bound of an answer has all rounding errors: 60 ms at most
 _SMALL = 200  # vertices of a small graph
 TOL = 1e-3  # of other relaxations
 _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
@@ -41,7 +43,9 @@ class Proof:
     """The best bound on all partitions of a graph so far, and what it proves.
 
     Certificates are computed in floating point. They end searches and relaxations; only a bound with all
-    rounding errors, a partition that nothing can improve, or an enumeration makes a partition optimal.
+    rounding errors, a partition that nothing can improve, or an enumeration makes a partition optimal. That
+    bound is also the answer's, up to 500 vertices. It may take long for larger graphs; of these the answer
+    has the certificate's bound, less a billionth of all weights.
 
     Parameters
     ----------
@@ -57,7 +61,8 @@ class Proof:
         self._lattice = Lattice.of(self._weights)
         self._rigorous: Callable[[], float] = lambda: np.inf if largest else -np.inf
         self.n, self.largest = graph.n, largest
-        self.bound = float(np.maximum(self._weights, 0.0).sum()) if largest else 0.0  # without any work
+        gains = self._weights[self._weights > 0]
+        self.bound = self._sure = _beyond(gains, above=True) if largest else 0.0  # without any work
 
     @property
     def small(self) -> bool:
@@ -77,20 +82,20 @@ class Proof:
 
     def weight(self, part: IntArray) -> float:
         """Return the weight of the edges between the parts, which are numbers or signs of the vertices."""
-        return float(self._weights[self._cut(part)].sum())
+        return math.fsum(self._weights[self._cut(part)].tolist())
 
     def distance(self, part: IntArray) -> float:
         """Return the distance of a partition's weight from the bound."""
         away = self.bound - self.weight(part)
         return max(away if self.largest else -away, 0.0)
 
-    def suggests(self, part: IntArray, margin: float = 0.0) -> bool:
-        """Whether no partition is better than this one if the bound of the certificate holds.
+    def suggests(self, part: IntArray) -> bool:
+        """Whether no partition is better than this one if the bound of the certificate holds."""
+        return self.decides(self.bound, part)
 
-        With a `margin`, relative to all weights, also if it nearly holds.
-        """
-        allowance = margin * float(np.abs(self._weights).sum())
-        bound = self.bound + (allowance if self.largest else -allowance)
+    def decides(self, bound: float, part: IntArray, margin: float = 0.0) -> bool:
+        """Whether no partition is better than this one if a bound holds, with a margin for its round-off."""
+        bound = self._less(bound, margin)
         return self._unimprovable(part) or self._lattice.proves(bound, self.weight(part), self.largest)
 
     def settled(self, part: IntArray, every: Callable[[], IntArray | None]) -> Settled:
@@ -106,12 +111,13 @@ class Proof:
         """
         weight = self.weight(part)
         if self._unimprovable(part):
-            return Settled(part, weight, True)
-        bound, optimal = self.bound, False
-        if self.suggests(part):
-            rigorous = self._rigorous()
+            return Settled(part, self._beyond_weight(part), True)
+        bound, optimal = self._less(self.bound, _MARGIN), False
+        if self.n <= _ALWAYS or self.suggests(part):
+            rigorous = self._better(self._rigorous())
             optimal = self._lattice.proves(rigorous, weight, self.largest)
-            bound = rigorous if optimal else bound
+            bound = rigorous if optimal or self.n <= _ALWAYS else bound
+        bound = self._better(bound)
         if optimal and not self._lattice.distance:
             return Settled(part, bound, True)
         parts = every()
@@ -119,7 +125,20 @@ class Proof:
             return Settled(part, bound, optimal)
         cut = parts[:, self._i] != parts[:, self._j]
         best = parts[strongest(cut, self._weights, self.largest)]
-        return Settled(best, bound if optimal else self.weight(best), True)
+        return Settled(best, bound if optimal else self._beyond_weight(best), True)
+
+    def _better(self, bound: float) -> float:
+        """Return a bound, or the one without any work if that is better."""
+        return min(bound, self._sure) if self.largest else max(bound, self._sure)
+
+    def _less(self, bound: float, margin: float) -> float:
+        """Return a bound that proves less, by a share of all weights."""
+        allowance = margin * float(np.abs(self._weights).sum())
+        return bound + (allowance if self.largest else -allowance)
+
+    def _beyond_weight(self, part: IntArray) -> float:
+        """Return the weight of a partition, rounded such that it is a bound if no partition is better."""
+        return _beyond(self._weights[self._cut(part)], self.largest)
 
     def _cut(self, part: IntArray) -> Mask:
         cut: Mask = part[self._i] != part[self._j]
@@ -139,14 +158,23 @@ class Settled(NamedTuple):
     optimal: bool
 
 
+def _beyond(terms: Array, above: bool) -> float:
+    """Return the sum of numbers, rounded upward or downward; exact where it is a double."""
+    total = math.fsum(terms.tolist())
+    missing = math.fsum([*terms.tolist(), -total])
+    if missing == 0 or (missing < 0) == above:
+        return total
+    return math.nextafter(total, math.inf if above else -math.inf)
+
+
 def _rigorous_bound(problem: Problem, answer: Solution) -> float:
-    """Return the bound of an answer's multipliers with all rounding errors.
+    """Return the bound of an answer's multipliers with all rounding errors; of rounds, that of the sharpest.
 
     Those of the coefficients count too: sums of weights, and fractions such as ``(k-1) / (2k)``.
     """
-    raw = answer._in_program or answer
+    compiled, raw = problem._sharpest or (problem._compiled, answer._in_program or answer)
     assert raw._program is not None
-    program, whole, _ = problem._compiled.proof_data(raw._program)
+    program, whole, _ = compiled.proof_data(raw._program)
     data, _ = reduced(whole)
     rounded = gamma(program.blocks[0].n + _OPERATIONS)
     data = replace(
@@ -158,8 +186,23 @@ def _rigorous_bound(problem: Problem, answer: Solution) -> float:
         lo_rad=inflated(data.lo_rad + rounded * np.where(np.isfinite(data.lo), np.abs(data.lo), 0.0)),
         hi_rad=inflated(data.hi_rad + rounded * np.where(np.isfinite(data.hi), np.abs(data.hi), 0.0)),
     )
-    bound = lower_bound(data, raw._point[2], implied_bounds(data)).value
+    bound = lower_bound(data, _lifted(raw), implied_bounds(data)).value
     return -bound if program.maximize else bound
+
+
+def _lifted(raw: Solution) -> Array:
+    """Return the multipliers, those of the diagonal raised by the least eigenvalue of ``C - A*(y)``.
+
+    As the trace is fixed, a certificate counts that eigenvalue; a rigorous bound counts none above zero.
+    """
+    X, u, y = raw._point
+    assert raw._program is not None
+    (trace,) = trace_bounds(raw._program)
+    if trace is None or not trace.exact or isinstance(X[0], LowRank):
+        return np.asarray(y)
+    (least,) = PrimalDualPoint(raw._program, X, u, y).smallest_eigenvalues
+    lifted: Array = y + least * trace.multipliers
+    return lifted
 
 
 def relaxed(
@@ -172,8 +215,9 @@ def relaxed(
     """Return the answer to a relaxation and add its bound to the proof.
 
     Beyond 200 vertices it ends when the bound proves the best cut. Without the option ``tol`` it also ends at
-    a gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance. The
-    status is that of the relaxation, also where the bound proves the cut.
+    a gap that is small against the distance of bound and cut, at most 1e-3, which is then the tolerance; not
+    if the value would prove the cut as a bound, as a sharper bound may come as near. The status is that of
+    the relaxation, also where the bound proves the cut.
 
     Parameters
     ----------
@@ -195,10 +239,10 @@ def relaxed(
         proof.add(step.bound)
         if proof.small and stalled is None:
             return False
-        if proof.suggests(best(), _MARGIN):
+        if proof.decides(step.bound, best(), _MARGIN):  # its multipliers will prove it, no earlier ones
             why = _PROVEN
         elif "tol" not in options and _error(step) <= _tol(proof, best()):
-            why = _SHARP
+            why = "" if proof.decides(step.value, best()) else _SHARP
         elif stalled is not None and stalled():
             why = _STALLED
         return bool(why)
