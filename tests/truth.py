@@ -222,6 +222,8 @@ def _conic(case: Case, tol: float) -> Iterator[Found]:
 
 
 def _method(case: Case, tol: float) -> Iterator[Found]:
+    import bregopt.cvxpy  # noqa: F401 - it registers the method
+
     problem = case.make()
     if case.exact and not case.well_posed and any(problem.program().divergences):
         raise bo.UnsupportedProblemError(

@@ -158,7 +158,7 @@ def free_entry(rng: np.random.Generator, goal: str, room: Fraction, name: str) -
     }[goal]
     scale = float((weights**2 * start**2).sum())  # of a squared distance
     unit = {
-        "largest": float(abs(real(middle)) + radius),
+        "largest": max(float(abs(real(middle)) + radius), float(abs(M[0, 0] * M[1, 1])) ** 0.5),
         "log_det": float(max(abs(determinant), Decimal(1))),
         "logdet": float(trace + abs(determinant) + n),
     }.get(goal, 2 * float(weight * (x0 - middle)) ** 2 if beyond else scale)

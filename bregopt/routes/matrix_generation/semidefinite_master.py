@@ -73,7 +73,7 @@ class SemidefiniteMaster:
         (self._block,) = program.blocks
         self._V = np.zeros((self._block.n, 0))
         self.used = self._V
-        self._master_tol = tuning.first_master_tol
+        self._master_tol, self._gap = tuning.first_master_tol, np.inf
         bounds = program.bounds
         self._scale = Scale(program, bound.value)
         self._implied = _implied(program, bound)
@@ -128,9 +128,11 @@ class SemidefiniteMaster:
             Gap of the whole problem, which the master's tolerance follows.
         """
         tuning = self._tuning
-        self._master_tol = max(
-            min(self._master_tol, tuning.master_tol_ratio * gap), tuning.least_master_tol * self._tol
-        )
+        wanted, least = tuning.master_tol_ratio * gap, tuning.least_master_tol * self._tol
+        if np.isfinite(gap) and gap >= self._gap:  # relative to other sizes, the last answer met that
+            wanted, least = tuning.master_tol_ratio * self._master_tol, tuning.finest_master_tol
+        self._gap = gap
+        self._master_tol = min(self._master_tol, max(wanted, least))
         working = np.flatnonzero(self._working)
         restricted = self._restricted(working)
         answer = follow_path(

@@ -102,6 +102,8 @@ class MatrixGenerationTuning(Tuning):
         Tolerance of the next semidefinite master, relative to the gap.
     least_master_tol : float
         Least tolerance of a semidefinite master, relative to that of the problem.
+    finest_master_tol : float
+        Its least value after a round without a smaller gap, from which on it decreases by `master_tol_ratio`.
     memory_rounds : int
         Rounds for which an unused direction stays in the basis.
     used_eigenvalue : float
@@ -185,6 +187,7 @@ class MatrixGenerationTuning(Tuning):
     first_master_tol: float = 1e-2
     master_tol_ratio: float = 0.1
     least_master_tol: float = 0.2
+    finest_master_tol: float = 1e-13
     memory_rounds: int = 3
     used_eigenvalue: float = 1e-2
     basis_rank_tol: float = 1e-8
