@@ -33,7 +33,7 @@ class Incumbent:
         (self._block,), (face,) = program.blocks, program.faces
         first = face.embed(np.eye(face.order, 1))
         self.dual, self._primal, self._residual, self._dual_residual = -np.inf, np.inf, np.inf, np.inf
-        self.y = np.zeros(self._program.m)
+        self.y = self._violations = np.zeros(self._program.m)
         self.offer_point(
             LowRank(np.sqrt(bound.value) * first),
             np.clip(np.zeros(self._program.k), self._program.u_lo, self._program.u_hi),
@@ -53,15 +53,20 @@ class Incumbent:
         point = PrimalDualPoint(program, (X,), u, np.zeros(program.m))
         residual, primal = max(point.primal_residual, self._tol), point.primal
         size = max(objective_size(program, self._primal, self.dual), TINY)
-        if self._merit(residual, primal, size) < self._merit(self._residual, self._primal, size):
-            self.X, self.u, self._activity = X, u, point.activity
+        merit = self._merit(residual, primal, point.violations, size)
+        if merit < self._merit(self._residual, self._primal, self._violations, size):
+            self.X, self.u, self._activity, self._violations = X, u, point.activity, point.violations
             self._residual, self._primal = residual, primal
 
-    def _merit(self, residual: float, primal: float, size: float) -> tuple[float, float]:
-        """Return the sort key of points, least first; `size` is the same for both points of a comparison."""
+    def _merit(self, residual: float, primal: float, violations: Array, size: float) -> tuple[float, float]:
+        """Return the sort key of points, least first; `size` is the same for both points of a comparison.
+
+        The gap counts the cost of violations, as the certificate does.
+        """
         if not np.isfinite(self.dual):
             return residual, primal
-        return max(residual, abs(primal - self.dual) / size), primal
+        loss = float(np.abs(self.y) @ violations)
+        return max(residual, (abs(primal - self.dual) + loss) / size), primal
 
     def offer_bound(self, y: Array, found: Leading) -> None:
         """Keep multipliers with a smaller dual residual, or an equal one and a better bound.
