@@ -161,10 +161,11 @@ def _outcome(
     """Return the answer to a program with matrices on faces ``X = V M V'``, from that in ``M``."""
     faces = program.faces
     for b, face in enumerate(faces):
-        if face.codimension:
+        if face.codimension and face.order:  # CVXPY takes no matrix of order zero
             program = program.restrict(b, face.basis)
     answer = _reported(program, settings, progress)
-    return replace(answer, X=tuple(face.lift(M) for face, M in zip(faces, answer.X, strict=True)))
+    lifted = (face.lift(M) if face.order else M for face, M in zip(faces, answer.X, strict=True))
+    return replace(answer, X=tuple(lifted))
 
 
 def _reported(program: Program, settings: ReferenceSettings, progress: Progress) -> Answer:
