@@ -137,6 +137,14 @@ def test_a_definite_slack_counts_in_the_proof(bound):
     assert 1 < found.bound <= 2
 
 
+def test_rows_whose_sum_is_an_eigenvector_do_not_diverge():
+    """The norm of the triangle rows of this path was taken for half of its size."""
+    found = bo.min_balanced_cut(
+        [[0, 38, 0, 55], [38, 0, 70, 0], [0, 70, 0, 0], [55, 0, 0, 0]], sizes=(3, 1), bound="triangles"
+    )
+    assert (found.cut, found.bound, found.optimal) == (55, 55, True)
+
+
 def test_large_graphs_with_rounded_bounds_are_not_proven():
     """Enumeration is too long, and weights without a unit leave the bound above every cut."""
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ __all__ = ["Places", "Polyhedron", "read_rows"]
 
 _STEPS = 15  # of a projection; the next one continues from its multipliers
 _POWERS = 20  # of the matrix whose norm bounds the curvature
-_MARGIN = 1.05  # of that norm, which powers approach from below
+_MARGIN = 1.1  # of that norm, which powers approach from below
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,8 @@ class Polyhedron:
     @cached_property
     def _curvature(self) -> float:
         """An upper bound on the norm of ``T T' / 2``, estimated by powers."""
-        v = np.ones(self.T.shape[0])
+        m = self.T.shape[0]
+        v = 1 + np.random.default_rng(0).normal(size=m)  # ones alone may be orthogonal to the largest
         norm = 1.0
         for _ in range(_POWERS):
             v = self.T @ (self._Tt @ (v / np.linalg.norm(v))) / 2
