@@ -231,7 +231,7 @@ class NearnessRule:
                 worst = max(worst, float(off.max(initial=0.0)))
             else:
                 worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
-        size = max(abs(primal - program.offset), abs(dual - program.offset))
+        size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
         least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
         last, self._last = self._last, max(worst / self._tol_X, excess)

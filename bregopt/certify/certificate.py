@@ -243,7 +243,7 @@ def objective_size(program: Program, *values: float, terms: float | Callable[[],
         for unknown terms.
     """
     scale = scale_of(program)
-    size = max([scale.resolution, *(abs(v - program.offset) for v in values if math.isfinite(v))])
+    size = max([scale.resolution, *(abs(v - program.stated_constant) for v in values if math.isfinite(v))])
     most = NEGLIGIBLE_OBJECTIVE * scale.objective
     if size >= most:
         return size

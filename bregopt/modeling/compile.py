@@ -108,6 +108,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         tuple(caps),
         tuple(shares),
         goal,
+        objective.expression.affine.constant_part().times(objective.sign),
         tuple(reduction.divergences),
         tuple(reduction.weights),
         lower,

@@ -59,6 +59,8 @@ class Compiled:
         For each inequality of convex expressions, its rows and cones with the derivatives in its bound.
     goal : Expression
         The affine part of the minimized objective.
+    constant : Expression
+        The constant that the user added to it.
     divergences : tuple of DivergenceTerm
         Its other part, with weights above 0.
     weights : tuple of Expression
@@ -74,6 +76,7 @@ class Compiled:
     caps: tuple[EigenvalueBound, ...]
     shares: tuple[tuple[ConvexConstraint, Sequence[Share]], ...]
     goal: Expression
+    constant: Expression
     divergences: tuple[DivergenceTerm, ...]
     weights: tuple[Expression, ...]
     lower: AffineNumbers
@@ -111,6 +114,7 @@ class Compiled:
             c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
             bounds=self._bounds(values),
             offset=float(np.asarray(offset)),
+            constant=float(np.asarray(self.constant.value)),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes

@@ -163,6 +163,7 @@ def _dual(whole: Program, form: MatrixInequalities, used: IntArray, held: IntArr
         u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above], -free]),
         u_hi=np.concatenate([gamma[below], np.zeros(len(above)), free]),
         offset=-form.offset,
+        constant=-whole.stated_constant,
         maximize=not whole.maximize,
         cones=SecondOrderCones(len(below) + len(above) + np.arange(cones.size), cones.dimensions),
     )

@@ -123,6 +123,7 @@ def _divided(program: Program, rows: Array, objective: float) -> Program:
         ),
         c=program.c / objective,
         offset=program.offset / objective,
+        constant=program.stated_constant / objective,
     )
 
 

@@ -137,6 +137,9 @@ class Program(PickledWithoutCache):
         Whether the user maximizes the negative of this objective; reports then use the user's sign.
     cones : SecondOrderCones
         Of ordinary variables; none by default.
+    constant : float, optional
+        The part of `offset` that the user stated as a constant, which gaps leave out; by default all of it.
+        ``-log det X`` is a divergence and a constant that is none of the user's.
     reductions : dict
         Cached results of reductions of this program, by name and options (:mod:`bregopt.presolve`).
     """
@@ -154,10 +157,16 @@ class Program(PickledWithoutCache):
     parameter_slopes: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
     cones: SecondOrderCones = NO_CONES
+    constant: float | None = None
     reductions: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "reductions": {}}
+
+    @property
+    def stated_constant(self) -> float:
+        """The constant that gaps leave out."""
+        return self.offset if self.constant is None else self.constant
 
     @property
     def m(self) -> int:

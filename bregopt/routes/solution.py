@@ -424,7 +424,7 @@ class Solution:
     def _cancels(self) -> bool:
         """Whether value and bound are differences of large terms, which `gap` is relative to."""
         program = (self._raw or self)._program
-        constant = 0.0 if program is None else program.offset * (-1.0 if program.maximize else 1.0)
+        constant = 0.0 if program is None else program.stated_constant * (-1.0 if program.maximize else 1.0)
         size = max(abs(self.value - constant), abs(self.dual_value - constant))
         return bool(np.isfinite(self.error) and self.error > 1.01 * self.gap * size)
 
