@@ -548,8 +548,12 @@ def _logdet(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     F, mu = near.F[b], block.nearness.mu
     rho = _inverse_omega(near.excess / mu)
-    X0 = np.asarray(block.nearness.X0)
-    sizes = [_condition(X0)]
+    divergence, root, sizes = divergence_of(block.nearness), root_of(F), list[float]()
+    assert isinstance(divergence, LogDet)
+    if root is None:
+        return np.full(F.shape, np.inf), math.inf
+    of_inverse, _ = divergence.errors_of_start  # relative to F it may be far larger than EPS cond(X0)
+    rho += float(np.linalg.norm(root.T @ of_inverse @ root))
     if near.spectra is not None:
         sizes.append(float(np.linalg.norm(F)) * float(np.linalg.norm(near.spectra[b].Z)) / mu)
     else:

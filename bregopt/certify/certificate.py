@@ -178,7 +178,8 @@ def certify(point: PrimalDualPoint) -> Certificate:
     loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
     error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
-    if primal < dual <= primal + ROUND_OFF_OF_TERMS * scale_of(point.program).objective:
+    round_off = max(ROUND_OFF_OF_TERMS * scale_of(point.program).objective, point.evaluation_error)
+    if primal < dual <= primal + round_off:
         dual = primal  # the bound of a feasible point is above it by round-off only
     elif primal < dual < math.inf:
         primal += loss  # by weak duality no less than the bound: to first order the value at a feasible point

@@ -74,13 +74,14 @@ class LogDet(Divergence):
         root = root_of(X)
         if root is None:
             return math.inf
-        of_inverse, of_log_det = self._errors
+        of_inverse, of_log_det = self.errors_of_start
         of_X = error_of_log_det(inverse_of(root), X.diagonal())
         error = float(np.vdot(of_inverse, X)) + of_log_det + float(of_X)
         return error if math.isfinite(error) else math.inf
 
     @cached_property
-    def _errors(self) -> tuple[Array, float]:
+    def errors_of_start(self) -> tuple[Array, float]:
+        """Bounds on the round-off of the inverse of ``X0``, in the order of psd matrices, and of its log-det."""
         diagonal = (self.L**2).sum(axis=1)
         of_log_det = float(error_of_log_det(self.inverse, diagonal))
         return error_of_inverse(self.inverse, diagonal), of_log_det

@@ -186,5 +186,5 @@ def free_entry(rng: np.random.Generator, goal: str, room: Fraction, name: str) -
         distance=float(abs(room) / max(M.ravel())) if room else 0.0,
         well_posed=room >= power(-4),
         precision=EXACT,
-        scale=scale if goal in ("nearest", "weighted") else 0.0,
+        scale=scale if goal in ("nearest", "weighted") else float(max(abs(p) for p in M.ravel())),
     )
