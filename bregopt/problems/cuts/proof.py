@@ -22,6 +22,7 @@ from bregopt.rigorous.reduction import reduced
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
+from bregopt.threads import threads_for
 
 __all__ = ["TOL", "Proof", "Settled", "relaxed", "unrelaxed"]
 
@@ -186,7 +187,8 @@ def _rigorous_bound(problem: Problem, answer: Solution) -> float:
         lo_rad=inflated(data.lo_rad + rounded * np.where(np.isfinite(data.lo), np.abs(data.lo), 0.0)),
         hi_rad=inflated(data.hi_rad + rounded * np.where(np.isfinite(data.hi), np.abs(data.hi), 0.0)),
     )
-    bound = lower_bound(data, _lifted(raw), implied_bounds(data)).value
+    with threads_for(program.blocks[0].n):
+        bound = lower_bound(data, _lifted(raw), implied_bounds(data)).value
     return -bound if program.maximize else bound
 
 
