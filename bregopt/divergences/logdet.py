@@ -81,7 +81,7 @@ class LogDet(Divergence):
 
     @cached_property
     def errors_of_start(self) -> tuple[Array, float]:
-        """Bounds on the round-off of the inverse of ``X0``, in the order of psd matrices, and of its log-det."""
+        """Bounds on the round-off of the inverse of ``X0``, in the order of psd matrices, and its log-det."""
         diagonal = (self.L**2).sum(axis=1)
         of_log_det = float(error_of_log_det(self.inverse, diagonal))
         return error_of_inverse(self.inverse, diagonal), of_log_det
