@@ -90,7 +90,8 @@ class Solution:
     primal_residual, dual_residual : float
         Largest relative violations; see :class:`bregopt.certify.Certificate`.
     error : float
-        Largest difference of `value` from the optimum, from gap and violations, in the units of `value`.
+        Largest difference of `value` from the optimum, from gap and violations, in the units of `value`;
+        infinite where that is not known.
     iterations : int
         Cycles, rounds or steps of the route.
     timings : dict from str to float
