@@ -68,7 +68,9 @@ def problems_of_known_truth(solver):
     return pairs
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 16))]
+)
 @pytest.mark.parametrize("solver", sorted(set(bo.solvers()) - {"cvxpy"}))
 def test_answers_are_true_whatever_the_constants(solver, seed):
     rng, known = np.random.default_rng(seed), problems_of_known_truth(solver)
