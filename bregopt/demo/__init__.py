@@ -9,6 +9,7 @@ from typing import Any
 from bregopt.demo import correlation, cut, kernel, margin
 from bregopt.demo.report import Case, Line, summary_table
 from bregopt.errors import require
+from bregopt.files import replacing
 
 __all__ = ["main"]
 
@@ -61,7 +62,8 @@ def _saved(case: Case, output: Path) -> Path:
     figure = figure_class(layout="constrained")
     case.draw(figure)
     path = output / f"{case.name}.png"
-    figure.savefig(path, dpi=130)
+    with replacing(path) as file:
+        figure.savefig(file, dpi=130, format="png")
     return path
 
 
