@@ -12,7 +12,7 @@ import stat
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -36,6 +36,7 @@ __all__ = [
     "reading",
     "replacing",
     "unpacked",
+    "zipped",
 ]
 
 # Bytes of memory that a reader needs for each byte of a file. In text, "1," becomes strings and a number. An
@@ -150,6 +151,16 @@ def read_bytes(path: Path, memory: int = TEXT) -> bytes:
         raise FileNotFoundError(f"{path}: no such file") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def zipped(arrays: Mapping[str, Any], *, compressed: bool = False) -> bytes:
+    """Return the content of an ``.npz`` file with these arrays, to be written at once.
+
+    After an error in the middle of writing, such as a full disk, NumPy leaves an archive open.
+    """
+    packed = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(packed, **arrays)
+    return packed.getvalue()
 
 
 def read_text(path: Path) -> str:

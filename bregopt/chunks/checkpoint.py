@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source
-from bregopt.files import read_arrays, replacing
+from bregopt.files import read_arrays, replacing, zipped
 
 __all__ = ["Checkpoint", "State", "digest_of"]
 
@@ -183,4 +183,4 @@ class Checkpoint:
         _, root, numbers = self.best
         facts = {name: getattr(self, name) for name in _FACTS}
         with replacing(self.path) as file:
-            np.savez(file, root=root, values=values, numbers=numbers, **facts)
+            file.write(zipped({"root": root, "values": values, "numbers": numbers, **facts}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.files import is_standard, replacing
+from bregopt.files import is_standard, replacing, zipped
 from bregopt.io.matrices import csv_text
 from bregopt.io.spec import Spec
 from bregopt.program.lowrank import LowRank
@@ -52,9 +51,7 @@ def _npz(spec: Spec, solution: Solution, _: Collection[str]) -> bytes:
         arrays[kind if len(found) == 1 else f"{kind}_{name}"] = array
     arrays |= {f"u_{name}": value for name, value in solution.u.items() if value is not None}
     arrays |= {f"dual_{k}": value for k, value in enumerate(solution.duals or ())}
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
+    return zipped(arrays)
 
 
 def _json(spec: Spec, solution: Solution, parts: Collection[str]) -> bytes:

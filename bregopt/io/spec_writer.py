@@ -6,7 +6,6 @@ the same expression, and otherwise by name, with its plain data in the table ``[
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.divergences import BUILT_IN, DIVERGENCES
-from bregopt.files import digest_of, path_of, replacing
+from bregopt.files import digest_of, path_of, replacing, zipped
 from bregopt.io.evaluate import evaluate
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec_keys import is_name
@@ -59,9 +58,7 @@ def write_spec(
         with replacing(path) as file:
             file.write(toml_text(document).encode("utf-8"))
         return
-    arrays, packed = path.with_suffix(".npz"), io.BytesIO()
-    np.savez(packed, **writer.arrays)
-    content = packed.getvalue()
+    arrays, content = path.with_suffix(".npz"), zipped(writer.arrays)
     named = {"arrays": arrays.name, "digest": digest_of(content)}
     with replacing(path) as file, replacing(arrays) as beside:  # both are complete before one is replaced
         file.write(toml_text({**named, **document}).encode("utf-8"))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.files import path_of, replacing
+from bregopt.files import path_of, replacing, zipped
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
@@ -207,7 +207,7 @@ class BoundCertificate:
             point: Point | None = getattr(self, key)
             arrays |= {} if point is None else schema.packed_point(key, point)
         with replacing(path) as file:
-            np.savez_compressed(file, **schema.sealed(arrays, facts))
+            file.write(zipped(schema.sealed(arrays, facts), compressed=True))
 
     @classmethod
     def load(cls, path: str | Path) -> BoundCertificate:

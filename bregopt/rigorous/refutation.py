@@ -195,10 +195,14 @@ def _inside(data: Data, y: Array) -> Array | None:
     i, j = (np.concatenate([getattr(block, end) for block in data.matrices]) for end in "ij")
     columns = np.vstack([data.At.toarray(), data.Bt.toarray()[data.free]])
     goal = np.concatenate([np.where(i == j, -1.0, 0.0), np.zeros(int(data.free.sum()))])
-    try:
-        found, miss = nnls(np.hstack([columns[:, up], -columns[:, down]]), goal)
+    signed = np.hstack([columns[:, up], -columns[:, down]])
+    norms = np.linalg.norm(signed, axis=0)
+    norms[norms == 0] = 1.0
+    try:  # of unit columns, as it may cycle otherwise
+        found, miss = nnls(signed / norms, goal)
     except RuntimeError:  # it reached its limit of iterations
         return None
+    found /= norms
     if miss >= 1 or not found.any():
         return None
     inside = np.zeros(data.m)

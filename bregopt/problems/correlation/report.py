@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -144,11 +145,14 @@ class CorrelationReport:
             for cell in frame.to_numpy(dtype=object).ravel():
                 if isinstance(cell, str) and any(ord(c) < 32 and c not in "\t\n\r" for c in cell):
                     raise ValueError(f"the label {cell!r} has control characters; a workbook holds none")
-        with replacing(path) as file, pandas.ExcelWriter(file, engine="openpyxl") as book:
+        packed = io.BytesIO()  # after an error in the middle of writing, openpyxl leaves an archive open
+        with pandas.ExcelWriter(packed, engine="openpyxl") as book:
             for table, frame in frames.items():
                 frame.to_excel(book, sheet_name=table, index=False)
                 for cell in itertools.chain(*book.sheets[table].iter_rows()):
                     cell.data_type = "s" if cell.data_type == "f" else cell.data_type
+        with replacing(path) as file:
+            file.write(packed.getvalue())
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that stands alone, with the plot if matplotlib is installed."""
