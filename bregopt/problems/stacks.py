@@ -21,8 +21,7 @@ from bregopt.executors import check_executor
 from bregopt.problems.arguments import PANEL
 from bregopt.problems.solutions import ERROR, Solutions
 from bregopt.problems.stack_part import Part, StackedProblem, solve_part, width_of
-from bregopt.problems.stack_record import Record
-from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stack_record import Record, Warnings
 from bregopt.problems.stacked_method import METHOD
 from bregopt.program import StopReason
 from bregopt.routes.options import check_options, time_limit

@@ -24,8 +24,7 @@ from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import turned
 from bregopt.problems.correlation.descent import Descent, distance
 from bregopt.problems.correlation.factor_bounds import factor_bound
-from bregopt.problems.correlation.factor_descent import descend_in_balls
-from bregopt.problems.correlation.leading import leading_eigenvectors
+from bregopt.problems.correlation.factor_descent import descend_in_balls, leading_eigenvectors
 from bregopt.problems.correlation.nonconvex import proven_fields
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason

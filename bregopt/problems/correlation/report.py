@@ -17,7 +17,6 @@ from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
-from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
 from bregopt.routes.accuracy import summary
 from bregopt.tables import html_table, table_lines
 
@@ -192,9 +191,9 @@ class CorrelationReport:
         return {
             "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
             f"largest of an entry {self.largest:.4g}",
-            "spectrum before": spectrum_text(self.spectrum_before),
-            "spectrum after": spectrum_text(self.spectrum_after),
-            **requested(self._asked, self.change),
+            "spectrum before": _spectrum_text(self.spectrum_before),
+            "spectrum after": _spectrum_text(self.spectrum_after),
+            **_requested(self._asked, self.change),
             "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
@@ -212,8 +211,8 @@ class CorrelationReport:
             (
                 str(self.labels[a]),
                 str(self.labels[b]),
-                number(self.before[a, b]),
-                number(self.after[a, b]),
+                _number(self.before[a, b]),
+                _number(self.after[a, b]),
                 f"{self.change[a, b]:+.4f}",
                 note,
             )
@@ -225,8 +224,8 @@ class CorrelationReport:
             for r, label in enumerate(columns["row"][:shown])
         ]
         return [
-            (caption("pairs", k, pairs), _PAIRS, cells, 2),
-            (caption("rows", len(sums), rows), _ROWS, sums, 1),
+            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
         ]
 
     @cached_property
@@ -283,8 +282,8 @@ class CorrelationReport:
             "smallest eigenvalue after": self.spectrum_after[0],
             "proven lower bound on the eigenvalues": self.proven_eigenvalue,
             "negative eigenvalues before": float((self.spectrum_before < 0).sum()),
-            "condition number before": condition(self.spectrum_before),
-            "condition number after": condition(self.spectrum_after),
+            "condition number before": _condition(self.spectrum_before),
+            "condition number after": _condition(self.spectrum_after),
             "diagonal error": self.diagonal_error,
             "value": solution.value,
             "proven bound": solution.dual_value,
@@ -293,3 +292,53 @@ class CorrelationReport:
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
+
+
+def _caption(noun: str, shown: int, count: int) -> str:
+    """Return the caption of a table that shows some of its rows."""
+    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
+    return f"{some}, by the size of their change"
+
+
+def _number(value: float) -> str:
+    """Return an entry as text; NaN is unknown."""
+    return "unknown" if np.isnan(value) else f"{value:.4f}"
+
+
+def _requested(asked: Asked, change: Array) -> dict[str, str]:
+    """Return what was asked of the answer besides nearness, as text by name; `change` is of each entry."""
+    facts, i, j = {}, asked.fixed.i, asked.fixed.j
+    if asked.min_eigenvalue > 0:
+        facts["floor"] = f"{asked.min_eigenvalue:g}"
+    if len(i):
+        largest = np.abs(change[i, j]).max()
+        facts["kept"] = f"{_counted(len(i), 'entry', 'entries')}, largest change {largest:.1e}"
+    if asked.unknown is not None:
+        facts["unknown"] = _counted(int(asked.unknown.sum()) // 2, "pair", "pairs")
+    return facts
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _spectrum_text(eigenvalues: Array) -> str:
+    """Return the range of a spectrum, ascending, its negative part and condition, as text."""
+    if np.isnan(eigenvalues).any():
+        return "not defined, as entries are unknown"
+    low, high = float(eigenvalues[0]), float(eigenvalues[-1])
+    negative = int((eigenvalues < -_round_off(eigenvalues)).sum())
+    kappa = _condition(eigenvalues)
+    shown = f"condition number {kappa:.3g}" if np.isfinite(kappa) else "singular"
+    some = f"{negative} of {len(eigenvalues)} negative" if negative else "none negative"
+    return f"{low:.4g} to {high:.4g}, {some}, {shown if not negative else 'indefinite'}"
+
+
+def _condition(eigenvalues: Array) -> float:
+    """Return the condition number; infinite if the smallest eigenvalue is zero up to round-off."""
+    low, high = float(np.abs(eigenvalues).min()), float(np.abs(eigenvalues).max())
+    return high / low if low > _round_off(eigenvalues) else float("inf")
+
+
+def _round_off(eigenvalues: Array) -> float:
+    return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())

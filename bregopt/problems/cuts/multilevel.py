@@ -18,7 +18,7 @@ from bregopt.clock import remaining
 from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.sign_graph import SignGraph
 
-__all__ = ["contracted", "cycle"]
+__all__ = ["Contraction", "contracted", "cycle"]
 
 _COARSEST = 30  # vertices of a graph that is not contracted further
 _LARGEST = 1.5  # size of a coarse vertex relative to the mean of the coarsest graph
@@ -56,7 +56,7 @@ def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) 
 
 
 @dataclass(frozen=True, eq=False)
-class _Contraction:
+class Contraction:
     """A coarse graph and its relation to the fine one.
 
     Parameters
@@ -80,7 +80,7 @@ class _Contraction:
 
 def contracted(
     graph: SignGraph, kept: Sequence[IntArray], most: int, rng: np.random.Generator
-) -> _Contraction:
+) -> Contraction:
     """Return the contraction of a random matching of heavy edges.
 
     Parameters
@@ -102,7 +102,7 @@ def contracted(
     W.setdiag(0.0)
     W.eliminate_zeros()
     size = np.bincount(owner, graph.size, len(first)).astype(np.intp)
-    return _Contraction(SignGraph(W, size, graph.least, graph.most), owner, sign, first)
+    return Contraction(SignGraph(W, size, graph.least, graph.most), owner, sign, first)
 
 
 def _matching(

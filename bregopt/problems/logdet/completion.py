@@ -18,7 +18,7 @@ from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
-from bregopt.problems.correlation.unknown import given_matrix
+from bregopt.problems.correlation.request import given_matrix
 from bregopt.problems.logdet.edges import read_edges
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution, Status
