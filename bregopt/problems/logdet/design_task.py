@@ -14,10 +14,15 @@ from bregopt import clock
 from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
-from bregopt.problems.logdet.candidates import Candidates
-from bregopt.problems.logdet.criterion import congruent
+from bregopt.modeling.atoms import quad_form, trace
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.inner_products import inner
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Variable
+from bregopt.problems.logdet.criterion import Candidates, congruent
 from bregopt.problems.logdet.design import Design, criterion_value
-from bregopt.problems.logdet.e_design import e_weights
 from bregopt.problems.logdet.interior_point import Model
 from bregopt.problems.logdet.proven import verdict
 from bregopt.problems.logdet.weight_bounds import WeightBounds, weight_bounds
@@ -28,6 +33,7 @@ from bregopt.threads import threads_for
 __all__ = ["DesignTask", "design_task", "solved_design"]
 
 _ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
+_FINE = 1e-9  # largest tolerance of the program: its multipliers are less accurate than its value
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +189,7 @@ def _e_found(task: DesignTask, settings: Settings) -> _Found:
     if len(free):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate of the weights says it
-            more, Z, prices, steps = e_weights(
+            more, Z, prices, steps = _e_weights(
                 scaled[free], bounds.among(free), prior + scaled.information(rest), settings.tol / 4
             )
         u = bounds.allowed(rest + scattered(free, more, len(rest)))
@@ -212,3 +218,50 @@ def _labeled(given: Any, u: Array, M: Array, sensitivity: Array) -> dict[str, An
         "information": pandas.DataFrame(M, index=columns, columns=columns),
         "sensitivity": pandas.Series(sensitivity, index=rows),
     }
+
+
+def _e_weights(
+    candidates: Candidates, bounds: WeightBounds, prior: Array, tol: float
+) -> tuple[Array, Array, Array, int]:
+    """Return weights of a large smallest eigenvalue, and what bounds it for all weights.
+
+    The smallest eigenvalue of ``M(u)`` is at most ``<M(u), Z>`` for each psd ``Z`` of trace one. The program
+    minimizes the largest such value of the polytope, which is ``t`` and the cost of bounds and budgets. The
+    weights above their lower bounds are the multipliers of its rows ``<M_i, Z> <= t + p_i + (C'y)_i``.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        Matrices with traces of about one.
+    bounds : WeightBounds
+    prior : array of shape (n, n)
+    tol : float
+
+    Returns
+    -------
+    u : array of shape (m,)
+    Z : array of shape (n, n)
+    prices : array of shape (r,)
+        ``y``.
+    steps : int
+    """
+    given = prior + candidates.information(bounds.lower)
+    left = bounds.total - float(bounds.lower.sum())
+    Z, t = PSD(candidates.n, name="Z"), Variable(name="t")
+    sensitivity = quad_form(candidates.X, Z) if candidates.are_rows else inner(candidates.X, Z)
+    price: Any = t
+    cost: Any = left * t + inner(given, Z)
+    room = np.minimum(bounds.upper - bounds.lower, left)
+    if np.isfinite(bounds.upper).any():
+        p = Variable(len(candidates), nonneg=True, name="p")
+        price, cost = price + p, cost + room @ p
+    if len(bounds.budget):
+        y = Variable(len(bounds.budget), nonneg=True, name="y")
+        price, cost = price + bounds.costs.T @ y, cost + (bounds.budget - bounds.costs @ bounds.lower) @ y
+    rows: list[Constraint] = [sensitivity <= price, trace(Z) == 1]
+    sol = Problem(Minimize(cost), rows).solve(tol=min(tol, _FINE))
+    if sol.X is None or sol.duals is None:
+        return bounds.inside(), np.eye(candidates.n), np.zeros(len(bounds.budget)), sol.iterations
+    u = bounds.lower + np.maximum(np.atleast_1d(sol.duals[0]), 0.0)
+    prices = np.maximum(np.atleast_1d(sol.u["y"]), 0.0) if len(bounds.budget) else np.zeros(0)
+    return u, np.asarray(sol.X), prices, sol.iterations

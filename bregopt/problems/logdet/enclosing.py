@@ -13,7 +13,7 @@ from bregopt import clock
 from bregopt.arrays import EPS, Array, check_columns, finite_array
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import root_of
-from bregopt.problems.logdet.candidates import Candidates
+from bregopt.problems.logdet.criterion import Candidates
 from bregopt.problems.logdet.ellipsoid import (
     Ellipsoid,
     labeled,

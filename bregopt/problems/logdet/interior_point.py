@@ -16,8 +16,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import remaining
-from bregopt.problems.logdet.candidates import Candidates
-from bregopt.problems.logdet.criterion import LocalModel, local_model
+from bregopt.problems.logdet.criterion import Candidates, LocalModel, local_model
 from bregopt.problems.logdet.weight_bounds import WeightBounds
 
 __all__ = ["Iterate", "Model", "minimize", "start"]

@@ -8,8 +8,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, scattered
-from bregopt.problems.logdet.candidates import Candidates
-from bregopt.problems.logdet.criterion import LocalModel
+from bregopt.problems.logdet.criterion import Candidates, LocalModel
 from bregopt.problems.logdet.interior_point import Iterate, Model, minimize, start
 
 __all__ = ["OptimalWeights", "optimal_weights"]
