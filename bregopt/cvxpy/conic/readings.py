@@ -1,8 +1,8 @@
 """A conic program read directly or as its dual, in the parts of a :class:`~bregopt.program.Program`.
 
 Read directly, the matrices are the blocks of ``s``. Variables that are entries of a block or second-order
-cone, such as those of a psd variable, are eliminated: they are the pivots. Read as the dual, the matrices are the
-blocks of ``z``, and each variable ``x`` has a row.
+cone, such as those of a psd variable, are eliminated: they are the pivots. Read as the dual, the matrices are
+the blocks of ``z``, and each variable ``x`` has a row.
 """
 
 from __future__ import annotations

@@ -24,8 +24,14 @@ from bregopt import clock
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
-from bregopt.problems.correlation.descent import Descent, Objective, distance
-from bregopt.problems.correlation.nonconvex import proven_certificate, proven_fields, top_squares
+from bregopt.problems.correlation.descent import (
+    Descent,
+    Objective,
+    distance,
+    proven_certificate,
+    proven_fields,
+    top_squares,
+)
 from bregopt.problems.correlation.request import Request
 from bregopt.program import LowRank, StopReason
 from bregopt.routes.base import Settings

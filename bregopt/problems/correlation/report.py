@@ -1,11 +1,16 @@
-"""Reports of what a nearest correlation or covariance matrix changed, and of the proof of the answer."""
+"""Reports of what a nearest correlation or covariance matrix changed, and of the proof of the answer.
+
+A report is text, tables, a workbook, or a page of HTML that stands alone.
+"""
 
 from __future__ import annotations
 
-import importlib
+import base64
+import io
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +23,7 @@ from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
 from bregopt.routes.accuracy import summary
-from bregopt.tables import html_table, table_lines
+from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.correlation.answer import Asked, CorrelationSolution
@@ -30,6 +35,15 @@ _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry i
 _TABLES = ("summary", "pairs", "rows", "spectrum")
 _PAIRS = ("row", "column", "before", "after", "change", "note")
 _ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
+_SHOWN_ON_PAGE = 50  # rows of a table in HTML
+_DPI = 110
+_STYLE = """\
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1.2rem 0 }
+caption { font-weight: 600; padding: .3rem 0 }
+td, th { padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #ddd }
+td { font-variant-numeric: tabular-nums }
+img { max-width: 100% }"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +165,8 @@ class CorrelationReport:
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that stands alone, with the plot if matplotlib is installed."""
-        page = importlib.import_module("bregopt.problems.correlation.report_page")
         with replacing(path) as file:
-            file.write(page.page_of(self, self._solution).encode("utf-8"))
+            file.write(_page_of(self, self._solution).encode("utf-8"))
 
     def __str__(self) -> str:
         width = max(map(len, self.facts))
@@ -342,3 +355,26 @@ def _condition(eigenvalues: Array) -> float:
 
 def _round_off(eigenvalues: Array) -> float:
     return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
+
+
+def _page_of(report: CorrelationReport, solution: CorrelationSolution) -> str:
+    """Return the page, with the plot if matplotlib is installed."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{escaped(report.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
+        f"{_embedded_plot(solution)}\n{report.html(_SHOWN_ON_PAGE)}\n</body>\n</html>\n"
+    )
+
+
+def _embedded_plot(solution: CorrelationSolution) -> str:
+    """Return the plot as an image inside the page."""
+    if find_spec("matplotlib") is None:
+        return "<p>For the plot: pip install 'bregopt[plot]'</p>"
+    pyplot = require("matplotlib.pyplot", "plot")
+    with pyplot.rc_context({"interactive": False}):
+        figure = solution.plot()[0].figure
+        data = io.BytesIO()
+        figure.savefig(data, format="png", dpi=_DPI)
+        pyplot.close(figure)
+    image = base64.b64encode(data.getvalue()).decode("ascii")
+    return f'<img alt="before, after, change and spectra" src="data:image/png;base64,{image}">'

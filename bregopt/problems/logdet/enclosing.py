@@ -20,10 +20,9 @@ from bregopt.problems.logdet.ellipsoid import (
     log_ellipsoid_volume,
     squared_distances,
 )
-from bregopt.problems.logdet.interior_point import Model
+from bregopt.problems.logdet.interior_point import Model, optimal_weights
 from bregopt.problems.logdet.proven import verdict
 from bregopt.problems.logdet.weight_bounds import WeightBounds
-from bregopt.problems.logdet.working_set import optimal_weights
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 
