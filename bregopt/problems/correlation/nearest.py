@@ -19,11 +19,10 @@ from bregopt.arrays import LARGEST, SMALLEST, ArrayOrFrame, BoundsLike
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import labeled, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import PANEL, check_arguments
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments, has_method, stack_settings
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.nearest_arguments import covariance_message
-from bregopt.problems.stacked_method import METHOD, has_method, stack_settings
 from bregopt.program import LowRank, StopReason
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
