@@ -33,6 +33,7 @@ _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 _RANK_TOL = 1e-10  # singular values of the features below this fraction of the largest count as zero
 _UNLABELED = -1
 _KNOWLEDGE = ("similar=", "dissimilar=", "distances=", "similarities=", "comparisons=", "rows=")
+
 # Pairs of points, and lower and upper bounds, each None if there are none.
 BoundedPairs = tuple[ArrayLike, ArrayLike | None, ArrayLike | None]
 

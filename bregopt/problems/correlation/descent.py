@@ -28,7 +28,6 @@ __all__ = [
 
 _SLICE = 200_000  # entries of a slice of ``B - R R'``, which fits the cache
 ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
-
 _RESOLUTION = 1e-6  # of the squared norm of the data: values below are round-off of the bounds
 
 

@@ -36,6 +36,7 @@ __all__ = ["Entries", "distance_of", "entry_rows", "measured", "splitting_route"
 _BATCH = 20  # iterations between certificates, whose cost is that of two iterations
 _ITERATIONS = 10_000
 _NOISE = 10  # round-off of the eigenvalues of S, which its multiple enlarges
+
 _RELAXATION = 1.6  # of the steps; 1 is without, 2 the limit of convergence
 _MEMORY = 8  # differences of Anderson's acceleration; with 15 it needs as many iterations at order 200
 _RIDGE = 1e-10  # regularization of its normal equations, relative to their trace

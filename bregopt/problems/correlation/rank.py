@@ -47,7 +47,7 @@ _RESTARTS, _RESTARTED = 5, 200_000  # descents from near the dual's minimizer, a
 _EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
 _FLAT = 1e-14  # relative increase of the dual at which it ends
 _CITATION = "Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix"
-_DESCENT_PAIRS = 10  # of vectors in L-BFGS
+_DESCENT_PAIRS = 10  # of vectors in the L-BFGS of a descent
 _DESCENT_FLAT = 1e-15  # decrease relative to the unit of the objective at which it ends
 
 

@@ -35,6 +35,7 @@ _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry i
 _TABLES = ("summary", "pairs", "rows", "spectrum")
 _PAIRS = ("row", "column", "before", "after", "change", "note")
 _ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
+
 _SHOWN_ON_PAGE = 50  # rows of a table in HTML
 _DPI = 110
 _STYLE = """\

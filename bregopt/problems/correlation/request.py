@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _NORMS = ("largest_entry", "spectral")  # distances that are no divergences
-_CHOICES = ("error", "unknown")
+_CHOICES = ("error", "unknown")  # what NaN means
 
 
 @dataclass(frozen=True, eq=False)

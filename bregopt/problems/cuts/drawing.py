@@ -25,8 +25,9 @@ _DARK = (0, 2, 5)  # colors on which names are white
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _CUT = "#1a1a1a"
 _PIXELS = 400  # of the picture of an adjacency matrix
-_PIVOTS = 50
-_STEPS = 60
+
+_PIVOTS = 50  # of the layout
+_STEPS = 60  # of the springs
 _ALL_PAIRS = 600  # vertices up to which all pairs repel each other, and not near ones alone
 _NEAR, _REACH = 60, 4.0  # vertices that repel a vertex of a larger graph, and their largest distance
 # The longest move of the first step; steps fall to zero. Small graphs may unfold, large ones keep their form.

@@ -31,7 +31,7 @@ from bregopt.threads import threads_for
 __all__ = ["max_volume_inscribed_ellipsoid"]
 
 _ROUNDS = 2  # after the first one, in better coordinates
-_MAX_STEPS = 100  # 10 to 25 are usual
+_MAX_STEPS = 100  # of one round; 10 to 25 are usual
 _PATIENCE = 10  # steps without a smaller gap that end the method
 _TO_BOUNDARY = 0.95  # fraction of the way to the boundary, at least
 _CENTERING = 0.1  # largest factor of the complementarity in a step, and smallest one without a good step

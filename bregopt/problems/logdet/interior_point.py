@@ -25,6 +25,7 @@ __all__ = ["Model", "OptimalWeights", "optimal_weights"]
 _TO_BOUNDARY = 0.995  # fraction of the way to the boundary
 _MAX_STEPS = 200  # of one call; 10 to 25 are usual
 _PATIENCE = 15  # steps without a better efficiency that end a call
+
 _FIRST = 4  # candidates of the first working set, relative to the order
 _NEW = 3  # most candidates that a round adds, relative to the order
 _FEW = 500  # candidates up to which all of them are the working set

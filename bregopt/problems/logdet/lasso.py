@@ -43,6 +43,7 @@ _SINGULAR = (
 )
 _LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
 _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
+
 _SPREAD = 1e4  # ratio of variances above which the units are doubtful
 _RAW_UNITS = (
     f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "

@@ -37,7 +37,7 @@ __all__ = ["a_optimal", "d_optimal", "e_optimal"]
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
 _ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
-_FINE = 1e-9  # largest tolerance of the program: its multipliers are less accurate than its value
+_FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 
 
 def d_optimal(
