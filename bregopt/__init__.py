@@ -79,8 +79,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
-    from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
-    from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
+    from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
@@ -275,7 +274,7 @@ _MODULES = {
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_path",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_solution",
     "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
     "soft_margin": "bregopt.problems.margin",
     "nearest_psd": "bregopt.problems.nearest_psd",

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.problems.correlation.direct import solve_directly
-from bregopt.problems.correlation.nearest import read_request
+from bregopt.problems.correlation.nearest import read_request, solve_directly
 from bregopt.routes.routing import solve as solve_program
 
 NAMES = ("fixed", "lower", "upper", "weights", "max_condition", "groups", "max_rank")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.problems.correlation.factor_bounds import bisection_bound, eigenvalue_bound
-from bregopt.problems.correlation.leading import leading_eigenvectors
+from bregopt.problems.correlation.factor_descent import leading_eigenvectors
 
 pytestmark = pytest.mark.filterwarnings("error")
 

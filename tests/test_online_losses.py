@@ -302,7 +302,7 @@ def holds(learner, comparator, predictions, y):
 
 
 def check_one_trial(loss, update, eta, curvature, progress, p, u, y):
-    """Assert the inequalities of `bregopt.online.regret` for one update."""
+    """Assert the inequalities of `bregopt.online.learner` for one update."""
     g, lp, lu = loss.derivative(p, y), loss.value(p, y), loss.value(u, y)
     assert eta * (lp - lu) <= progress + (eta * g) ** 2 * curvature + 1e-9
     if loss.smoothness < math.inf:

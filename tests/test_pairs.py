@@ -17,7 +17,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from bregopt.learn import PairDefiniteBoost, pairs_from_labels
-from bregopt.learn.pair_boost import boost
+from bregopt.learn.pairs import boost
 
 
 def labeled_pairs(load, count, seed=0):

@@ -13,10 +13,10 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
+from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.correlation.nearest import nearest_correlation
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.stack_part import stack_answer, width_of
-from bregopt.problems.stacked_method import METHOD, has_method, stack_settings
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.projection.cold_newton import correlation_stack, refined

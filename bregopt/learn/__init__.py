@@ -7,11 +7,14 @@ from bregopt.errors import require
 
 require("sklearn", "learn")
 
-from bregopt.learn.constraints import pairs_from_labels, triplets_from_labels  # noqa: E402
+from bregopt.learn.constraints import (  # noqa: E402
+    idealized_bounds,
+    pairs_from_labels,
+    percentile_bounds,
+    triplets_from_labels,
+)
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
-from bregopt.learn.distance_bounds import idealized_bounds, percentile_bounds  # noqa: E402
-from bregopt.learn.graphical_lasso import GraphicalLasso  # noqa: E402
-from bregopt.learn.graphical_lasso_cv import GraphicalLassoCV  # noqa: E402
+from bregopt.learn.graphical_lasso import GraphicalLasso, GraphicalLassoCV  # noqa: E402
 from bregopt.learn.grid_search import GridSearchCV  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402

@@ -1,24 +1,42 @@
-"""Sparse inverse covariances as an estimator with scikit-learn's interface."""
+"""Sparse inverse covariances as estimators with scikit-learn's interface.
+
+The weight of the penalty is given, or chosen by cross-validation or a criterion.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.covariance import EmpiricalCovariance, empirical_covariance
-from sklearn.utils.validation import validate_data
+from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_likelihood
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregopt import graphical_lasso
-from bregopt.arrays import Array, symmetric_matrix
-from bregopt.errors import is_one_of
+from bregopt import graphical_lasso, graphical_lasso_path
+from bregopt.arrays import (
+    SMALLEST,
+    Array,
+    IntArray,
+    finite_array,
+    index_array,
+    positive_integer,
+    rectangular,
+    symmetric_matrix,
+)
+from bregopt.errors import DataWarning, is_one_of, warn_caller
+from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
+from bregopt.plotting import Axes, plot_scores
 
-__all__ = ["GraphicalLasso"]
+__all__ = ["GraphicalLasso", "GraphicalLassoCV"]
 
 _ADVICE = "Raise alpha, or drop features that are constant or combinations of others."
+_LEAST_ALPHA = 1e-2  # of a number of weights, relative to the largest one
+_CRITERIA = ("cv", "bic", "ebic")
 
 
 class SparsePrecision(Solved, EmpiricalCovariance):
@@ -171,3 +189,208 @@ class GraphicalLasso(SparsePrecision):
             self.location_ = np.zeros(len(S))
         self._fit_alpha(X, S, self.alpha)
         return self
+
+
+class GraphicalLassoCV(SparsePrecision):
+    """Sparse inverse covariance whose weight of the penalty is chosen by the data.
+
+    Parameters
+    ----------
+    alphas : int or array_like of shape (k,)
+        Weights of the penalty, or their number: see :func:`bregopt.graphical_lasso_path`.
+    criterion : {"cv", "bic", "ebic"}
+        "cv" is the mean log-likelihood of samples left out. The (extended) Bayesian information criterion
+        takes one path, and no cross-validation.
+    ebic_gamma : float, from 0 to 1
+        Of the extended criterion.
+    cv : int, splitter or iterable, optional
+        As in scikit-learn; 5 folds by default.
+    weights, pattern, penalize_diagonal, assume_centered, tol, max_iter, solver_options
+        As for :class:`GraphicalLasso`.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen weight of the penalty.
+    alphas_ : array of shape (k,)
+        All weights, in decreasing order.
+    cv_results_ : dict from str to array of shape (k,)
+        "alphas", "mean_test_score" and "std_test_score", and "split0_test_score" and so on; for a criterion
+        "alphas" and "mean_test_score", which is minus the criterion.
+    precision_, covariance_, location_, solution_
+        As for :class:`GraphicalLasso`, of the fit to all samples.
+    n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.learn import GraphicalLassoCV
+    >>> points = np.random.default_rng(0).normal(size=(60, 4))
+    >>> GraphicalLassoCV(alphas=[0.5, 0.1, 0.02]).fit(points).alpha_
+    0.5
+    """
+
+    def __init__(
+        self,
+        alphas: int | ArrayLike = 20,
+        *,
+        criterion: str = "cv",
+        ebic_gamma: float = 0.5,
+        cv: Any = None,
+        weights: ArrayLike | None = None,
+        pattern: ArrayLike | None = None,
+        penalize_diagonal: bool = False,
+        assume_centered: bool = False,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        solver_options: Mapping[str, object] | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.criterion = criterion
+        self.ebic_gamma = ebic_gamma
+        self.cv = cv
+        self.weights = weights
+        self.pattern = pattern
+        self.penalize_diagonal = penalize_diagonal
+        self.assume_centered = assume_centered
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, executor: Executor | None = None) -> Self:
+        """Choose the weight of the penalty and estimate the sparse inverse covariance.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+        y : None
+            Ignored.
+        executor : concurrent.futures.Executor, optional
+            Runs the paths of the folds; None runs them in this thread.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If input or parameters are bad, or the likelihood is unbounded.
+
+        Warns
+        -----
+        DataWarning
+            If the best weight is the first or the last one, so that one beyond it may be better.
+        """
+        check_executor(executor)
+        if not is_one_of(self.criterion, _CRITERIA):
+            raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
+        points = self._samples(X)
+        S = empirical_covariance(points, assume_centered=self.assume_centered)
+        if self.criterion == "cv":
+            self.alphas_ = self._decreasing(X, S)
+            scores = self._fold_scores(points, y, executor)
+            mean = scores.mean(axis=0)
+            self.cv_results_ = {
+                "alphas": self.alphas_,
+                "mean_test_score": mean,
+                "std_test_score": scores.std(axis=0),
+                **{f"split{k}_test_score": own for k, own in enumerate(scores)},
+            }
+            best = int(np.nanargmax(mean))
+            self._fit_alpha(X, S, self.alphas_[best])
+            self._warn_of_end(best)
+            return self
+        path = self._path_of(X, S, self.alphas)
+        self.alphas_ = path.alphas
+        mean = -path.ebic(len(points), 0.0 if self.criterion == "bic" else self.ebic_gamma)
+        self.cv_results_ = {"alphas": self.alphas_, "mean_test_score": mean}
+        best = int(np.nanargmax(mean))
+        self._fit_alpha(X, S, self.alphas_[best], path[best])
+        self._warn_of_end(best)
+        return self
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the scores against `alpha`, with the chosen one; returns the matplotlib axes."""
+        check_is_fitted(self)
+        results = self.cv_results_
+        label = "log-likelihood" if self.criterion == "cv" else f"minus {self.criterion.upper()}"
+        deviation = results.get("std_test_score")
+        return plot_scores(results["alphas"], results["mean_test_score"], deviation, self.alpha_, label, ax)
+
+    def plot_path(self, X: ArrayLike, ax: Axes | None = None) -> Axes:
+        """Draw the partial correlations of samples against `alpha`; returns the matplotlib axes."""
+        check_is_fitted(self)
+        points = validate_data(self, X, dtype=np.float64, reset=False)
+        S = empirical_covariance(points, assume_centered=self.assume_centered)
+        return self._path_of(X, S, self.alphas_).plot(ax)
+
+    def _fold_scores(self, points: Array, y: Any, executor: Any) -> Array:
+        """Return the scores of each fold and weight."""
+        given = check_cv(self.cv, y, classifier=False).split(points, y)
+        folds = [_rows_of(fold, len(points)) for fold in given]
+        crew = Crew(executor)
+        try:
+            shared = points, self.alphas_, self.assume_centered, self._asked_of_path(points.shape[1])
+            return np.array(list(crew.map(_scores, folds, *shared)))
+        finally:
+            crew.close()
+
+    def _decreasing(self, X: Any, S: Array) -> Array:
+        """Return the weights in decreasing order; a number asks for the range of the whole sample."""
+        if rectangular(self.alphas, "alphas").ndim > 0:
+            return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
+        count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
+        largest = float(S.diagonal().max())  # without covariances all weights give the same answer
+        if largest < SMALLEST:
+            raise ValueError(
+                f"X has variances of at most {largest:g}; expected {SMALLEST:g} or more: scale X"
+            )
+        if np.count_nonzero(S) > np.count_nonzero(S.diagonal()):
+            largest = self._path_of(X, S, 1).alphas[0]
+        return np.geomspace(largest, _LEAST_ALPHA * largest, count)
+
+    def _asked_of_path(self, n: int) -> dict[str, Any]:
+        """Return the arguments of a path; with explicit weights only the last fit warns of raw units."""
+        asked = self._asked()
+        return asked if asked["weights"] is not None else {**asked, "weights": np.ones((n, n))}
+
+    def _warn_of_end(self, best: int) -> None:
+        """Warn if a weight beyond the first or the last one may be better than the best."""
+        if len(self.alphas_) == 1:
+            return
+        answer: Any = self.solution_
+        # Beyond a diagonal answer, larger weights give the same one; there is no weight below 0.
+        larger = best == 0 and (answer.n_edges > 0 or self.penalize_diagonal)
+        smaller = best == len(self.alphas_) - 1 and self.alpha_ > 0
+        if larger or smaller:
+            which, beyond = ("largest", 10 * self.alpha_) if larger else ("smallest", self.alpha_ / 10)
+            warn_caller(
+                f"the best alpha, {self.alpha_:.3g}, is the {which} of the grid, and one beyond it may be "
+                f"better: pass alphas that reach {beyond:.3g}",
+                DataWarning,
+            )
+
+    def _path_of(self, X: Any, S: Array, alphas: Any) -> Any:
+        path = graphical_lasso_path(labeled_features(S, X), alphas, **self._asked_of_path(len(S)))
+        order = np.argsort(-path.alphas, kind="stable")
+        return type(path)(path.alphas[order], [path[k] for k in order])
+
+
+def _rows_of(fold: Any, m: int) -> tuple[IntArray, ...]:
+    """Return the training rows and the test rows of a fold, which may be the user's own."""
+    if not isinstance(fold, tuple | list) or len(fold) != 2:
+        raise TypeError(f"cv has the fold {fold!r}; expected pairs (rows to train, rows to test)")
+    masks = (rectangular(rows, "a fold of cv") for rows in fold)
+    rows = (np.flatnonzero(mask) if mask.shape == (m,) and mask.dtype == bool else mask for mask in masks)
+    return tuple(index_array(own, "a fold of cv", m) for own in rows)
+
+
+def _scores(
+    fold: tuple[IntArray, ...], points: Array, alphas: Array, centered: bool, asked: dict[str, Any]
+) -> Array:
+    """Return the log-likelihood of the samples that one fold leaves out, for each weight."""
+    train, test = (empirical_covariance(points[rows], assume_centered=centered) for rows in fold)
+    path = graphical_lasso_path(train, alphas, **asked)
+    return np.array([np.nan if s.X is None else log_likelihood(test, s.X) for s in path])

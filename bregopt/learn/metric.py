@@ -13,8 +13,7 @@ from bregopt import PSD, Minimize, Problem, RowChunks, logdet_div, quad_form, vo
 from bregopt.arrays import Array, IntArray, RandomState, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Fitting, LinearMetric, OfProblem, forget, map_of, psd_root, softened, validated
-from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels
-from bregopt.learn.distance_bounds import percentile_bounds
+from bregopt.learn.constraints import distinct_classes, index_rows, pairs_from_labels, percentile_bounds
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 

@@ -14,12 +14,10 @@ from bregopt.online.conversion import OnlineToBatch  # noqa: E402
 from bregopt.online.general_winnow_learner import GeneralMatrixWinnow  # noqa: E402
 from bregopt.online.kernel_winnow_learner import KernelWinnow  # noqa: E402
 from bregopt.online.losses import Loss, huber  # noqa: E402
-from bregopt.online.matrix_burg_learner import MatrixBurgGradient  # noqa: E402
+from bregopt.online.matrix_burg_learner import MatrixBurgGradient, OnlineLogDetMetric  # noqa: E402
 from bregopt.online.meg_learner import MEG  # noqa: E402
-from bregopt.online.metric import OnlineLogDetMetric  # noqa: E402
-from bregopt.online.pair_winnow import PairWinnow  # noqa: E402
 from bregopt.online.pca_learner import OnlinePCA  # noqa: E402
-from bregopt.online.winnow_learner import MatrixWinnow  # noqa: E402
+from bregopt.online.winnow_learner import MatrixWinnow, PairWinnow  # noqa: E402
 
 __all__ = [
     "MEG",

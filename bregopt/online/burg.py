@@ -8,7 +8,7 @@ to any ``u > 0`` by
 
 since ``log(1 + z) >= z - z^2`` for ``z >= -1/2``. (The ``z - z^2 / 2`` of the paper's Lemma 1 is too large
 for ``z < 0``.) An implicit update with ``z >= -1/2`` meets the other inequality of
-:mod:`bregopt.online.regret`, with the same ``C = sum (w x)^2``: with ``t = z / (1 + z) >= -1``, ``D(w+, w)``
+:mod:`bregopt.online.learner`, with the same ``C = sum (w x)^2``: with ``t = z / (1 + z) >= -1``, ``D(w+, w)``
 is ``sum -log(1 - t) - t``, at least ``sum t^2 / 4``, and ``w'x - w+'x`` is ``sum w x t``.
 
 For an explicit update and a loss whose derivative has the Lipschitz constant ``beta`` (2 for the square

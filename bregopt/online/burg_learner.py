@@ -13,7 +13,7 @@ from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.errors import is_one_of
 from bregopt.online import burg
 from bregopt.online.instances import total_loss, vectors
-from bregopt.online.loss_learner import LossLearner
+from bregopt.online.learner import LossLearner
 from bregopt.online.losses import Loss
 
 __all__ = ["BurgGradient", "BurgLearner"]

@@ -12,7 +12,7 @@ from bregopt.arrays import Array, positive_number
 from bregopt.online import meg
 from bregopt.online.entropy import relative_entropy
 from bregopt.online.instances import instances, positive_definite, spectrum_ends, total_loss
-from bregopt.online.loss_learner import LossLearner
+from bregopt.online.learner import LossLearner
 from bregopt.online.losses import Loss, find_loss
 
 __all__ = ["MEG"]
@@ -118,7 +118,7 @@ class MEG(LossLearner):
 
         Notes
         -----
-        ``bregopt.online.regret`` derives the bounds of the other losses, and of implicit updates. The bound
+        ``bregopt.online.learner`` derives the bounds of the other losses, and of implicit updates. The bound
         of a loss that is not smooth has a sum over the trials so far.
         """
         if not self.normalize or self.r is None:

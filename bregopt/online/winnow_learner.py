@@ -1,20 +1,33 @@
-"""Symmetric Matrix Winnow as an estimator."""
+"""Symmetric Matrix Winnow as an estimator, of instances and of pairs of points.
+
+Its matrix may have linear side constraints, met by Bregman projections (Warmuth 2007, §5).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
-from bregopt.online import winnow
-from bregopt.online.conservative import ROUND_OFF, ConservativeLearner, checked_rank, number
+from bregopt.errors import SolverError
+from bregopt.modeling.atoms import trace
+from bregopt.modeling.objectives import Minimize, von_neumann_div
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.online import meg, winnow
 from bregopt.online.instances import activities, instances, positive_definite, spectrum_ends, total_loss
-from bregopt.online.side_constraints import Declarations, functions, projected
+from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number
 
-__all__ = ["MatrixWinnow"]
+__all__ = ["MatrixWinnow", "PairWinnow"]
+
+_TOL = 1e-10  # tolerance of the projections
+
+# Each function takes the matrix variable and returns a constraint or a list of them.
+Declarations = Callable[[PSD], object] | Sequence[Callable[[PSD], object]]
 
 
 class MatrixWinnow(ConservativeLearner):
@@ -124,7 +137,7 @@ class MatrixWinnow(ConservativeLearner):
             raise ValueError("U is given with rank or shift; expected a matrix alone, or a rank")
         target = checked_rank(self.rank if rank is None else rank) if U is None else self._spectrum(U)
         size = target if isinstance(target, int) else float(target.sum())
-        if self.normalize and functions(self.constraints) and not math.isclose(n * self.w0_, size):
+        if self.normalize and _functions(self.constraints) and not math.isclose(n * self.w0_, size):
             return math.inf  # W is projected on its trace, which the target does not have
         if self.normalize and moved > 0:
             return math.inf
@@ -174,7 +187,7 @@ class MatrixWinnow(ConservativeLearner):
         self._start(n)
 
     def _checked_floor(self) -> float:
-        constrained = bool(functions(self.constraints))
+        constrained = bool(_functions(self.constraints))
         floor = float(finite_array(self.floor, "floor", ndim=0))
         if not 0 <= floor < 1:
             raise ValueError(f"floor is {floor:g}; expected a number from 0 on and below 1")
@@ -193,6 +206,106 @@ class MatrixWinnow(ConservativeLearner):
         kept = self.n_features_in_ * self.w0_ if self.normalize else None
         self.state_ = winnow.update(self.state_, x, y, self.eta_, kept, self.floor_)
         if self.constraints:
-            self.state_ = projected(self.state_, functions(self.constraints), kept)
+            self.state_ = _projected(self.state_, _functions(self.constraints), kept)
         if x.ndim == 2:
             self.trace_ = float(len(x))
+
+
+def _functions(constraints: Any) -> list[Callable[[PSD], Any]]:
+    """Return side constraints as a list of functions of a matrix variable."""
+    given = [constraints] if callable(constraints) else constraints
+    if isinstance(given, str) or not hasattr(given, "__iter__") or not all(callable(f) for f in given):
+        raise TypeError(f"constraints is {constraints!r}; expected functions of the matrix variable")
+    return list(given)
+
+
+def _projected(state: meg.MEGState, given: list[Callable[[PSD], Any]], kept: float | None) -> meg.MEGState:
+    """Return the Bregman projection on the side constraints, and on the trace `kept` if it is given.
+
+    Raises
+    ------
+    SolverError
+        If there is no projection.
+    """
+    W = PSD(len(state.W), name="W")
+    rows = [f(W) for f in given] + ([] if kept is None else [trace(W) == kept])
+    sol = Problem(Minimize(von_neumann_div(W, state.W)), rows).solve(solver="bregman", tol=_TOL)
+    if sol.status != "optimal":
+        raise SolverError(f"no projection on the side constraints: {sol.status}. {sol.stop_reason}")
+    return meg.init(sol.X)
+
+
+class PairWinnow(MatrixWinnow):
+    """Learns which pairs of points are similar: 1, or dissimilar: -1.
+
+    Similar points differ only in directions orthogonal to a hidden subspace of low rank. A pair with the
+    difference ``z`` is the instance ``z z'`` of :class:`MatrixWinnow`, and similar if ``z' W z < theta``. A
+    difference longer than `radius` is shortened to this length first.
+
+    Parameters
+    ----------
+    rank, eta, theta, w0, normalize, constraints, loss_limit, floor
+        As for :class:`MatrixWinnow`.
+    radius : float, above 0
+        The unit of length, in units of the data. Pairs that are closer than ``radius / sqrt(2)`` in the
+        subspace are no examples of dissimilar pairs without noise.
+
+    Attributes
+    ----------
+    W_, eta_, theta_, w0_, floor_, trace_, mistakes_, steps_, classes_
+        As for :class:`MatrixWinnow`.
+
+    Notes
+    -----
+    Examples are pairs of points, shape ``(T, 2, d)``, and labels 1 and -1. In :meth:`mistake_bound`, ``tr(P
+    X_t)`` is the squared length in the subspace of a shortened difference over ``radius ** 2``. It is 0 for
+    similar pairs and at least 1/2 for dissimilar pairs, except for the hinge loss.
+
+    References
+    ----------
+    Warmuth (2007), Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.online import PairWinnow
+    >>> pairs = np.random.default_rng(0).integers(2, size=(200, 2, 5))
+    >>> similar = np.where(pairs[:, 0, 1] == pairs[:, 1, 1], 1, -1)  # only the second feature matters
+    >>> learner = PairWinnow(radius=1.4).fit(pairs, similar)
+    """
+
+    def __init__(
+        self,
+        rank: int = 1,
+        eta: float | None = None,
+        theta: float | None = None,
+        w0: float | None = None,
+        normalize: bool = False,
+        constraints: Declarations = (),
+        loss_limit: float = 0.0,
+        floor: float = 0.0,
+        radius: float = 1.0,
+    ) -> None:
+        super().__init__(rank, eta, theta, w0, normalize, constraints, loss_limit, floor)
+        self.radius = radius
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return ``theta - z_t' W z_t`` for each pair, shape ``(T,)``; positive for similar pairs."""
+        return -super().decision_function(X)
+
+    def _labels(self, X: Array) -> Array:
+        return -super()._labels(X)
+
+    def _instances(self, X: Any) -> Array:
+        """Return the differences of pairs, at most of length one in units of the radius."""
+        radius = positive_number(self.radius, "radius")
+        pairs = finite_array(X, "X")
+        if pairs.ndim != 3 or pairs.shape[1] != 2:
+            raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
+        z = pairs[:, 0] - pairs[:, 1]
+        longer = np.maximum(np.linalg.norm(z, axis=1, keepdims=True), radius)
+        return super()._instances(z / longer)
+
+    def _examples(self, X: Any, y: Any) -> tuple[Array, Array]:
+        differences, labels = super()._examples(X, y)
+        return differences, -labels  # the subspace is close to the differences of dissimilar pairs

@@ -1,4 +1,7 @@
-"""Arguments of ready-made problems: their own, and the options that they pass to a solver."""
+"""Arguments of ready-made problems: their own, and the options that they pass to a solver.
+
+The stacked method solves many small nearness problems at once: what it takes, and its settings, are here.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from bregopt.errors import did_you_mean
-from bregopt.routes.options import option_names
+from bregopt.divergences.stacks import STACKED
+from bregopt.errors import did_you_mean, is_one_of
+from bregopt.routes.options import option_names, own_options, own_settings
+from bregopt.routes.registry import load
 
-__all__ = ["PANEL", "check_arguments"]
+__all__ = ["METHOD", "PANEL", "check_arguments", "has_method", "stack_settings"]
 
 PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
+METHOD = "bregman"
+_OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too
 
 
 def check_arguments(
@@ -42,3 +49,15 @@ def check_arguments(
         chosen = "" if solver == "auto" else f" with solver={solver!r}"
         hint = did_you_mean(name, {*own, *_OF_SOLVE, *known})
         raise TypeError(f"{function.__name__} has no option {name!r}{chosen}{hint}")
+
+
+def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
+    """Whether the stacked method takes the divergence and the options."""
+    known = options.keys() <= _OF_STACKS and is_one_of(options.get("solver", "auto"), ("auto", METHOD))
+    return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
+
+
+def stack_settings(options: Mapping[str, Any]) -> Any:
+    """Return the settings of the stacked method."""
+    own = {name: value for name, value in options.items() if name != "solver"}
+    return own_settings(load(METHOD), own_options(METHOD, own))

@@ -17,15 +17,19 @@ from bregopt.io.stacks import read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs
-from bregopt.problems.correlation.request import condition_bound, divergence_or_norm, read_request
+from bregopt.problems.correlation.request import (
+    check_missing,
+    condition_bound,
+    divergence_or_norm,
+    read_request,
+)
 from bregopt.problems.correlation.solve import units_of
-from bregopt.problems.correlation.unknown import check_missing
 from bregopt.problems.nearest_arguments import covariance_message, least_eigenvalue
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.solutions import Solutions
 from bregopt.problems.stack_arguments import Argument, argument, stack_rows
 from bregopt.problems.stack_part import Slice, StackedProblem
-from bregopt.problems.stack_warnings import Warnings
+from bregopt.problems.stack_record import Warnings
 from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.restated import Congruence

@@ -18,10 +18,9 @@ from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.io.matrix_stacks import Group
+from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.solutions import ERROR
-from bregopt.problems.stack_record import Record
-from bregopt.problems.stack_warnings import Warnings
-from bregopt.problems.stacked_method import METHOD, has_method, stack_settings
+from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status

@@ -1,9 +1,9 @@
-"""The answers to a stack of problems as they come in."""
+"""The answers to a stack of problems as they come in, and the warnings about them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.certify.accuracy import Accuracy
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 
-__all__ = ["NUMBERS", "Record"]
+__all__ = ["NUMBERS", "Record", "Warnings"]
 
 NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "accuracy", "seconds")
 
@@ -102,3 +103,45 @@ def _number(solution: Solution, name: str) -> float:
     if name == "accuracy":
         return solution.accuracy.largest if isinstance(solution.accuracy, Accuracy) else math.nan
     return float(getattr(solution, name))
+
+
+class Warnings:
+    """Warnings about single problems by position, given once for each category."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[tuple[type[Warning], str]]] = {}
+
+    def add(self, k: int, message: str, category: type[Warning]) -> None:
+        """Add a warning about the problem in position `k`, unless it has it."""
+        own = self._of.setdefault(k, [])
+        if (category, message) not in own:
+            own.append((category, message))
+
+    def include(self, part: Warnings, a: int) -> None:
+        """Add the warnings about the problems from position `a` on."""
+        for k, own in part._of.items():
+            self._of[a + k] = own
+
+    def messages(self, keys: Sequence[Hashable]) -> dict[Hashable, list[str]]:
+        """Return the messages about each problem that has some, by its key."""
+        return {keys[k]: [message for _, message in own] for k, own in sorted(self._of.items())}
+
+    def give(self, keys: Sequence[Hashable], errors: Mapping[Hashable, Exception]) -> None:
+        """Warn at the user's line, of the problems with an error and for each category."""
+        if errors:
+            key, error = next(iter(errors.items()))
+            message = f"{type(error).__name__}: {error}"
+            warn_caller(_counted("an error", len(errors), len(keys), key, message), DataWarning)
+        by_category: dict[type[Warning], dict[int, str]] = {}
+        for k, own in sorted(self._of.items()):
+            for category, message in own:
+                by_category.setdefault(category, {}).setdefault(k, message)
+        for category, messages in by_category.items():
+            k, message = next(iter(messages.items()))
+            warn_caller(_counted("a warning", len(messages), len(keys), keys[k], message), category)
+
+
+def _counted(what: str, count: int, total: int, key: Hashable, message: str) -> str:
+    """Return how many matrices have something, and the message about the first one."""
+    verb, first = ("has", "") if count == 1 else ("have", "the first is ")
+    return f"{count} of {total} matrices {verb} {what}, {first}matrix {key!r}: {message}"

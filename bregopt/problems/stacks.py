@@ -18,12 +18,10 @@ from bregopt.bars import items_bar
 from bregopt.clock import CutShort, Ending
 from bregopt.errors import ConvergenceWarning
 from bregopt.executors import check_executor
-from bregopt.problems.arguments import PANEL
+from bregopt.problems.arguments import METHOD, PANEL
 from bregopt.problems.solutions import ERROR, Solutions
 from bregopt.problems.stack_part import Part, StackedProblem, solve_part, width_of
-from bregopt.problems.stack_record import Record
-from bregopt.problems.stack_warnings import Warnings
-from bregopt.problems.stacked_method import METHOD
+from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program import StopReason
 from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.progress import reason

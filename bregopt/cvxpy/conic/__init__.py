@@ -24,10 +24,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.cvxpy.conic.direct import pivots_of, read_directly
-from bregopt.cvxpy.conic.dual import read_dual
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.implied import distribution, needed, parallel_rows, with_rows
+from bregopt.cvxpy.conic.readings import pivots_of, read_directly, read_dual
 from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]

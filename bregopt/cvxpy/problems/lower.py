@@ -10,17 +10,15 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.cvxpy.problems.affine_reader import rows_of
+from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.problems.affine_reader import joint_rows, rows_of
 from bregopt.cvxpy.problems.coefficients import Elements, constant_value
-from bregopt.cvxpy.problems.complex_problems import RealForm
 from bregopt.cvxpy.problems.convex_atoms import Spectral
 from bregopt.cvxpy.problems.epigraphs import SENSES, affine_problem
 from bregopt.cvxpy.problems.links import Link, compared, links_of
-from bregopt.cvxpy.problems.lowered import ImpliedCone, Lowered
+from bregopt.cvxpy.problems.lowered import ImpliedCone, Lowered, RealForm
 from bregopt.cvxpy.problems.objective import Goal, objective_of, read_objective
 from bregopt.cvxpy.problems.psd_claims import Claim, claim_of, is_symmetric_map
-from bregopt.cvxpy.problems.second_order import second_order
 from bregopt.cvxpy.problems.soft_rows import eliminate_relaxed_bounds
 from bregopt.cvxpy.problems.variables import (
     MatrixForm,
@@ -240,7 +238,7 @@ def _second_orders(
     for number, c in enumerate(problem.constraints):
         if type(c).__name__ == "SOC":
             with _named(number):
-                found[c] = second_order(c, forms, parameters, written)
+                found[c] = _second_order(c, forms, parameters, written)
             found[c].label = _text(c)
     return found
 
@@ -330,3 +328,45 @@ def _plain(claim: Claim) -> bool:
 
 def _is_psd(S: Array) -> bool:
     return bool(np.linalg.eigvalsh(S)[0] >= -_IMPLIED_TOL * np.abs(S).max())
+
+
+def _second_order(
+    c: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
+) -> SecondOrderConstraint:
+    """Return a constraint ``cvxpy.SOC``, which may hold several cones of equal dimension.
+
+    Parameters
+    ----------
+    c : cvxpy.SOC
+        Its arguments are affine.
+    forms : dict from cvxpy.Variable to VariableForm
+    parameters : dict from cvxpy.Parameter to Parameter
+    written : set of cvxpy.Parameter
+        Parameters whose values are substituted are added.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it has no variable.
+    """
+    t, X = c.args
+    order = _vectors(t.size, X.shape, c.axis)
+    row = np.argsort(order.ravel())
+    own = (Elements(part, np.arange(len(part)), np.ones(len(part))) for part in np.split(row, [t.size]))
+    found = joint_rows([*zip(c.args, own, strict=True)], order.size, parametric=True)
+    written |= found.frozen
+    body = expression_of(found, forms, "second-order cone", parameters)
+    if body.is_constant:
+        raise UnsupportedProblemError("it has no variable")
+    dimensions = np.full(t.size, order.shape[1])
+    return SecondOrderConstraint(body, dimensions, body.label, np.zeros(order.size))
+
+
+def _vectors(count: int, shape: tuple[int, ...], axis: int) -> IntArray:
+    """Return, for each cone, the numbers of ``t`` and of the elements of ``X``, which follow by columns."""
+    tails = count + np.arange(int(np.prod(shape, dtype=int))).reshape(shape, order="F")
+    if len(shape) < 2:
+        tails = tails.reshape(1, -1)
+    elif axis == 0:
+        tails = tails.T
+    return np.column_stack([np.arange(count), tails])

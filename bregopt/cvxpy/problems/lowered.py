@@ -1,4 +1,7 @@
-"""A CVXPY problem as a problem of bregopt: values of parameters go in, answer and duals come back."""
+"""A CVXPY problem as a problem of bregopt: values of parameters go in, answer and duals come back.
+
+A problem with complex numbers becomes one in real numbers by CVXPY's own reduction.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.coefficients import constant_value
-from bregopt.cvxpy.problems.complex_problems import RealForm
 from bregopt.cvxpy.problems.psd_claims import is_symmetric_array
 from bregopt.cvxpy.problems.soft_rows import RelaxedBound
 from bregopt.cvxpy.problems.variables import VariableForm
@@ -22,7 +25,7 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Parameter
 from bregopt.routes.solution import Solution
 
-__all__ = ["ImpliedCone", "Lowered"]
+__all__ = ["ImpliedCone", "Lowered", "RealForm"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,3 +136,42 @@ def _is_symmetric_bound(c: Any, row: Constraint) -> bool:
     end = row.lower if row.upper is None else row.upper
     assert end is not None
     return row.sense == "==" or is_symmetric_array(np.ravel(np.asarray(end.value)), c.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class RealForm:
+    """A problem in the real and imaginary parts of another one's variables.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+    reduction : Complex2Real
+    inverse_data : cvxpy.InverseData
+    """
+
+    problem: Any
+    reduction: Any
+    inverse_data: Any
+
+    @classmethod
+    def of(cls, problem: Any) -> RealForm | None:
+        """Return the real form of a problem, None if it has no complex number.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If it has a complex parameter.
+        """
+        leaves = (*problem.variables(), *problem.parameters(), *problem.constants())
+        if not any(leaf.is_complex() for leaf in leaves):
+            return None
+        for parameter in problem.parameters():
+            if parameter.is_complex():
+                raise UnsupportedProblemError(f"parameter {parameter.name()} is complex")
+        reduction = Complex2Real()
+        real, inverse_data = reduction.apply(problem)
+        return cls(real, reduction, inverse_data)
+
+    def inverted(self, solution: Any) -> Any:
+        """Return an answer to the real form as one to the given problem."""
+        return self.reduction.invert(solution, self.inverse_data)

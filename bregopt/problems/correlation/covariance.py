@@ -17,14 +17,15 @@ from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.pair_bounds import of_pairs
 from bregopt.problems.correlation.request import (
+    Given,
     Request,
     check_together,
     condition_bound,
     divergence_or_norm,
+    given_matrix,
     weights_of_known,
 )
 from bregopt.problems.correlation.solve import solve_request
-from bregopt.problems.correlation.unknown import Given, given_matrix
 from bregopt.problems.nearest_arguments import (
     Pairs,
     bounded_entries,

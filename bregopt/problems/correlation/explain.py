@@ -1,18 +1,21 @@
-"""Reasons why no correlation matrix meets a request: a fixed block, or three entries."""
+"""Reasons why no correlation matrix meets a request: a fixed block, or three entries.
+
+A block is a set of indices whose entries are all given, found in the pattern of given entries.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
-from bregopt.problems.cliques import least_block
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.problems.correlation.request import Request
 from bregopt.routes.solution import Solution
 
-__all__ = ["explained", "impossible_triple"]
+__all__ = ["cliques", "explained", "impossible_triple", "least_block"]
 
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
 _LARGEST_BLOCKS = 5_000  # number of indices with fixed entries among which a block is searched for
@@ -153,3 +156,38 @@ def _text(
 
 def _name(labels: Any, k: int) -> str:
     return str(k if labels is None else labels[k])
+
+
+def least_block(pattern: Mask, values: Array) -> tuple[IntArray, float]:
+    """Return the given block with the least smallest eigenvalue, and this eigenvalue; infinity without any.
+
+    Parameters
+    ----------
+    pattern : boolean array of shape (n, n), symmetric
+        Mask of the given entries off the diagonal.
+    values : array of shape (n, n), symmetric
+        Valid on the diagonal and at the given entries.
+    """
+    blocks = list(cliques(pattern))
+    least = [float(np.linalg.eigvalsh(values[np.ix_(block, block)])[0]) for block in blocks]
+    return min(zip(blocks, least, strict=True), key=lambda pair: pair[1], default=(np.arange(0), np.inf))
+
+
+def cliques(pattern: Mask) -> Iterator[IntArray]:
+    """Yield sets of indices whose entries are all given.
+
+    Vertices whose neighbors are all adjacent to each other are removed one by one (Fulkerson and Gross 1965,
+    Incidence matrices and interval graphs). This finds every maximal block of a chordal pattern, such as
+    diagonal blocks and bands. In other patterns it stops at the first cycles without chord.
+    """
+    near = pattern | np.eye(len(pattern), dtype=bool)
+    left = np.ones(len(pattern), dtype=bool)
+    found = True
+    while found:
+        found = False
+        for i in np.flatnonzero(left):
+            clique = np.flatnonzero(near[i] & left)
+            if left[i] and near[np.ix_(clique, clique)].all():
+                found = True
+                yield clique
+                left[clique] = near[np.ix_(clique, left)].sum(axis=1) > len(clique)

@@ -38,9 +38,8 @@ from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning
 from bregopt.linalg import root_of
-from bregopt.problems.correlation.descent import distance
+from bregopt.problems.correlation.descent import ROUND_OFF, distance, top_squares
 from bregopt.problems.correlation.nearest import nearest_correlation
-from bregopt.problems.correlation.nonconvex import ROUND_OFF, top_squares
 
 __all__ = ["bisection_bound", "eigenvalue_bound", "factor_bound"]
 

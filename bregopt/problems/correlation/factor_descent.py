@@ -1,25 +1,47 @@
-"""Projected Newton's method for products ``R R'`` whose rows are in balls."""
+"""Projected Newton's method for products ``R R'`` whose rows are in balls.
+
+A row that is at its radius, with a multiplier, moves in the tangent plane of its sphere. On these planes the
+Hessian of the Lagrangian of ``||off(B - R R')||_F^2`` is, with ``q_i = ||r_i||^2`` and multipliers ``mu``,
+
+    H D = 4 (D R'R + R (D'R + R'D) - (off(B) + Diag(q)) D - 2 Diag(<r_i, d_i>) R) + Diag(mu) D.
+
+Conjugate gradients solve ``H D = -G`` to a residual that decreases with the gradient (Dembo and Steihaug
+1983). At an optimum the columns of ``R`` are, after a rotation, eigenvectors of ``off(B) + Diag(q)``, of the
+largest eigenvalues ``g_i``. For a direction orthogonal to ``R``, column i of ``H D`` is then
+``4 (g_i I - off(B) - Diag(q)) d_i``. Where the next eigenvalues are near ``g_i`` the equation is ill
+conditioned. The preconditioner therefore inverts this part on approximate leading eigenvectors: all of a
+small matrix, a few of a large one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import EPS, TINY, Array, Mask
+from bregopt.cache import cached_property
 from bregopt.clock import CutShort, checkpoint
 from bregopt.problems.correlation.descent import Descent, Objective
-from bregopt.problems.correlation.factor_newton import BallPoint, newton_step
-from bregopt.problems.correlation.leading import Leading
 from bregopt.program import StopReason
 from bregopt.routes.progress import reason
 
-__all__ = ["descend_in_balls"]
+__all__ = ["Leading", "descend_in_balls", "leading_eigenvectors"]
 
 _ROUND_OFF = 1e-14  # of values, relative to ``||off(B)||^2``
 _DECREASE = 1e-4  # fraction of the decrease to first order that a step must attain
 _CUT = 0.25  # factor of a step that does not decrease the objective enough
 _NEWTON_TRIALS, _GRADIENT_TRIALS = 4, 16  # lengths of each step
+_PRODUCTS = 100  # limit on the products with the Hessian in a step
+_FORCING = 0.1  # largest relative residual of the equation
+_LEAST = 0.01  # of the preconditioner's eigenvalues, relative to the largest
+_NEAR = 1e-3  # share of a squared radius that a row may lack to count as at its radius, at most
+_SMALL = 150  # order up to which all eigenvectors take no longer than Lanczos's method with many steps
+_FIRST, _GROWTH = 20, 1.4  # steps before the first look at the Ritz vectors, and between looks
+_ACCURATE = 1e-3  # residual of the wanted Ritz vectors, relative to the largest Ritz value
+_SPARE = 10  # further vectors, beside one more for each wanted one
 
 
 def descend_in_balls(
@@ -46,7 +68,7 @@ def descend_in_balls(
     """
     objective = Objective(B)
     size = 4 * max(np.sqrt(objective.square), TINY)
-    at = BallPoint(objective, _projected(_best_multiple(objective, R), radius), radius)
+    at = _BallPoint(objective, _projected(_best_multiple(objective, R), radius), radius)
     values, stop = [at.value], StopReason.MAX_ITER
     unit = 1 / max(4 * float(np.linalg.norm(at.gram)), size / len(B), TINY)
     residual = _residual(at, unit) / size
@@ -84,22 +106,22 @@ def _projected(R: Array, radius: Array) -> Array:
 
 
 def _directions(
-    objective: Objective, at: BallPoint, leading: Leading, residual: float, unit: float
+    objective: Objective, at: _BallPoint, leading: Leading, residual: float, unit: float
 ) -> Iterator[tuple[Array, int]]:
     """Yield Newton's step, then that of the projected gradient, and how many of their lengths to try."""
-    yield newton_step(objective, at, leading, residual), _NEWTON_TRIALS
+    yield _newton_step(objective, at, leading, residual), _NEWTON_TRIALS
     yield -unit * at.gradient, _GRADIENT_TRIALS
 
 
 def _stepped(
-    objective: Objective, at: BallPoint, directions: Iterator[tuple[Array, int]]
-) -> BallPoint | None:
+    objective: Objective, at: _BallPoint, directions: Iterator[tuple[Array, int]]
+) -> _BallPoint | None:
     """Return the first point along projected steps that decreases enough, None if round-off prevents it."""
     largest = at.value + _ROUND_OFF * objective.square
     for D, trials in directions:
         length = 1.0
         for _ in range(trials):
-            new = BallPoint(objective, _projected(at.R + length * D, at.radius), at.radius)
+            new = _BallPoint(objective, _projected(at.R + length * D, at.radius), at.radius)
             slope = float(np.vdot(at.gradient, new.R - at.R))
             if slope < 0 and new.value <= largest + _DECREASE * slope:
                 return new
@@ -107,7 +129,181 @@ def _stepped(
     return None
 
 
-def _residual(at: BallPoint, unit: float) -> float:
+def _residual(at: _BallPoint, unit: float) -> float:
     """Return the norm of the projected gradient: of the change in a step, divided by the step."""
     changed = _projected(at.R - unit * at.gradient, at.radius) - at.R
     return float(np.linalg.norm(changed)) / unit
+
+
+class _BallPoint:
+    """A factor with rows in balls, the objective there and its gradient."""
+
+    def __init__(self, objective: Objective, R: Array, radius: Array) -> None:
+        self.R, self.radius = R, radius
+        self.value, self.gradient, self.gram = objective.at(R)
+        self.q = np.einsum("ij,ij->i", R, R)
+
+    def active(self, near: float) -> tuple[Mask, Array]:
+        """Return the mask of rows that are at their radius and would leave the ball, and all multipliers."""
+        inward = np.einsum("ij,ij->i", self.R, self.gradient)
+        square = self.radius**2
+        active = (self.q >= (1 - min(near, _NEAR)) * square) & (inward < 0)
+        return active, np.where(active, -inward / square, 0.0)
+
+
+def _newton_step(objective: Objective, at: _BallPoint, leading: Leading, residual: float) -> Array:
+    """Return an approximate solution of Newton's equation; a direction of descent.
+
+    Parameters
+    ----------
+    objective : Objective
+    at : _BallPoint
+    leading : Leading
+        Eigenvectors of ``off(B)``.
+    residual : float
+        The relative residual of the optimality conditions.
+    """
+    B = objective.B
+    g, W = np.linalg.eigh(at.gram)
+    R = at.R @ W  # its columns are orthogonal, and ``R'R = Diag(g)``
+    active, multipliers = at.active(residual)
+    some = bool(active.any())
+    normal = np.where(active, 1 / np.maximum(at.q, TINY), 0.0)
+    own = g + (multipliers / 4 - at.q)[:, None]
+
+    def tangent(D: Array) -> Array:
+        return D - (normal * np.einsum("ij,ij->i", R, D))[:, None] * R if some else D
+
+    def hessian(D: Array) -> Array:
+        """Return a quarter of the product."""
+        cross = R.T @ D
+        HD = own * D - B @ D
+        HD += R @ (cross + cross.T)
+        HD -= (2 * np.einsum("ij,ij->i", R, D))[:, None] * R
+        return tangent(HD)
+
+    inverse = _preconditioner(R, g, at.q, leading)
+    forcing = min(_FORCING, np.sqrt(residual))
+    D = _solved(hessian, lambda D: tangent(inverse(D)), -tangent(at.gradient @ W) / 4, forcing)
+    return np.asarray(D @ W.T)
+
+
+def _preconditioner(R: Array, g: Array, q: Array, leading: Leading) -> Callable[[Array], Array]:
+    """Return an approximate inverse of a quarter of the Hessian, which is positive definite.
+
+    Along a leading eigenvector ``u_j`` of ``off(B) + Diag(q)`` the quarter is ``g_i - theta_j`` outside the
+    range of ``R``, and ``g_i + theta_j`` inside of it. Along all others it is about ``g_i``.
+    """
+    least = max(_LEAST * float(g[-1]), TINY)
+    g = np.maximum(g, least)
+    U, theta = leading.U, leading.theta + leading.squares @ q
+    inside = np.square(U.T @ R / np.sqrt(g)).sum(axis=1)
+    curvature = np.maximum(g - ((1 - 2 * np.minimum(inside, 1.0)) * theta)[:, None], least)
+    outer, inner = 1 / g, 1 / curvature - 1 / g
+
+    def inverse(D: Array) -> Array:
+        return np.asarray(outer * D + U @ (inner * (U.T @ D)))
+
+    return inverse
+
+
+def _solved(
+    hessian: Callable[[Array], Array], inverse: Callable[[Array], Array], right: Array, forcing: float
+) -> Array:
+    """Return the iterate of conjugate gradients that meets the residual, or before a negative curvature."""
+    D, r = np.zeros_like(right), right.copy()
+    z = p = inverse(r)
+    rz = float(np.vdot(r, z))
+    enough = forcing**2 * rz
+    for step in range(_PRODUCTS):
+        checkpoint()
+        Hp = hessian(p)
+        curvature = float(np.vdot(p, Hp))
+        if curvature <= 0:
+            return p if step == 0 else D
+        alpha = rz / curvature
+        D += alpha * p
+        r -= alpha * Hp
+        z = inverse(r)
+        rz, old = float(np.vdot(r, z)), rz
+        if rz <= enough:
+            break
+        p = z + (rz / old) * p
+    return D
+
+
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """Approximate eigenvectors.
+
+    Parameters
+    ----------
+    U : array of shape (n, p)
+        With orthonormal columns.
+    theta : array of shape (p,)
+        Their Rayleigh quotients, ascending.
+    """
+
+    U: Array
+    theta: Array
+
+    @cached_property
+    def squares(self) -> Array:
+        """The squared entries of ``U``, transposed."""
+        return np.ascontiguousarray((self.U**2).T)
+
+    def rows(self, k: int) -> Array:
+        """Return ``U diag(max(theta, 0))^(1/2)`` of the `k` largest."""
+        return self.U[:, -k:] * np.sqrt(np.maximum(self.theta[-k:], 0.0))
+
+    def less_diagonal(self, diagonal: Array) -> Leading:
+        """Return the vectors as approximate ones of the matrix less this diagonal."""
+        return Leading(self.U, self.theta - self.squares @ diagonal)
+
+
+def leading_eigenvectors(B: Array, k: int) -> Leading:
+    """Return the `k` leading eigenvectors, and some more that are less accurate; all of a small matrix."""
+    n, p = len(B), 2 * k + _SPARE
+    found = None if n <= 4 * p else _ritz_vectors(B, k, p)
+    if found is None:
+        theta, U = np.linalg.eigh(B)
+        found = Leading(U, theta)
+    return found
+
+
+def _ritz_vectors(B: Array, k: int, p: int) -> Leading | None:
+    """Return the Ritz vectors of Lanczos's method with full reorthogonalization.
+
+    None for a small matrix that takes many steps.
+    """
+    n, rng = len(B), np.random.default_rng(0)
+    Q, alpha, beta = np.empty((n, n), order="F"), np.empty(n), np.empty(n)
+    v, look = rng.normal(size=n), max(_FIRST, p)
+    q = v / np.linalg.norm(v)
+    for step in range(1, n + 1):
+        checkpoint()
+        Q[:, step - 1] = q
+        v, known = B @ q, Q[:, :step]
+        alpha[step - 1] = v @ q
+        size = _orthogonalized(v, known)
+        if step in (look, n):
+            theta, S = scipy.linalg.eigh_tridiagonal(alpha[:step], beta[: step - 1])
+            if size * np.abs(S[-1, -k:]).max() <= _ACCURATE * np.abs(theta).max() or step == n:
+                break
+            if n <= _SMALL:
+                return None
+            look = min(int(_GROWTH * step), n)
+        if size <= n * EPS * np.abs(alpha[:step]).max():  # an invariant space: the next vector is random
+            size, v = 0.0, rng.normal(size=n)
+            q = v / _orthogonalized(v, known)
+        else:
+            q = v / size
+        beta[step - 1] = size
+    return Leading(np.asarray(known @ S[:, -p:]), theta[-p:])
+
+
+def _orthogonalized(v: Array, Q: Array) -> float:
+    """Subtract from a vector its part in the range of `Q`, in place, twice; return the norm."""
+    for _ in range(2):
+        v -= Q @ (v @ Q)
+    return float(np.linalg.norm(v))

@@ -22,11 +22,9 @@ from bregopt.arrays import (
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import turned
-from bregopt.problems.correlation.descent import Descent, distance
+from bregopt.problems.correlation.descent import Descent, distance, proven_fields
 from bregopt.problems.correlation.factor_bounds import factor_bound
-from bregopt.problems.correlation.factor_descent import descend_in_balls
-from bregopt.problems.correlation.leading import leading_eigenvectors
-from bregopt.problems.correlation.nonconvex import proven_fields
+from bregopt.problems.correlation.factor_descent import descend_in_balls, leading_eigenvectors
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
 from bregopt.routes.base import Seed, Settings

@@ -21,15 +21,21 @@ import numpy as np
 import scipy.linalg
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
-from bregopt.problems.correlation.descent import Descent, distance
-from bregopt.problems.correlation.nonconvex import proven_certificate, proven_fields, top_squares
+from bregopt.problems.correlation.descent import (
+    Descent,
+    Objective,
+    distance,
+    proven_certificate,
+    proven_fields,
+    top_squares,
+)
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.sphere_descent import descend_on_spheres
-from bregopt.program import LowRank
+from bregopt.program import LowRank, StopReason
 from bregopt.routes.base import Settings
+from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
@@ -41,6 +47,8 @@ _RESTARTS, _RESTARTED = 5, 200_000  # descents from near the dual's minimizer, a
 _EVALUATIONS, _PAIRS = 150, 20  # of the dual in L-BFGS, and its pairs of vectors
 _FLAT = 1e-14  # relative increase of the dual at which it ends
 _CITATION = "Zhang, Wu (2003), Optimal low-rank approximation to a correlation matrix"
+_DESCENT_PAIRS = 10  # of vectors in the L-BFGS of a descent
+_DESCENT_FLAT = 1e-15  # decrease relative to the unit of the objective at which it ends
 
 
 @dataclass(eq=False)
@@ -140,7 +148,7 @@ def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
     np.fill_diagonal(B, 0.0)
 
     def descended(V: Array) -> Descent:
-        return descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
+        return _descend_on_spheres(B, V, s, settings.tol, settings.max_iter or _MAX_ITER)
 
     best = descended(dual.at(np.zeros(len(B)))[1])
     with clock.finishing(), contextlib.suppress(CutShort):
@@ -208,3 +216,63 @@ def _check(request: Request, options: Mapping[str, Any]) -> None:
             f"max_rank does not go with {found}: no matrix of rank {request.rank} may meet them, and no "
             "method here decides whether one does"
         )
+
+
+class _OnSpheres:
+    """The objective as a function of any rows ``V``, where ``R`` has their directions."""
+
+    def __init__(self, B: Array, radius: Array, columns: int) -> None:
+        self.objective, self.radius, self.shape = Objective(B), radius, (len(B), columns)
+        self.R, self.values, self.residual = np.zeros(self.shape), [np.inf], np.inf
+        self.unit = self.objective.square + float(np.sum(radius**4))
+
+    def __call__(self, v: Array) -> tuple[float, Array]:
+        """Return the scaled value and gradient; store the best point."""
+        if len(self.values) > 1:  # there is a point to return
+            checkpoint()
+        V = v.reshape(self.shape)
+        scale = (self.radius / np.maximum(np.sqrt(np.einsum("ij,ij->i", V, V)), TINY))[:, None]
+        R = V * scale
+        value, gradient, _ = self.objective.at(R)
+        outward = np.einsum("ij,ij->i", gradient, R) / self.radius**2
+        gradient -= outward[:, None] * R
+        if value < min(self.values):
+            self.R, self.residual = R, float(np.linalg.norm(gradient)) / (4 * np.sqrt(self.unit))
+        self.values.append(value)
+        return value / self.unit, (gradient * scale).ravel() / self.unit
+
+
+def _descend_on_spheres(B: Array, R: Array, radius: Array, tol: float, max_iter: int) -> Descent:
+    """Minimize ``||off(B - R R')||_F^2`` from `R` to a local optimum, with rows as long as their radius.
+
+    Parameters
+    ----------
+    B : array of shape (n, n)
+        Symmetric, with a zero diagonal.
+    R : array of shape (n, r)
+        A row of zeros gets equal entries first.
+    radius : array of shape (n,)
+    tol : float
+        Largest relative residual of a local optimum; the descent ends at round-off.
+    max_iter : int
+    """
+    from scipy.optimize import minimize  # slow to import
+
+    function, stop = _OnSpheres(B, radius, R.shape[1]), StopReason.STALLED
+    start = np.where(np.einsum("ij,ij->i", R, R)[:, None] > 0, R, 1.0)
+    limits = {
+        "maxiter": max_iter,
+        "maxfun": 2 * max_iter,
+        "maxcor": _DESCENT_PAIRS,
+        "ftol": _DESCENT_FLAT,
+        "gtol": 0.0,
+    }
+    try:
+        found = minimize(function, start.ravel(), jac=True, method="L-BFGS-B", options=limits)
+        stop = StopReason.MAX_ITER if found.nit >= max_iter else stop
+    except CutShort as cut:
+        stop = reason(cut)
+    residual = function.residual
+    return Descent(
+        function.R, function.values[1:], residual, StopReason.CONVERGED if residual <= tol else stop
+    )

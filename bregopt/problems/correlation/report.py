@@ -1,12 +1,16 @@
-"""Reports of what a nearest correlation or covariance matrix changed, and of the proof of the answer."""
+"""Reports of what a nearest correlation or covariance matrix changed, and of the proof of the answer.
+
+A report is text, tables, a workbook, or a page of HTML that stands alone.
+"""
 
 from __future__ import annotations
 
-import importlib
+import base64
 import io
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +22,8 @@ from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
-from bregopt.problems.correlation.report_text import caption, condition, number, requested, spectrum_text
 from bregopt.routes.accuracy import summary
-from bregopt.tables import html_table, table_lines
+from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.correlation.answer import Asked, CorrelationSolution
@@ -32,6 +35,16 @@ _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry i
 _TABLES = ("summary", "pairs", "rows", "spectrum")
 _PAIRS = ("row", "column", "before", "after", "change", "note")
 _ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
+
+_SHOWN_ON_PAGE = 50  # rows of a table in HTML
+_DPI = 110
+_STYLE = """\
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1.2rem 0 }
+caption { font-weight: 600; padding: .3rem 0 }
+td, th { padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #ddd }
+td { font-variant-numeric: tabular-nums }
+img { max-width: 100% }"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +169,8 @@ class CorrelationReport:
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that stands alone, with the plot if matplotlib is installed."""
-        page = importlib.import_module("bregopt.problems.correlation.report_page")
         with replacing(path) as file:
-            file.write(page.page_of(self, self._solution).encode("utf-8"))
+            file.write(_page_of(self, self._solution).encode("utf-8"))
 
     def __str__(self) -> str:
         width = max(map(len, self.facts))
@@ -196,9 +208,9 @@ class CorrelationReport:
         return {
             "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
             f"largest of an entry {self.largest:.4g}",
-            "spectrum before": spectrum_text(self.spectrum_before),
-            "spectrum after": spectrum_text(self.spectrum_after),
-            **requested(self._asked, self.change),
+            "spectrum before": _spectrum_text(self.spectrum_before),
+            "spectrum after": _spectrum_text(self.spectrum_after),
+            **_requested(self._asked, self.change),
             "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
@@ -216,8 +228,8 @@ class CorrelationReport:
             (
                 str(self.labels[a]),
                 str(self.labels[b]),
-                number(self.before[a, b]),
-                number(self.after[a, b]),
+                _number(self.before[a, b]),
+                _number(self.after[a, b]),
                 f"{self.change[a, b]:+.4f}",
                 note,
             )
@@ -229,8 +241,8 @@ class CorrelationReport:
             for r, label in enumerate(columns["row"][:shown])
         ]
         return [
-            (caption("pairs", k, pairs), _PAIRS, cells, 2),
-            (caption("rows", len(sums), rows), _ROWS, sums, 1),
+            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
         ]
 
     @cached_property
@@ -287,8 +299,8 @@ class CorrelationReport:
             "smallest eigenvalue after": self.spectrum_after[0],
             "proven lower bound on the eigenvalues": self.proven_eigenvalue,
             "negative eigenvalues before": float((self.spectrum_before < 0).sum()),
-            "condition number before": condition(self.spectrum_before),
-            "condition number after": condition(self.spectrum_after),
+            "condition number before": _condition(self.spectrum_before),
+            "condition number after": _condition(self.spectrum_after),
             "diagonal error": self.diagonal_error,
             "value": solution.value,
             "proven bound": solution.dual_value,
@@ -297,3 +309,76 @@ class CorrelationReport:
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
+
+
+def _caption(noun: str, shown: int, count: int) -> str:
+    """Return the caption of a table that shows some of its rows."""
+    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
+    return f"{some}, by the size of their change"
+
+
+def _number(value: float) -> str:
+    """Return an entry as text; NaN is unknown."""
+    return "unknown" if np.isnan(value) else f"{value:.4f}"
+
+
+def _requested(asked: Asked, change: Array) -> dict[str, str]:
+    """Return what was asked of the answer besides nearness, as text by name; `change` is of each entry."""
+    facts, i, j = {}, asked.fixed.i, asked.fixed.j
+    if asked.min_eigenvalue > 0:
+        facts["floor"] = f"{asked.min_eigenvalue:g}"
+    if len(i):
+        largest = np.abs(change[i, j]).max()
+        facts["kept"] = f"{_counted(len(i), 'entry', 'entries')}, largest change {largest:.1e}"
+    if asked.unknown is not None:
+        facts["unknown"] = _counted(int(asked.unknown.sum()) // 2, "pair", "pairs")
+    return facts
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _spectrum_text(eigenvalues: Array) -> str:
+    """Return the range of a spectrum, ascending, its negative part and condition, as text."""
+    if np.isnan(eigenvalues).any():
+        return "not defined, as entries are unknown"
+    low, high = float(eigenvalues[0]), float(eigenvalues[-1])
+    negative = int((eigenvalues < -_round_off(eigenvalues)).sum())
+    kappa = _condition(eigenvalues)
+    shown = f"condition number {kappa:.3g}" if np.isfinite(kappa) else "singular"
+    some = f"{negative} of {len(eigenvalues)} negative" if negative else "none negative"
+    return f"{low:.4g} to {high:.4g}, {some}, {shown if not negative else 'indefinite'}"
+
+
+def _condition(eigenvalues: Array) -> float:
+    """Return the condition number; infinite if the smallest eigenvalue is zero up to round-off."""
+    low, high = float(np.abs(eigenvalues).min()), float(np.abs(eigenvalues).max())
+    return high / low if low > _round_off(eigenvalues) else float("inf")
+
+
+def _round_off(eigenvalues: Array) -> float:
+    return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
+
+
+def _page_of(report: CorrelationReport, solution: CorrelationSolution) -> str:
+    """Return the page, with the plot if matplotlib is installed."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{escaped(report.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
+        f"{_embedded_plot(solution)}\n{report.html(_SHOWN_ON_PAGE)}\n</body>\n</html>\n"
+    )
+
+
+def _embedded_plot(solution: CorrelationSolution) -> str:
+    """Return the plot as an image inside the page."""
+    if find_spec("matplotlib") is None:
+        return "<p>For the plot: pip install 'bregopt[plot]'</p>"
+    pyplot = require("matplotlib.pyplot", "plot")
+    with pyplot.rc_context({"interactive": False}):
+        figure = solution.plot()[0].figure
+        data = io.BytesIO()
+        figure.savefig(data, format="png", dpi=_DPI)
+        pyplot.close(figure)
+    image = base64.b64encode(data.getvalue()).decode("ascii")
+    return f'<img alt="before, after, change and spectra" src="data:image/png;base64,{image}">'

@@ -1,4 +1,7 @@
-"""What a user asks of a nearest correlation matrix, as checked data."""
+"""What a user asks of a nearest correlation matrix, as checked data.
+
+Unknown entries are NaN, read as unknown only if the user says so.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, Mask, finite_array, positive_integer
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    Mask,
+    finite_array,
+    positive_integer,
+    rectangular,
+    symmetric_matrix,
+)
 from bregopt.divergences import Divergence
-from bregopt.errors import UnsupportedProblemError, is_one_of
-from bregopt.io.pandas_labels import Labels, aligned, labels_of
+from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
+from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.problems.correlation.groups import Groups, read_groups
 from bregopt.problems.correlation.pair_bounds import of_pairs
-from bregopt.problems.correlation.unknown import Given, given_matrix
 from bregopt.problems.nearest_arguments import (
     BoundedEntries,
     bounded_entries,
@@ -27,15 +37,19 @@ from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = [
+    "Given",
     "Request",
+    "check_missing",
     "check_together",
     "condition_bound",
     "divergence_or_norm",
+    "given_matrix",
     "read_request",
     "weights_of_known",
 ]
 
 _NORMS = ("largest_entry", "spectral")  # distances that are no divergences
+_CHOICES = ("error", "unknown")  # what NaN means
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,3 +216,81 @@ def _rank(value: Any, n: int) -> int | None:
         return None
     rank = positive_integer(value, "max_rank")
     return rank if rank < n else None
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A symmetric matrix and the mask of its unknown entries off the diagonal, None if all are known.
+
+    Unknown entries are 0, and unknown diagonal entries 1. The first of those is at `no_variance`.
+    """
+
+    A: Matrix
+    unknown: Mask | None
+    no_variance: int | None = None
+
+    def check_known(self, i: IntArray, j: IntArray, name: str) -> None:
+        """Refuse an argument that keeps an unknown entry."""
+        if self.unknown is not None and self.unknown[i, j].any():
+            k = int(np.flatnonzero(self.unknown[i, j])[0])
+            raise ValueError(
+                f"{name} keeps entry {int(i[k]), int(j[k])}, which is NaN; expected a number there"
+            )
+
+
+def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
+    """Return the matrix of a user.
+
+    Parameters
+    ----------
+    A : array_like or DataFrame of shape (n, n), or LowRank
+    missing : {"error", "unknown"}
+        What NaN means.
+    name : str
+        Its name in messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`bregopt.arrays.symmetric_matrix`; also if one of a pair of entries is NaN alone, or
+        `missing` is neither.
+    """
+    check_missing(missing)
+    if isinstance(A, LowRank):
+        return Given(A, None)
+    nan = _nan(A, name) if missing == "unknown" else None
+    if nan is None:
+        try:
+            return Given(symmetric_matrix(A, name), None)
+        except ValueError as error:
+            if _nan(A, name) is None:
+                raise
+            raise ValueError(f"{error}, or pass missing='unknown'") from None
+    alone = np.argwhere(nan != nan.T)
+    if len(alone):
+        a, b = (int(k) for k in alone[0])
+        raise ValueError(f"{name} is NaN at one of the entries {a, b} and {b, a} only; expected both or none")
+    filled = np.where(
+        nan, np.eye(len(nan)), np.where(nan, 0.0, np.asarray(rectangular(A, name), dtype=float))
+    )
+    if is_pandas(A, "DataFrame"):  # for the labels in messages
+        filled = type(A)(filled, index=A.index, columns=A.columns)
+    lost = np.flatnonzero(nan.diagonal())
+    np.fill_diagonal(nan, False)
+    no_variance = int(lost[0]) if len(lost) else None
+    return Given(symmetric_matrix(filled, name), nan if nan.any() else None, no_variance)
+
+
+def check_missing(missing: Any) -> None:
+    """Refuse a meaning of NaN that is neither "error" nor "unknown"."""
+    if not is_one_of(missing, _CHOICES):
+        raise ValueError(f"missing is {missing!r}{did_you_mean(str(missing), _CHOICES)}")
+
+
+def _nan(A: Any, name: str) -> Mask | None:
+    """Return the mask of NaN of a square matrix, None where there is none."""
+    raw = rectangular(A, name)
+    if raw.dtype.kind != "f" or raw.ndim != 2 or raw.shape[0] != raw.shape[1]:
+        return None
+    nan: Mask = np.isnan(raw)
+    return nan if nan.any() else None

@@ -14,8 +14,8 @@ from bregopt.arrays import EPS, Array, symmetric_matrix
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.io.stacks import is_stack
 from bregopt.linalg import root_of
-from bregopt.problems.cliques import least_block
 from bregopt.problems.correlation.bracketed import bracketed
+from bregopt.problems.correlation.explain import least_block
 from bregopt.problems.nearest_arguments import fixed_pairs, least_eigenvalue
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution

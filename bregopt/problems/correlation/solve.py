@@ -1,4 +1,7 @@
-"""The nearest correlation matrix to one matrix, by the modeling language."""
+"""The nearest correlation matrix to one matrix, by the modeling language.
+
+LogDet and von Neumann start from the completion of largest determinant where entries are unknown.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, Array, Mask
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import ConvergenceWarning
+from bregopt.io.pandas_labels import pair_labels
+from bregopt.modeling.atoms import diag
+from bregopt.modeling.bounds import between
+from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.objectives import Minimize, frobenius_div
+from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
-from bregopt.problems.certified import certified
-from bregopt.problems.correlation.completion import completed
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.correlation.rows import correlation_rows
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.accuracy import Units
@@ -31,10 +35,19 @@ from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
-__all__ = ["INFEASIBLE", "declared", "solve_request", "units_of", "with_completion", "with_diagonal"]
+__all__ = [
+    "INFEASIBLE",
+    "correlation_rows",
+    "declared",
+    "solve_request",
+    "units_of",
+    "with_completion",
+    "with_diagonal",
+]
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
+_COMPLETION_TOL = 1e-9  # of the completion, which is data of the nearness problem
 
 
 def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
@@ -84,7 +97,7 @@ def with_completion(request: Request) -> Request:
     """Return the request with unknown entries completed, where the divergence needs all entries."""
     if request.unknown is None or request.kind is None or request.kind.quadratic:
         return request
-    return replace(request, A=completed(np.asarray(request.A), request.unknown), unknown=None)
+    return replace(request, A=_completed(np.asarray(request.A), request.unknown), unknown=None)
 
 
 def _distance(Y: PSD, request: Request) -> CurvedExpression:
@@ -155,7 +168,16 @@ def with_diagonal(
         certificate = certify(PrimalDualPoint(problem.program(), (Y,), *raw._point[1:], S=raw._S))
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
-    return certified(solution, certificate, X=Y)
+    return replace(
+        solution,
+        X=Y,
+        value=certificate.primal,
+        dual_value=certificate.dual,
+        gap=certificate.gap,
+        primal_residual=certificate.primal_residual,
+        dual_residual=certificate.dual_residual,
+        error=certificate.error,
+    )
 
 
 def _conditioned(Y: Array, diagonal: Array, condition: float, floor: float) -> Array:
@@ -170,3 +192,57 @@ def _conditioned(Y: Array, diagonal: Array, condition: float, floor: float) -> A
         lacks.append((largest - condition * least, float(condition * diagonal.min() - diagonal.max())))
     share = max((lack / (lack + room) for lack, room in lacks if lack > 0 and room > 0), default=0.0)
     return (1 - share) * Y + share * np.diag(diagonal)
+
+
+def _completed(A: Array, unknown: Mask) -> Array:
+    """Return the positive definite matrix of largest determinant with the known entries of `A`.
+
+    Its inverse is zero at the unknown entries (Grone, Johnson, Sa, Wolkowicz 1984, Positive definite
+    completions of partial Hermitian matrices). It exists if and only if there is a positive definite
+    completion.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    d = A.diagonal()
+    if (d <= 0).any():
+        raise ValueError(f"A has {d.min():g} on the diagonal; expected numbers above 0")
+    s = np.sqrt(d)
+    C = A / np.outer(s, s)
+    X = PSD(len(A), name="X")
+    i, j = np.nonzero(np.triu(~unknown, 1))
+    rows: list[Any] = [diag(X) == 1]
+    if len(i):
+        rows.append(X[i, j] == C[i, j])
+    if (np.abs(C[i, j]) < 1).all():
+        solution = Problem(Minimize(logdet_div(X, np.eye(len(A)))), rows).solve(tol=_COMPLETION_TOL)
+        if solution.status == "optimal":
+            full: Array = np.where(unknown, solution.X, C) * np.outer(s, s)
+            return full
+    raise ValueError(
+        "the known entries of A have no positive definite completion, which LogDet and von Neumann start "
+        "from: repair A first, with divergence='frobenius', missing='unknown' and min_eigenvalue"
+    )
+
+
+def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
+    """Return the named rows on the entries of ``D X D`` in terms of ``Y = S (X - Diag(t)) S``."""
+    t, fixed, bounded = request.shift, request.fixed, request.bounded
+    unit = np.ones(request.n) if request.scale is None else request.scale
+    s = request.s / unit
+    rows = [(diag(Y) / s**2 == unit**2 * (1 - t)).named("diagonal")]
+    if len(fixed.i):
+        entries = Y[fixed.i, fixed.j] / (s[fixed.i] * s[fixed.j])
+        rows.append((entries == fixed.lo * unit[fixed.i] * unit[fixed.j]).named("fixed"))
+    if len(bounded.i):
+        entries = Y[bounded.i, bounded.j] / (s[bounded.i] * s[bounded.j])
+        largest = unit[bounded.i] * unit[bounded.j]
+        rows.append(between(entries, bounded.lo * largest, bounded.hi * largest).named("bounds"))
+    if request.labels is not None:
+        pairs = {"fixed": fixed, "bounds": bounded}
+        for row in rows:
+            own = pairs.get(row.name or "")
+            row.axes = (request.labels if own is None else pair_labels(request.labels, own.i, own.j),)
+    return rows

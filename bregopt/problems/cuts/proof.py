@@ -11,10 +11,13 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, trace_bounds
+from bregopt.clock import affords
 from bregopt.io.graphs import Graph
+from bregopt.linalg import turned
 from bregopt.modeling.problem import Problem
 from bregopt.problems.cuts.exact import Lattice, strongest
 from bregopt.program import LowRank, StopReason
+from bregopt.program.lowrank import Matrix
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -24,7 +27,7 @@ from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["TOL", "Proof", "Settled", "relaxed", "unrelaxed"]
+__all__ = ["TOL", "Proof", "Settled", "principal", "relaxed", "unrelaxed"]
 
 _MARGIN = 1e-9  # that a bound which ends a relaxation has for its rounding errors, relative to all weights
 _OPERATIONS = 4  # roundings of a coefficient beside the sum of the weights at a vertex
@@ -301,3 +304,18 @@ def unrelaxed(bound: float) -> Solution:
         history={},
         citation="",
     )
+
+
+def principal(X: Matrix) -> Array:
+    """Return ``F`` with ``X = F F'`` and orthogonal columns, the longest first.
+
+    If there is no time for the eigendecomposition, ``F`` is ``X`` itself: roundings then have another
+    distribution.
+    """
+    with threads_for(X.shape[0]):
+        if isinstance(X, LowRank):
+            return turned(X.factor)
+        if not affords(len(X)):
+            return X
+        eigenvalues, U = np.linalg.eigh(X)
+        return np.asarray((U * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1])

@@ -1,4 +1,7 @@
-"""The search for a good partition: multilevel cycles, relaxed partitions, and their combinations."""
+"""The search for a good partition: multilevel cycles, relaxed partitions, and their combinations.
+
+A relaxed partition has unit vectors in place of signs (Burer, Monteiro, Zhang 2002).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,15 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
 from bregopt.clock import CutShort, checkpoint, remaining
-from bregopt.problems.cuts.ascent import ascended
 from bregopt.problems.cuts.multilevel import cycle
-from bregopt.problems.cuts.principal import principal
+from bregopt.problems.cuts.proof import principal
 from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.threads import threads_for
 
-__all__ = ["Search"]
+__all__ = ["Search", "ascended"]
 
 _CYCLES = 8  # multilevel cycles at first
 _EDGES = 600_000  # edge ends in all rounds: about two seconds; on meshes twice as many
@@ -32,6 +34,7 @@ _HYPERPLANES, _REFINED = 10, 3  # roundings of a relaxed partition, and the numb
 _HYPERPLANES_SDP, _REFINED_SDP = 50, 8  # the same for the answer of the semidefinite program
 _LEADING = 3  # leading eigenvectors that are rounded, too
 _POOL = 8  # partitions that are kept
+_DAMPING = 0.5  # weight of the last step; without it the vertices of bipartite graphs change places for ever
 
 
 class Search:
@@ -186,3 +189,49 @@ class Search:
     def _overlap(self, side: IntArray, other: IntArray) -> int:
         same = int(side @ other)
         return abs(same) if self._graph.symmetric else same
+
+
+def ascended(graph: SignGraph, R: Array, steps: int) -> Array:
+    """Return unit vectors, the rows of ``R``, with a larger ``tr R'WR``.
+
+    Each step moves every row toward the best one for the others. The length of the sum of all rows is kept
+    at that of a partition with allowed sizes.
+
+    Parameters
+    ----------
+    graph : SignGraph
+        Each vertex has size 1.
+    R : array of shape (n, rank)
+        The start.
+    steps : int
+    """
+    R = _unit(R)
+    for _ in range(steps):
+        checkpoint()
+        R = _balanced(graph, _unit(_DAMPING * R + _unit(graph.W @ R)))
+    return R
+
+
+def _unit(R: Array) -> Array:
+    length = np.sqrt(np.einsum("ij,ij->i", R, R))
+    length[length == 0] = 1.0
+    return R / length[:, None]
+
+
+def _balanced(graph: SignGraph, R: Array) -> Array:
+    """Return unit rows whose mean has nearly a length that the sizes of the sides allow."""
+    if graph.free:
+        return R
+    smallest, largest = _lengths(graph)
+    mean = R.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    if length == 0:
+        return R
+    return _unit(R + (min(max(length, smallest), largest) / length - 1.0) * mean)
+
+
+def _lengths(graph: SignGraph) -> tuple[float, float]:
+    """Return bounds on the length of the mean of the signs of a partition."""
+    ends = [2 * first / graph.n - 1 for first in (graph.least, graph.most)]
+    smallest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
+    return smallest, max(map(abs, ends))

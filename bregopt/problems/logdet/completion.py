@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, symmetric_matrix
+from bregopt.arrays import Array, rectangular, symmetric_matrix
+from bregopt.errors import did_you_mean
 from bregopt.io.graphs import GraphLike
-from bregopt.io.pandas_labels import Labels, labeled, labels_of, pair_labels
+from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.inner_products import inner
@@ -18,8 +20,8 @@ from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.problems.arguments import check_arguments
-from bregopt.problems.correlation.unknown import given_matrix
-from bregopt.problems.logdet.edges import read_edges
+from bregopt.problems.correlation.request import given_matrix
+from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SolveOptions
@@ -88,7 +90,7 @@ def max_det_completion(
         known = np.ones((n, n), dtype=bool) if given.unknown is None else ~given.unknown
         i, j = np.nonzero(np.triu(known, 1))
     else:
-        i, j = read_edges(edges, n, labels)
+        i, j = _read_edges(edges, n, labels)
         given.check_known(i, j, "edges")
     variances, X = values.diagonal(), PSD(n, name="X")
     s = np.sqrt(variances)
@@ -153,7 +155,7 @@ def covariance_selection(S: ArrayLike, edges: GraphLike, **options: Unpack[Solve
     n = len(values)
     _check_diagonal(values, labels)
     outside = np.triu(np.ones((n, n), dtype=bool), 1)
-    outside[read_edges(edges, n, labels)] = False
+    outside[_read_edges(edges, n, labels)] = False
     i, j = np.nonzero(outside)
     variances, X = values.diagonal(), PSD(n, name="X")
     s = np.sqrt(variances)
@@ -191,3 +193,45 @@ def _check_diagonal(S: Array, labels: Labels) -> None:
             f"S has {S[k, k]:g} on the diagonal, at {k if labels is None else labels[k]}; expected numbers "
             "above 0"
         )
+
+
+def _read_edges(edges: Any, n: int, labels: Labels) -> Pairs:
+    """Return the ends ``i < j`` of the edges, each edge once.
+
+    Parameters
+    ----------
+    edges : networkx or igraph graph, symmetric mask of shape (n, n), or pairs of shape (k, 2)
+        Vertices are integers from 0 to n - 1, or the labels of the matrix.
+    n : int
+    labels : pandas.Index or None
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the edges are none of these, or the graph is directed or has other vertices.
+    """
+    if hasattr(edges, "is_directed"):
+        return fixed_pairs(_of_graph(edges, n, labels), n, None, "edges")
+    if sp.issparse(edges):
+        edges = rectangular(edges, "edges") != 0
+    return fixed_pairs(aligned(edges, labels, "edges"), n, labels, "edges", "S")
+
+
+def _of_graph(graph: Any, n: int, labels: Labels) -> Any:
+    """Return the edges of a graph as pairs of positions."""
+    if graph.is_directed():
+        raise TypeError(
+            "edges is a directed graph; expected an undirected one, such as graph.to_undirected()"
+        )
+    if hasattr(graph, "get_edgelist"):
+        names = graph.vs["name"] if "name" in graph.vs.attributes() else range(graph.vcount())
+        pairs = [(names[a], names[b]) for a, b in graph.get_edgelist()]
+    else:
+        names, pairs = graph.nodes, list(graph.edges(data=False))
+    place = {name: k for k, name in enumerate(range(n) if labels is None else labels)}
+    unknown = next((name for name in names if name not in place), None)
+    if unknown is not None:
+        hint = did_you_mean(str(unknown), map(str, place), LABELS_SHOWN) if labels is not None else ""
+        expected = f"integers from 0 to {n - 1}" if labels is None else "labels of the matrix"
+        raise ValueError(f"edges has the vertex {unknown!r}{hint}; expected {expected}")
+    return np.array([(place[pair[0]], place[pair[1]]) for pair in pairs], dtype=np.intp).reshape(-1, 2)

@@ -1,21 +1,27 @@
-"""The ellipsoid of largest volume in a polytope (Zhang and Gao 2003)."""
+"""The ellipsoid of largest volume in a polytope, by the primal-dual method of Zhang and Gao (2003).
+
+For ``{x: A x <= 1}``, with ``S = inv(A'YA)`` and ``h_i = norm(S^(1/2) a_i)``, the optimality conditions are
+``A'(Yh) = 0``, ``A x + h + z = 1`` and ``y z = 0`` with ``y, z >= 0``; the ellipsoid has center ``x`` and
+shape ``S``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import expm1, sqrt
+from math import expm1, log, sqrt
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import qr
+from scipy.linalg import lapack, qr
 
 from bregopt import clock
 from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
+from bregopt.clock import remaining
 from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
+from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
-from bregopt.problems.logdet.maximum_volume import largest_inscribed
 from bregopt.problems.logdet.polytope import Proof, corners, inner_point, ray_of
 from bregopt.problems.logdet.proven import verdict
 from bregopt.routes.base import Settings
@@ -25,6 +31,10 @@ from bregopt.threads import threads_for
 __all__ = ["max_volume_inscribed_ellipsoid"]
 
 _ROUNDS = 2  # after the first one, in better coordinates
+_MAX_STEPS = 100  # of one round; 10 to 25 are usual
+_PATIENCE = 10  # steps without a smaller gap that end the method
+_TO_BOUNDARY = 0.95  # fraction of the way to the boundary, at least
+_CENTERING = 0.1  # largest factor of the complementarity in a step, and smallest one without a good step
 
 
 def max_volume_inscribed_ellipsoid(
@@ -142,7 +152,7 @@ def _largest(A: Array, b: Array, at: Array, back: Array, tol: float) -> _Found:
     """Return the ellipsoid found in the coordinates ``x = at + back @ y``."""
     d = len(at)
     near = A / (b - A @ at)[:, None]  # the polytope is near @ (x - at) <= 1
-    best = largest_inscribed(near @ back, min(tol, 0.1) / 2)
+    best = _largest_inscribed(near @ back, min(tol, 0.1) / 2)
     center = at + back @ best.x
     root = _triangular(back @ np.linalg.cholesky(best.S))
     root *= _room(A, b, center, root)
@@ -215,3 +225,131 @@ def _none(m: int, status: Status, reason: str, ray: Any = None, farkas: Any = No
         ray=ray,
         farkas=farkas,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Inscribed:
+    """An ellipsoid and multipliers, and what they prove about ``log det`` of the root of the shape.
+
+    Parameters
+    ----------
+    x : array of shape (d,)
+    S : array of shape (d, d)
+        Shape of an ellipsoid inside.
+    weights : array of shape (m,)
+        Of John's theorem: the normals ``S^(1/2) a_i / h_i`` have the mean zero, and the covariance ``I / d``.
+    touching : bool array of shape (m,)
+    value, bound : float
+        The logarithm of the determinant of the root of ``S``, and a bound on that of any ellipsoid inside.
+    steps : int
+    """
+
+    x: Array
+    S: Array
+    weights: Array
+    touching: Mask
+    value: float
+    bound: float
+    steps: int
+
+
+def _largest_inscribed(A: Array, tol: float) -> _Inscribed:
+    """Return an ellipsoid in ``{x: A x <= 1}`` whose bound is within `tol` of its value, or the best one.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+        The polytope is bounded.
+    tol : float
+    """
+    m, d = A.shape
+    x = np.zeros(d)
+    leverage = np.einsum("ij,ij->i", A @ inverse_of(_root(A, np.ones(m))), A)
+    y = np.full(m, 4.0 * float(leverage.max()))  # then h is at most 1/2
+    S = inverse_of(_root(A, y))
+    h = np.sqrt(np.einsum("ij,ij->i", A @ S, A))
+    z = 1.0 - h
+    best: _Inscribed | None = None
+    since = 0
+    for step in range(_MAX_STEPS + 1):
+        found = _proven(A, x, S, y, h, step)
+        if best is None or found.bound - found.value < best.bound - best.value:
+            best, since = found, step
+        if found.bound - found.value <= tol or step - since > _PATIENCE or remaining() <= 0:
+            break
+        moved = _direction(A, x, S, y, h, z)
+        if moved is None:
+            break
+        dx, dy, dz = moved
+        a = min(1.0, max(_TO_BOUNDARY, 1 - float(y @ z) / m) * min(_length(y, dy), _length(z, dz)))
+        x, y, z = x + a * dx, y + a * dy, z + a * dz
+        S = inverse_of(_root(A, y))
+        h = np.sqrt(np.einsum("ij,ij->i", A @ S, A))
+    assert best is not None
+    return best
+
+
+def _direction(
+    A: Array, x: Array, S: Array, y: Array, h: Array, z: Array
+) -> tuple[Array, Array, Array] | None:
+    """Return Newton's direction toward a point of the central path."""
+    m = len(y)
+    mu = float(y @ z) / m
+    dual = A.T @ (y * h)
+    missing = 1.0 - A @ x - h - z
+    target = min(_CENTERING, mu) * mu
+    # dh = -N dy with N = inv(2 Diag(h)) G o G, and (N + Diag(z / y)) dy = A dx - right.
+    Q = A @ S @ A.T
+    Q *= Q
+    right = missing - target / y + z
+    K = Q.copy()
+    K.ravel()[:: m + 1] += 2 * h * z / y
+    root, info = lapack.dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        return None
+    solved = lapack.dpotrs(root, 2 * h[:, None] * np.column_stack([A, right]), lower=1)[0]
+    # A'(h - y N) dy = -dual
+    through = h[:, None] * solved - (y / (2 * h))[:, None] * (Q @ solved)
+    AT = A.T @ through
+    dx = np.linalg.solve(AT[:, :-1], AT[:, -1] - dual)
+    dy = solved[:, :-1] @ dx - solved[:, -1]
+    dz = target / y - z - z / y * dy
+    return dx, dy, dz
+
+
+def _proven(A: Array, x: Array, S: Array, y: Array, h: Array, steps: int) -> _Inscribed:
+    """Return the largest ellipsoid of this form inside, and the bound by weak duality.
+
+    For multipliers ``v >= 0`` with ``A'v = 0`` and unit vectors ``w_i`` no ellipsoid has a larger determinant
+    than ``(sum(v) / d)^d / det(sum_i v_i w_i a_i')``.
+    """
+    d = A.shape[1]
+    lower = root_of(S)
+    assert lower is not None
+    room = 1.0 - A @ x
+    factor = float((room / h).min())
+    value = -np.inf if factor <= 0 else d * log(factor) + log_det(lower) / 2
+    v = y * h
+    v = v - v * (A @ np.linalg.solve((A.T * v) @ A, A.T @ v))
+    if (v < 0).any():
+        return _Inscribed(x, S * factor**2, y * h**2 / d, v > 0, value, np.inf, steps)
+    W = (A @ lower) / h[:, None]
+    sign, logarithm = np.linalg.slogdet((W.T * v) @ A)
+    left = lower.T @ (A.T @ v)  # round-off; the polytope is in 2 d times the ellipsoid
+    spread = float(v.sum()) + abs(float(x @ (A.T @ v))) + 2 * d * float(np.linalg.norm(left))
+    bound = d * log(spread / d) - float(logarithm) if sign > 0 else np.inf
+    weights = v * h / (v @ h)
+    touching = weights > room - factor * h  # one of the two is small near the optimum
+    return _Inscribed(x, S * max(factor, 0.0) ** 2, weights, touching, value, bound, steps)
+
+
+def _root(A: Array, y: Array) -> Array:
+    root = root_of((A.T * y) @ A)
+    assert root is not None
+    return root
+
+
+def _length(v: Array, dv: Array) -> float:
+    """Return the largest step that keeps `v` nonnegative."""
+    falling = dv < 0
+    return float((v[falling] / -dv[falling]).min(initial=np.inf))

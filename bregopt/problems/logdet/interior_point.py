@@ -2,29 +2,165 @@
 
 It minimizes a convex criterion of ``M(u) = M0 + sum_i u_i M_i`` over the weights of a polytope, by Mehrotra's
 (1992) predictor and corrector. For ``-log det`` over the simplex it is close to the dual reduced Newton
-method of Sun and Freund (2004).
+method of Sun and Freund (2004). Of many candidates it takes few, the working set, in rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt import clock
+from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.clock import remaining
-from bregopt.problems.logdet.candidates import Candidates
-from bregopt.problems.logdet.criterion import LocalModel, local_model
+from bregopt.problems.logdet.criterion import Candidates, LocalModel, local_model
 from bregopt.problems.logdet.weight_bounds import WeightBounds
 
-__all__ = ["Iterate", "Model", "minimize", "start"]
+__all__ = ["Model", "OptimalWeights", "optimal_weights"]
 
 _TO_BOUNDARY = 0.995  # fraction of the way to the boundary
 _MAX_STEPS = 200  # of one call; 10 to 25 are usual
 _PATIENCE = 15  # steps without a better efficiency that end a call
+
+_FIRST = 4  # candidates of the first working set, relative to the order
+_NEW = 3  # most candidates that a round adds, relative to the order
+_FEW = 500  # candidates up to which all of them are the working set
+_SHARE = 0.1  # weight of a new candidate, relative to the mean weight
+_LOOSE = 0.05  # tolerance of a round, relative to the inefficiency after the round before
+_TIGHT = 0.4  # the same relative to the tolerance, at least
+_IDLE = 1e-3  # weight of a candidate that may be dropped, relative to the mean weight
+_FINER = 0.01  # tolerance of the last steps, relative: weights that move to a bound make the bound larger
+_MAX_ROUNDS = 100
+_NO_PRICES = np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalWeights:
+    """Weights and what they prove.
+
+    Parameters
+    ----------
+    u : array of shape (m,)
+    efficiency : float
+        Lower bound on the efficiency among all weights of the polytope.
+    steps : int
+        Newton steps.
+    prices : array of shape (r,)
+        Multipliers of the budgets.
+    """
+
+    u: Array
+    efficiency: float
+    steps: int
+    prices: Array = field(default_factory=lambda: _NO_PRICES)
+
+
+def optimal_weights(model: Model, inside: Array, tol: float) -> OptimalWeights:
+    """Return weights with efficiency ``1 - tol``, or the best ones found.
+
+    Parameters
+    ----------
+    model : Model
+    inside : array of shape (m,)
+        Weights strictly inside their bounds, with a positive definite information matrix.
+    tol : float
+        Half of the inefficiency that the caller allows: weights move to their bounds within the other half.
+    """
+    if len(model.candidates) > max(_FEW, 10 * model.candidates.n) and model.bounds.is_simplex:
+        return _in_rounds(model, inside, tol)
+    at, local, efficiency = _minimize(model, _start(model, inside), _FINER * tol)
+    return _settled(model, local, OptimalWeights(at.u, efficiency, at.steps, at.prices()), tol)
+
+
+def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights:
+    """Solve on working sets that grow by the candidates with the largest sensitivities.
+
+    Candidates that have no weight in any optimum (Harman and Pronzato 2007) are left out for good.
+    """
+    m = len(model.candidates)
+    local = model.local(model.information(inside))
+    assert local is not None
+    best = OptimalWeights(inside, model.efficiency(local, _NO_PRICES), 0)
+    work, rest, others = _first(model.candidates, local.g), model, np.arange(m)
+    inner = model[work]
+    at, bound = _start(inner, np.full(len(work), 1 / len(work))), 1.0
+    for _ in range(_MAX_ROUNDS):
+        last = best.efficiency >= 1 - tol
+        at, _, _ = _minimize(inner, at, _FINER * tol if last else max(_TIGHT * tol, _LOOSE * bound))
+        local = rest.local(inner.information(at.u))
+        assert local is not None
+        efficiency = rest.efficiency(local, _NO_PRICES)
+        if efficiency > best.efficiency:
+            best = OptimalWeights(scattered(work, at.u, m), efficiency, at.steps)
+        if last or clock.remaining() <= 0:
+            break
+        bound = 1 - efficiency
+        least = _least_sensitivity(model, efficiency)
+        kept = local.g >= least
+        place = np.searchsorted(others, work)
+        kept[place] |= at.u > _IDLE / len(work)  # without them the information may be singular
+        stays = kept[place]
+        rest, others = rest[np.flatnonzero(kept)], others[kept]
+        new = _violated(others, local.g[kept], local.own - local.given, work, _NEW * model.candidates.n)
+        work = np.concatenate([work[stays], new])
+        at = _extended(at, stays, len(new), bound * local.own)
+        inner = model[work]
+    else:
+        return best
+    found = OptimalWeights(scattered(work, at.u, m)[others], efficiency, at.steps)
+    found = _settled(rest, local, found, tol)
+    enough = found.efficiency >= min(1 - 2 * tol, best.efficiency)
+    return replace(found, u=scattered(others, found.u, m)) if enough else best
+
+
+def _settled(model: Model, local: LocalModel, found: OptimalWeights, tol: float) -> OptimalWeights:
+    """Return the weights with those at their bounds that belong there, if the efficiency allows it."""
+    u = model.bounds.settled(found.u, local.g, found.prices, local.own)
+    at = model.local(model.information(u))
+    efficiency = 0.0 if at is None else model.efficiency(at, found.prices)
+    if efficiency < min(1 - 2 * tol, found.efficiency):
+        return found
+    return replace(found, u=u, efficiency=efficiency)
+
+
+def _first(candidates: Candidates, g: Array) -> IntArray:
+    """Return the candidates with the largest sensitivities, and the extremes along each axis for rows."""
+    largest = np.argpartition(-g, _FIRST * candidates.n)[: _FIRST * candidates.n]
+    if not candidates.are_rows:
+        return largest
+    X = candidates.X
+    return np.unique(np.concatenate([largest, X.argmax(axis=0), X.argmin(axis=0)]))
+
+
+def _least_sensitivity(model: Model, efficiency: float) -> float:
+    """Return the sensitivity below which a candidate has no weight in any D-optimal design."""
+    if model.K is not None or model.prior is not None or not model.candidates.are_rows:
+        return -np.inf
+    n, excess = model.candidates.n, 1 / efficiency - 1
+    return n * (1 + excess / 2 - np.sqrt(max(excess * (4 + excess - 4 / n), 0.0)) / 2)
+
+
+def _violated(index: IntArray, g: Array, level: float, work: IntArray, most: int) -> IntArray:
+    """Return the candidates outside of the working set with the largest sensitivities above `level`."""
+    above = np.flatnonzero(g > level)
+    largest = above[np.argsort(-g[above])][: most + len(work)]
+    new = index[largest]
+    return new[~np.isin(new, work)][:most]
+
+
+def _extended(at: _Iterate, stays: Mask, added: int, gap: float) -> _Iterate:
+    """Return an iterate on the next working set, with small weights of the new candidates."""
+    u, q = at.u[stays], at.q[stays]
+    size = len(u) + added
+    mu = max(float(np.mean(u * q)), 0.1 * gap / size)
+    share = _SHARE / size
+    u = np.concatenate([u * (1 - share * added) / u.sum(), np.full(added, share)])
+    q = np.maximum(np.concatenate([q, np.full(added, mu / share)]), 0.1 * mu / u)
+    return replace(at, u=u, q=q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +200,7 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Iterate:
+class _Iterate:
     """Weights, slacks and multipliers.
 
     Parameters
@@ -91,28 +227,28 @@ class Iterate:
         return self.q[len(self.q) - len(self.s) :]
 
 
-def start(model: Model, u: Array) -> Iterate:
+def _start(model: Model, u: Array) -> _Iterate:
     """Return an iterate at weights strictly inside their bounds."""
     bounds = model.bounds
     n = model.candidates.n
     s = np.maximum(bounds.budget - bounds.costs @ u, 0.1 * np.abs(bounds.costs).max(axis=1, initial=0.0))
     p = _slacks(u, s, bounds, np.isfinite(bounds.upper))
     q = n * np.mean(p) / p / 2
-    return Iterate(u, s, q, float(n))
+    return _Iterate(u, s, q, float(n))
 
 
-def minimize(model: Model, at: Iterate, tol: float) -> tuple[Iterate, LocalModel, float]:
+def _minimize(model: Model, at: _Iterate, tol: float) -> tuple[_Iterate, LocalModel, float]:
     """Return an iterate whose efficiency among the candidates of the model is ``1 - tol``, or the last one.
 
     Returns
     -------
-    Iterate
+    _Iterate
     LocalModel
         The criterion at the iterate.
     float
         The bound on its efficiency, which is smaller where steps in floating point gain nothing.
     """
-    best: tuple[Iterate, LocalModel, float] | None = None
+    best: tuple[_Iterate, LocalModel, float] | None = None
     since = 0
     for step in range(_MAX_STEPS + 1):
         if best is not None and remaining() <= 0:
@@ -133,7 +269,7 @@ def minimize(model: Model, at: Iterate, tol: float) -> tuple[Iterate, LocalModel
     return best
 
 
-def _step(model: Model, at: Iterate, local: LocalModel) -> Iterate | None:
+def _step(model: Model, at: _Iterate, local: LocalModel) -> _Iterate | None:
     """Return the next iterate, None where the Newton matrix has no factor."""
     newton = _Newton.at(model, at, local)
     if newton is None:
@@ -192,7 +328,7 @@ class _Newton:
     residual: Array
 
     @classmethod
-    def at(cls, model: Model, at: Iterate, local: LocalModel) -> _Newton | None:
+    def at(cls, model: Model, at: _Iterate, local: LocalModel) -> _Newton | None:
         """Return the system, None where its matrix has no factor."""
         bounds, k, q = model.bounds, len(at.u), at.q
         capped = np.isfinite(bounds.upper)

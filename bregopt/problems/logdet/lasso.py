@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer, rectangular
+from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer, rectangular, symmetric_matrix
 from bregopt.bars import digits_bar, items_bar
 from bregopt.certify.graphical_lasso import LassoData
-from bregopt.io.pandas_labels import aligned, labeled
+from bregopt.errors import DataWarning, did_you_mean, warn_caller
+from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.linalg import root_of
 from bregopt.memory import check_memory
-from bregopt.problems.logdet.lasso_arguments import (
-    LassoProblem,
-    LassoSettings,
-    lasso_problem,
-    lasso_settings,
-    penalty_weight,
-)
-from bregopt.problems.logdet.lasso_path import GraphicalLassoPath
-from bregopt.problems.logdet.lasso_solution import GraphicalLassoSolution
+from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
+from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.program import StopReason
+from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
+from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import CallbackError, Progress
 from bregopt.routes.solution import Ray, Solution, Status
 
@@ -46,6 +43,13 @@ _SINGULAR = (
 )
 _LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
 _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
+
+_SPREAD = 1e4  # ratio of variances above which the units are doubtful
+_RAW_UNITS = (
+    f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "
+    "method may reach max_iter. Standardize the data, or pass correlations: S / np.outer(s, s) with "
+    "s = np.sqrt(np.diag(S))"
+)
 
 
 def graphical_lasso(
@@ -117,10 +121,10 @@ def graphical_lasso(
     >>> sol.status, sol.n_edges, sol.X.round(4).tolist()[0]
     ('optimal', 2, [1.1905, -0.4762, 0.0])
     """
-    settings = lasso_settings(_NAME, options)
-    problem = lasso_problem(S, weights, pattern, penalize_diagonal)
+    settings = _lasso_settings(_NAME, options)
+    problem = _lasso_problem(S, weights, pattern, penalize_diagonal)
     start = _start(warm_start, problem)
-    solution = _solved(problem, penalty_weight(alpha), settings, start)
+    solution = _solved(problem, _penalty_weight(alpha), settings, start)
     warn_unproven(solution, settings.tol)
     return solution
 
@@ -166,8 +170,8 @@ def graphical_lasso_path(
     >>> [sol.n_edges for sol in bo.graphical_lasso_path(S, [0.7, 0.4, 0.2, 0.01])]
     [0, 1, 2, 3]
     """
-    settings = lasso_settings("graphical_lasso_path", options)
-    problem = lasso_problem(S, weights, pattern, penalize_diagonal)
+    settings = _lasso_settings("graphical_lasso_path", options)
+    problem = _lasso_problem(S, weights, pattern, penalize_diagonal)
     values = _alphas(alphas, problem)
     order = np.argsort(-values, kind="stable")
     answers: list[Any] = [None] * len(values)
@@ -196,7 +200,7 @@ def _predicted(known: Sequence[tuple[float, Array]], alpha: float) -> Array | No
     return start if root_of(start) is not None else Y
 
 
-def _alphas(value: Any, problem: LassoProblem) -> Array:
+def _alphas(value: Any, problem: _LassoProblem) -> Array:
     """Return the weights of a path."""
     if rectangular(value, "alphas").ndim == 0:
         count = positive_integer(value, "alphas", ", the number of weights, or a list of weights")
@@ -215,7 +219,7 @@ def _alphas(value: Any, problem: LassoProblem) -> Array:
     return alphas
 
 
-def _start(value: Any, problem: LassoProblem) -> Array | None:
+def _start(value: Any, problem: _LassoProblem) -> Array | None:
     """Return the matrix of a warm start."""
     given = value.X if isinstance(value, Solution) else value
     if given is None:
@@ -227,7 +231,7 @@ def _start(value: Any, problem: LassoProblem) -> Array | None:
 
 
 def _solved(
-    problem: LassoProblem, alpha: float, settings: LassoSettings, start: Array | None
+    problem: _LassoProblem, alpha: float, settings: _LassoSettings, start: Array | None
 ) -> GraphicalLassoSolution:
     """Return the answer for one weight of the penalty."""
     begin = time.perf_counter()
@@ -248,7 +252,7 @@ def _solved(
 
 
 def _solution(
-    problem: LassoProblem,
+    problem: _LassoProblem,
     data: LassoData,
     answer: LassoAnswer,
     progress: Progress,
@@ -286,3 +290,110 @@ def _solution(
         _restated=_NO_DERIVATIVE,
         ray=None if bounded else Ray(answer.X, {}),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LassoSettings(base.Settings):
+    """Options of sparse inverse covariance estimation."""
+
+    tuning: LassoTuning = LassoTuning()
+
+
+@dataclass(frozen=True, eq=False)
+class _LassoProblem:
+    """The arguments but for the weight `alpha` of the penalty.
+
+    Parameters
+    ----------
+    S : array of shape (n, n)
+    weights : array of shape (n, n)
+        Of the entries, infinite for those that are zero.
+    labels : pandas.Index or None
+    """
+
+    S: Array
+    weights: Array
+    labels: Labels
+
+    def data(self, alpha: float) -> LassoData:
+        """Return the problem with the penalty ``alpha w_ij``; an infinite weight is one for any `alpha`."""
+        infinite = np.isinf(self.weights)
+        if not infinite.any():
+            return LassoData(self.S, alpha * self.weights)
+        penalty = alpha * np.where(infinite, 0.0, self.weights)
+        return LassoData(self.S, np.where(infinite, np.inf, penalty))
+
+    @property
+    def largest_alpha(self) -> float:
+        """The least `alpha` from which the answer is diagonal; zero weights off the diagonal do not count."""
+        off = (self.weights > 0) & ~np.eye(len(self.S), dtype=bool)
+        return float((np.abs(self.S[off]) / self.weights[off]).max(initial=0.0))
+
+
+def _lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) -> _LassoProblem:
+    """Return the checked arguments."""
+    labels = labels_of(S, "S", "S.cov(), or S.corr()")
+    matrix = symmetric_matrix(S, "S")
+    n = len(matrix)
+    if not isinstance(penalize_diagonal, bool | np.bool_):
+        raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")
+    if weights is None:
+        _warn_of_units(matrix.diagonal())
+    w = np.ones((n, n)) if weights is None else _weights(aligned(weights, labels, "weights"), n)
+    if not penalize_diagonal:
+        np.fill_diagonal(w, 0.0)
+    if np.isinf(w.diagonal()).any():
+        raise ValueError(
+            "weights are infinite on the diagonal, which cannot be zero; expected finite ones there"
+        )
+    if pattern is not None:
+        i, j = fixed_pairs(aligned(pattern, labels, "pattern"), n, labels, "pattern", "S")
+        allowed = np.eye(n, dtype=bool)
+        allowed[i, j] = allowed[j, i] = True
+        w[~allowed] = np.inf
+    return _LassoProblem(matrix, w, labels)
+
+
+def _warn_of_units(variances: Array) -> None:
+    """Warn where the variances are so different that the data seem to be in raw units."""
+    positive = variances[variances > 0]
+    if len(positive) and positive.max() > _SPREAD * positive.min():
+        warn_caller(_RAW_UNITS, DataWarning)
+
+
+def _weights(value: Any, n: int) -> Array:
+    """Return weights from zero to infinity."""
+    given = rectangular(value, "weights")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"weights has dtype {given.dtype}; expected real numbers")
+    infinite = np.isposinf(given)
+    w = finite_array(np.where(infinite, 0.0, given), "weights", ndim=2)
+    if w.shape != (n, n):
+        raise ValueError(f"weights has shape {w.shape}; expected {(n, n)}")
+    if (w < 0).any():
+        raise ValueError(f"weights has the value {w.min():g}; expected numbers from 0, or inf for zeros")
+    if (infinite != infinite.T).any():
+        i, j = (int(k) for k in np.argwhere(infinite != infinite.T)[0])
+        raise ValueError(f"weights is not symmetric: only one of {(i, j)} and {(j, i)} is infinite")
+    w = symmetric_matrix(w, "weights")
+    w[infinite] = np.inf
+    return w
+
+
+def _penalty_weight(value: Any) -> float:
+    """Return `alpha`."""
+    if rectangular(value, "alpha").ndim != 0:
+        raise TypeError("alpha has several values; expected a number, or bo.graphical_lasso_path for several")
+    alpha = float(finite_array(value, "alpha", ndim=0))
+    if alpha < 0:
+        raise ValueError(f"alpha is {alpha:g}; expected a number from 0")
+    return alpha
+
+
+def _lasso_settings(function: str, options: dict[str, Any]) -> _LassoSettings:
+    """Return the settings; an unknown option raises a TypeError before any work."""
+    known = [f.name for f in dataclasses.fields(_LassoSettings)]
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{function} has no option {name!r}{did_you_mean(name, known)}")
+    return _LassoSettings(**options)

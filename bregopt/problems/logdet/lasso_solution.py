@@ -1,19 +1,25 @@
-"""The answer to a sparse inverse covariance problem: the precision matrix, its inverse and its graph."""
+"""The answer to a sparse inverse covariance problem: the precision matrix, its inverse and its graph.
+
+A path has the answers for several weights of the penalty: a sequence, a table, criteria, and a plot.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bregopt.arrays import Array, Frame, positive_integer
 from bregopt.cache import cached_property
 from bregopt.errors import require
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import inverse_of, root_of
+from bregopt.plotting import Axes, plot_path
 from bregopt.routes.solution import Solution
 
-__all__ = ["GraphicalLassoSolution"]
+__all__ = ["GraphicalLassoPath", "GraphicalLassoSolution"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,3 +90,99 @@ class GraphicalLassoSolution(Solution):
             partial = float(-X[i, j] / (scale[i] * scale[j]))
             graph.add_edge(names[i], names[j], weight=partial, precision=float(X[i, j]))
         return graph
+
+
+class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
+    """Answers of :func:`bregopt.graphical_lasso_path`, each with its own certificate.
+
+    Attributes
+    ----------
+    alphas : array of shape (k,)
+        Weights of the penalty.
+    """
+
+    def __init__(self, alphas: Array, solutions: Sequence[GraphicalLassoSolution]) -> None:
+        self.alphas = alphas.copy()
+        self.alphas.setflags(write=False)
+        self._solutions = tuple(solutions)
+
+    def __len__(self) -> int:
+        return len(self._solutions)
+
+    def __getitem__(self, k: Any) -> Any:
+        """Return an answer by its place; a slice gives a path."""
+        if isinstance(k, slice):
+            return GraphicalLassoPath(self.alphas[k], self._solutions[k])
+        return self._solutions[k]
+
+    def __iter__(self) -> Iterator[GraphicalLassoSolution]:
+        return iter(self._solutions)
+
+    def __repr__(self) -> str:
+        edges = [solution.n_edges for solution in self]
+        proven = sum(solution.status == "optimal" for solution in self)
+        return (
+            f"bregopt graphical lasso path: {len(self)} answers, {proven} optimal, alpha "
+            f"{self.alphas.max():.3g} to {self.alphas.min():.3g}, {min(edges)} to {max(edges)} edges"
+        )
+
+    def ebic(self, n_samples: int, gamma: float = 0.5) -> Array:
+        """Return the extended Bayesian information criterion of each answer; the least one selects.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number ``N`` of the samples of `S`.
+        gamma : float, from 0 to 1
+            Zero gives the BIC.
+
+        Returns
+        -------
+        array of shape (k,)
+            ``N (<S, X> - logdet X) + E log N + 4 gamma E log n``, with ``E`` edges; NaN without an answer.
+
+        References
+        ----------
+        Foygel, Drton (2010), Extended Bayesian Information Criteria for Gaussian Graphical Models,
+        NeurIPS 23, eq. 2.
+        """
+        N = positive_integer(n_samples, "n_samples")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma is {gamma!r}; expected a number from 0 to 1")
+        criteria = []
+        for solution in self:
+            if solution.X is None:
+                criteria.append(np.nan)
+                continue
+            criteria.append(
+                N * solution.loss + solution.n_edges * (np.log(N) + 4 * gamma * np.log(len(solution.X)))
+            )
+        return np.array(criteria)
+
+    def to_frame(self) -> Frame:
+        """Return one row for each answer, as a DataFrame: alpha, status, edges, value, gap, seconds."""
+        pandas = require("pandas", "pandas")
+        return pandas.DataFrame(
+            {
+                "alpha": self.alphas,
+                "status": [solution.status for solution in self],
+                "edges": [solution.n_edges for solution in self],
+                "value": [solution.value for solution in self],
+                "gap": [solution.gap for solution in self],
+                "seconds": [solution.timings["total"] for solution in self],
+            }
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the partial correlations against `alpha`; returns the matplotlib axes."""
+        curves = [_partial_correlations(s.X) for s in self if s.X is not None]
+        alphas = [s.alpha for s in self if s.X is not None]
+        return plot_path(np.array(alphas), np.array(curves), "partial correlation", ax)
+
+
+def _partial_correlations(X: Any) -> Array:
+    """Return those of all pairs above the diagonal."""
+    matrix = X.to_numpy() if is_pandas(X, "DataFrame") else X
+    scale = np.sqrt(matrix.diagonal())
+    partial: Array = -matrix / np.outer(scale, scale)
+    return partial[np.triu_indices(len(partial), 1)]

@@ -1,20 +1,43 @@
-"""Optimal designs of experiments among candidates: D, A and E."""
+"""Optimal designs of experiments among candidates: D, A and E.
+
+Arguments are checked, optimal weights found, and their efficiency proven.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, replace
+from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import qr
 
-from bregopt.arrays import EPS, symmetric_matrix
-from bregopt.problems.logdet.design import Design
-from bregopt.problems.logdet.design_task import design_task, solved_design
+from bregopt import clock
+from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
+from bregopt.errors import ConvergenceWarning
+from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.modeling.atoms import quad_form, trace
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.inner_products import inner
+from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import Variable
+from bregopt.problems.logdet.criterion import Candidates, congruent
+from bregopt.problems.logdet.design import Design, criterion_value
+from bregopt.problems.logdet.interior_point import Model, optimal_weights
+from bregopt.problems.logdet.proven import verdict
+from bregopt.problems.logdet.weight_bounds import WeightBounds, weight_bounds
 from bregopt.routes.base import Settings
+from bregopt.threads import threads_for
 
 __all__ = ["a_optimal", "d_optimal", "e_optimal"]
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
+_ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
+_FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 
 
 def d_optimal(
@@ -79,8 +102,8 @@ def d_optimal(
     >>> x[design.support].tolist(), design.weights[design.support].round(4).tolist()
     ([-1.0, 0.0, 1.0], [0.3333, 0.3333, 0.3333])
     """
-    task = design_task("D", candidates, lower, upper, costs, budget, prior)
-    return solved_design(task, Settings(tol=tol, time_limit=time_limit))
+    task = _design_task("D", candidates, lower, upper, costs, budget, prior)
+    return _solved_design(task, Settings(tol=tol, time_limit=time_limit))
 
 
 def a_optimal(
@@ -125,13 +148,13 @@ def a_optimal(
     ----------
     Pukelsheim (1993), Optimal Design of Experiments, chapter 6.
     """
-    task = design_task("A", candidates, lower, upper, costs, budget, prior)
+    task = _design_task("A", candidates, lower, upper, costs, budget, prior)
     n = task.candidates.n
     weights = np.eye(n) if K is None else symmetric_matrix(K, "K", n)
     least = float(np.linalg.eigvalsh(weights)[0])
     if least <= n * EPS * float(np.linalg.norm(weights)):
         raise ValueError(f"K has the eigenvalue {least:.3g}; expected a positive definite matrix")
-    return solved_design(replace(task, K=weights), Settings(tol=tol, time_limit=time_limit))
+    return _solved_design(replace(task, K=weights), Settings(tol=tol, time_limit=time_limit))
 
 
 def e_optimal(
@@ -172,5 +195,238 @@ def e_optimal(
     ----------
     Pukelsheim, Studden (1993), E-optimal designs for polynomial regression, Annals of Statistics 21.
     """
-    task = design_task("E", candidates, lower, upper, costs, budget, prior)
-    return solved_design(task, Settings(tol=tol, time_limit=time_limit))
+    task = _design_task("E", candidates, lower, upper, costs, budget, prior)
+    return _solved_design(task, Settings(tol=tol, time_limit=time_limit))
+
+
+@dataclass(frozen=True, eq=False)
+class _DesignTask:
+    """What the arguments of a design say; `given` are the candidates of the user, for their labels."""
+
+    criterion: str
+    given: Any
+    candidates: Candidates
+    bounds: WeightBounds
+    prior: Array | None
+    K: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Weights, sensitivities in the user's units, and the bound on the efficiency."""
+
+    u: Array
+    sensitivity: Array
+    efficiency: float
+    steps: int
+
+
+def _design_task(
+    criterion: str, given: Any, lower: Any, upper: Any, costs: Any, budget: Any, prior: Any
+) -> _DesignTask:
+    """Check the arguments that all criteria have."""
+    X = finite_array(given, "candidates", ndim=(2, 3))
+    if 0 in X.shape or (X.ndim == 3 and X.shape[1] != X.shape[2]):
+        raise ValueError(
+            f"candidates has shape {X.shape}; expected (m, n), or (m, n, n) with square matrices"
+        )
+    check_columns(X, "candidates")
+    n = X.shape[1]
+    if X.ndim == 3:
+        X = np.array([symmetrized(M, f"candidates[{k}]") for k, M in enumerate(X)])
+        least = np.linalg.eigvalsh(X)[:, 0] + n * _ROUND_OFF * np.linalg.norm(X, axis=(1, 2))
+        if least.min() < 0:
+            k = int(least.argmin())
+            raise ValueError(f"candidates[{k}] has the eigenvalue {least[k]:.3g}; expected no negative one")
+    M0 = None if prior is None else symmetric_matrix(prior, "prior", n)
+    if M0 is not None and np.linalg.eigvalsh(M0)[0] < -n * _ROUND_OFF * np.linalg.norm(M0):
+        raise ValueError(
+            f"prior has the eigenvalue {np.linalg.eigvalsh(M0)[0]:.3g}; expected no negative one"
+        )
+    return _DesignTask(
+        criterion, given, Candidates(X), weight_bounds(len(X), lower, upper, costs, budget), M0
+    )
+
+
+def _solved_design(task: _DesignTask, settings: Settings) -> Design:
+    """Return the design with its certificate."""
+    with clock.limited(settings.time_limit), threads_for(task.candidates.n):
+        L = _root(task)
+        found = _e_found(task, settings) if task.criterion == "E" else _smooth(task, L, settings.tol)
+        M = task.candidates.information(found.u)
+        if task.prior is not None:
+            M += task.prior
+        value = criterion_value(task.criterion, M, task.K)
+        fields = verdict(1 - found.efficiency, settings.tol, f"{task.criterion.lower()}_optimal")
+    return Design(
+        **fields,
+        **_labeled(task.given, found.u, M, found.sensitivity),
+        iterations=found.steps,
+        criterion=task.criterion,
+        value=value,
+        bound=_bound(task.criterion, value, found.efficiency, len(M)),
+        efficiency=found.efficiency,
+        level=float(found.u @ found.sensitivity),
+        _candidates=task.candidates,
+        _prior=task.prior,
+        _K=task.K,
+    )
+
+
+def _bound(criterion: str, value: float, efficiency: float, n: int) -> float:
+    """Return the bound on the values of all designs; none is known where the efficiency is zero."""
+    if efficiency == 0:
+        return 0.0 if criterion == "A" else np.inf
+    if criterion == "D":
+        return value - n * log(efficiency)
+    return value * efficiency if criterion == "A" else value / efficiency
+
+
+def _root(task: _DesignTask) -> Array:
+    """Return a lower triangular ``L`` with ``L L'`` the information of weights inside the bounds.
+
+    Raises
+    ------
+    ValueError
+        If that is singular.
+    """
+    candidates, u = task.candidates, task.bounds.inside()
+    rows = np.sqrt(u)[:, None] * candidates.X if candidates.are_rows else _rows_of(candidates.information(u))
+    if task.prior is not None:
+        rows = np.concatenate([rows, _rows_of(task.prior)])
+    unit = np.abs(rows).max(axis=0)
+    unit[unit == 0] = 1.0
+    R = qr(rows / unit, mode="r")[0][: candidates.n]
+    spread = np.linalg.svd(R, compute_uv=False)
+    rank = int((spread > candidates.n * _ROUND_OFF * spread[0]).sum())
+    if rank < candidates.n:
+        raise ValueError(
+            f"candidates determine {rank} of {candidates.n} parameters; expected all of them: leave out "
+            "columns that others combine to, or pass a positive definite prior"
+        )
+    return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+
+
+def _rows_of(M: Array) -> Array:
+    """Return rows with the information ``M``; eigenvalues that are round-off in some units count as zero."""
+    unit = np.sqrt(np.maximum(M.diagonal(), 0.0))
+    unit[unit == 0] = 1.0
+    eigenvalues, Q = np.linalg.eigh(M / unit / unit[:, None])
+    eigenvalues[eigenvalues <= len(M) * _ROUND_OFF] = 0.0
+    return np.asarray((Q * np.sqrt(eigenvalues)).T * unit)
+
+
+def _smooth(task: _DesignTask, L: Array, tol: float) -> _Found:
+    """Return D- or A-optimal weights, found in coordinates in which the information is near the identity."""
+    white = task.candidates.whitened(L)
+    prior = None if task.prior is None else congruent(L, task.prior)
+    K, unit = None, 1.0
+    if task.K is not None:
+        K = congruent(L, task.K)
+        unit = float(K.trace()) / len(K)
+        K = K / unit
+    free = np.flatnonzero(task.bounds.free)
+    rest = task.bounds.fixed()
+    base = white.information(rest) if rest.any() else None
+    fixed = base if prior is None else prior if base is None else prior + base
+    u, prices, steps = rest, np.zeros(len(task.bounds.budget)), 0
+    if len(free):
+        model = Model(white[free], task.bounds.among(free), K, fixed)
+        found = optimal_weights(model, model.bounds.inside(), tol / 2)
+        u = task.bounds.allowed(rest + scattered(free, found.u, len(rest)))
+        prices, steps = found.prices, found.steps
+    whole = Model(white, task.bounds, K, prior)
+    local = whole.local(whole.information(u))
+    assert local is not None
+    return _Found(u, local.g * unit, whole.efficiency(local, prices), steps)
+
+
+def _e_found(task: _DesignTask, settings: Settings) -> _Found:
+    """Return E-optimal weights."""
+    n, bounds = task.candidates.n, task.bounds
+    unit = float(task.candidates.traces().max()) or 1.0
+    X = task.candidates.X / (np.sqrt(unit) if task.candidates.are_rows else unit)
+    scaled = Candidates(X)
+    prior = np.zeros((n, n)) if task.prior is None else task.prior / unit
+    free = np.flatnonzero(bounds.free)
+    rest = bounds.fixed()
+    u, Z, prices, steps = rest, np.zeros((n, n)), np.zeros(len(bounds.budget)), 0
+    if len(free):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate of the weights says it
+            more, Z, prices, steps = _e_weights(
+                scaled[free], bounds.among(free), prior + scaled.information(rest), settings.tol / 4
+            )
+        u = bounds.allowed(rest + scattered(free, more, len(rest)))
+        least = float(np.linalg.eigvalsh(prior + scaled.information(u))[0])
+        u = bounds.allowed(bounds.settled(u, scaled.inner(Z) / Z.trace(), prices, least)) if least > 0 else u
+    M = prior + scaled.information(u)
+    if not Z.any():  # no weight is free: the eigenvector proves the eigenvalue
+        vector = np.linalg.eigh(M)[1][:, :1]
+        Z = vector @ vector.T
+    Z = Z / Z.trace()
+    g = scaled.inner(Z)
+    most = float(np.vdot(prior, Z)) + bounds.greatest(g, prices)
+    least = float(np.linalg.eigvalsh(M)[0]) - n * EPS * float(np.linalg.norm(M))
+    return _Found(u, g * unit, min(max(least, 0.0) / most, 1.0), steps)
+
+
+def _labeled(given: Any, u: Array, M: Array, sensitivity: Array) -> dict[str, Any]:
+    """Return weights, support, information and sensitivity, as pandas objects if the candidates are."""
+    support = np.flatnonzero(u)
+    if not is_pandas(given, "DataFrame"):
+        return {"weights": u, "support": support, "information": M, "sensitivity": sensitivity}
+    pandas, rows, columns = pandas_module(), given.index, given.columns
+    return {
+        "weights": pandas.Series(u, index=rows),
+        "support": rows[support],
+        "information": pandas.DataFrame(M, index=columns, columns=columns),
+        "sensitivity": pandas.Series(sensitivity, index=rows),
+    }
+
+
+def _e_weights(
+    candidates: Candidates, bounds: WeightBounds, prior: Array, tol: float
+) -> tuple[Array, Array, Array, int]:
+    """Return weights of a large smallest eigenvalue, and what bounds it for all weights.
+
+    The smallest eigenvalue of ``M(u)`` is at most ``<M(u), Z>`` for each psd ``Z`` of trace one. The program
+    minimizes the largest such value of the polytope, which is ``t`` and the cost of bounds and budgets. The
+    weights above their lower bounds are the multipliers of its rows ``<M_i, Z> <= t + p_i + (C'y)_i``.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        Matrices with traces of about one.
+    bounds : WeightBounds
+    prior : array of shape (n, n)
+    tol : float
+
+    Returns
+    -------
+    u : array of shape (m,)
+    Z : array of shape (n, n)
+    prices : array of shape (r,)
+        ``y``.
+    steps : int
+    """
+    given = prior + candidates.information(bounds.lower)
+    left = bounds.total - float(bounds.lower.sum())
+    Z, t = PSD(candidates.n, name="Z"), Variable(name="t")
+    sensitivity = quad_form(candidates.X, Z) if candidates.are_rows else inner(candidates.X, Z)
+    price: Any = t
+    cost: Any = left * t + inner(given, Z)
+    room = np.minimum(bounds.upper - bounds.lower, left)
+    if np.isfinite(bounds.upper).any():
+        p = Variable(len(candidates), nonneg=True, name="p")
+        price, cost = price + p, cost + room @ p
+    if len(bounds.budget):
+        y = Variable(len(bounds.budget), nonneg=True, name="y")
+        price, cost = price + bounds.costs.T @ y, cost + (bounds.budget - bounds.costs @ bounds.lower) @ y
+    rows: list[Constraint] = [sensitivity <= price, trace(Z) == 1]
+    sol = Problem(Minimize(cost), rows).solve(tol=min(tol, _FINE))
+    if sol.X is None or sol.duals is None:
+        return bounds.inside(), np.eye(candidates.n), np.zeros(len(bounds.budget)), sol.iterations
+    u = bounds.lower + np.maximum(np.atleast_1d(sol.duals[0]), 0.0)
+    prices = np.maximum(np.atleast_1d(sol.u["y"]), 0.0) if len(bounds.budget) else np.zeros(0)
+    return u, np.asarray(sol.X), prices, sol.iterations

@@ -1,13 +1,15 @@
-"""A conic program read directly: the matrices are the blocks of ``s``.
+"""A conic program read directly or as its dual, in the parts of a :class:`~bregopt.program.Program`.
 
-Variables that are entries of a block or of a second-order cone, such as those of a psd variable, are
-eliminated: they are the pivots.
+Read directly, the matrices are the blocks of ``s``. Variables that are entries of a block or second-order
+cone, such as those of a psd variable, are eliminated: they are the pivots. Read as the dual, the matrices are
+the blocks of ``z``, and each variable ``x`` has a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -15,11 +17,12 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.conic.form import Conic, others
-from bregopt.cvxpy.conic.parts import blocks_of, map_of
 from bregopt.presolve.matrix_inequalities import without_round_off
-from bregopt.program import Bounds, Program
+from bregopt.presolve.row_recognition import recognize
+from bregopt.program import Block, Bounds, LinearMap, Program, Term
+from bregopt.program.rows import Coordinates, SparseRows
 
-__all__ = ["Direct", "Pivots", "pivots_of", "read_directly"]
+__all__ = ["Direct", "Dual", "Pivots", "pivots_of", "read_directly", "read_dual"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +118,8 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     bound = b[R] - through @ b[D]
     k = len(F) + count
     program = Program(
-        blocks=blocks_of(conic, price[count:]),
-        A=map_of(conic, len(R), *of_matrices),
+        blocks=_blocks_of(conic, price[count:]),
+        A=_map_of(conic, len(R), *of_matrices),
         B=sp.csr_array(sp.hstack([A[R][:, F] - through @ A[D][:, F], of_cones])),
         bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
         c=np.concatenate([without_round_off(c[F], A[D][:, F].T, -T * c[P]), price[:count]]),
@@ -126,3 +129,70 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
         cones=conic.cones(len(F)),
     )
     return Direct(conic, program, D, P, T, F, R)
+
+
+@dataclass(frozen=True, eq=False)
+class Dual:
+    """(D): its rows belong to the variables ``x``; its ``u`` is the part of ``z`` outside the matrices."""
+
+    dual: ClassVar[bool] = True
+    conic: Conic
+    program: Program
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        """Return the ``x`` of an answer."""
+        return y
+
+    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
+        """Return the ``z`` of an answer, or of a ray."""
+        return np.concatenate([u, self.conic.triangles(S)])
+
+
+def read_dual(conic: Conic) -> Dual:
+    """Return the reading of (D)."""
+    A, linear, first_psd = conic.A, conic.linear, conic.first_psd
+    psd = sp.coo_array(A[first_psd:])
+    row = np.arange(first_psd)
+    program = Program(
+        blocks=_blocks_of(conic, conic.b[first_psd:]),
+        A=_map_of(conic, A.shape[1], psd.col, psd.row, psd.data),
+        B=sp.csr_array(A[:first_psd].T),
+        bounds=Bounds.of_hard_rows(-conic.c, -conic.c),
+        c=conic.b[:first_psd],
+        u_lo=np.where((row >= conic.zero) & (row < linear), 0.0, -np.inf),
+        u_hi=np.full(first_psd, np.inf),
+        cones=conic.cones(linear),
+    )
+    return Dual(conic, program)
+
+
+def _blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
+    """Return the blocks, with the given prices of the psd rows."""
+    used = np.flatnonzero(cost)
+    rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
+    return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
+
+
+def _map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
+    """Return the map whose row ``row[k]`` has ``value[k]`` times the psd row number ``place[k]``."""
+    terms = [
+        Term(b, at[local], family)
+        for b, at, rows in _sparse(conic, row, place, value)
+        for local, family in recognize(rows)
+    ]
+    return LinearMap(m, conic.orders, tuple(terms))
+
+
+def _sparse(
+    conic: Conic, row: IntArray, place: IntArray, value: Array
+) -> Iterator[tuple[int, IntArray, SparseRows]]:
+    """Yield each block that has entries, the numbers of its rows, and these rows as a family."""
+    block, i, j, weight = conic.places
+    block, i, j, value = block[place], i[place], j[place], value * weight[place]
+    order = np.argsort(block, kind="stable")
+    ends = np.searchsorted(block[order], np.arange(len(conic.orders) + 1))
+    for b, (n, span) in enumerate(zip(conic.orders, pairwise(ends.tolist()), strict=True)):
+        own = order[slice(*span)]
+        if len(own):
+            at, local = np.unique(row[own], return_inverse=True)
+            yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))
