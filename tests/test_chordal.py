@@ -20,8 +20,7 @@ from bregopt.program.rows import Coordinates
 from bregopt.routes.ipm.groups import groups_of
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.sparse_fill import fill_of
-from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
+from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty")
