@@ -16,7 +16,7 @@ from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.divergences.stacks import STACKED, simplex_shifts
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
-from bregopt.routes.projection.citations import QI_SUN
+from bregopt.routes.projection.algorithms import QI_SUN
 from bregopt.routes.projection.stacked_answer import scaled
 
 if TYPE_CHECKING:
