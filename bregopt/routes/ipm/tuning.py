@@ -328,7 +328,7 @@ class InteriorPointTuning(WorkingSetTuning):
     entry_residual: float = 1e-11
     cg_steps: int = 300
     cg_tol: float = 1e-3
-    # linear_solvers.py, row_solve.py
+    # linear_solvers.py, row_system.py
     zero_curvature_step: float = 1e6
     refinements: int = 7
     least_refined_residual: float = 1e-13
@@ -381,7 +381,7 @@ class InteriorPointTuning(WorkingSetTuning):
     sample_ratio: int = 3
     working_set_flops: float = 4e9
     sample_tol: float = 1e-2
-    # logdet_newton.py, active_newton.py
+    # logdet_newton.py
     logdet_steps: int = 200
     centering_trials: int = 12
     warm_steps: int = 12
