@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.presolve import chordal, clique_blocks, constants
 from bregopt.presolve.chordal import Chordal
+from bregopt.presolve.clique_blocks import _fronts, completion, core, sizes_of, work
 from bregopt.presolve.clique_rows import CliqueTerms, Pattern, pattern_of
-from bregopt.presolve.clique_work import _fronts, core, sizes_of, work
 from bregopt.presolve.cliques import clique_tree, merged
-from bregopt.presolve.completion import completion
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
 from bregopt.routes.ipm.groups import groups_of
 from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.sparse_fill import fill_of
-from bregopt.routes.ipm.sparse_row_system import SparseRowSystem
+from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import bregopt as bo
 from bregopt.certify import is_farkas, is_ray
 from bregopt.presolve.cliques import chordal_tree
-from bregopt.routes.projection.sparse_inverse import Pattern, newton_direction
+from bregopt.routes.projection.pattern_newton import Pattern, newton_direction
 
 CYCLE = [[0, 1], [1, 2], [2, 3], [0, 3]]
 

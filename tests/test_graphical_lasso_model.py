@@ -6,11 +6,10 @@ from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
 from bregopt.certify.graphical_lasso import LassoData
+from bregopt.routes.graphical_lasso.descent import NewtonModel
 from bregopt.routes.graphical_lasso.face import DenseFace, SparseFace, face_of
-from bregopt.routes.graphical_lasso.model import NewtonModel
-from bregopt.routes.graphical_lasso.neighborhoods import neighborhood_estimate
-from bregopt.routes.graphical_lasso.point import ascended
-from bregopt.routes.graphical_lasso.screening import connected_parts
+from bregopt.routes.graphical_lasso.point import ascended, neighborhood_estimate
+from bregopt.routes.graphical_lasso.solve import connected_parts
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 TUNING = LassoTuning()

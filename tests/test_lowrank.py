@@ -280,7 +280,7 @@ class TestBound:
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     @pytest.mark.parametrize("apart", [None, 1.0, 1e-6])
     def test_the_complement_of_heavy_vectors_has_the_smallest_eigenvalue(self, weight, seed, apart):
-        from bregopt.certify.complement import Complement
+        from bregopt.certify.chebyshev import Complement
 
         n, rng = 80, np.random.default_rng(seed)
         U = np.ones((n, 1))
@@ -459,9 +459,9 @@ class TestRunning:
             assert sol.value <= best * (1 + 1e-6) <= sol.dual_value * (1 + 2e-6)
 
     def test_keyboard_interrupt_keeps_the_point(self, monkeypatch):
-        from bregopt.routes.burer_monteiro import trust_region
+        from bregopt.routes.burer_monteiro import lagrangian
 
-        calls, original = [], trust_region._step
+        calls, original = [], lagrangian._step
 
         def interrupted(*arguments):
             calls.append(0)
@@ -469,7 +469,7 @@ class TestRunning:
                 signal.raise_signal(signal.SIGINT)
             return original(*arguments)
 
-        monkeypatch.setattr(trust_region, "_step", interrupted)
+        monkeypatch.setattr(lagrangian, "_step", interrupted)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bo.ConvergenceWarning)
             sol = max_cut(random_graph(50, 150, 11)).solve(solver="lowrank")

@@ -12,9 +12,7 @@ from bregopt.program import Face, LinearMap, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.routes.ipm.cones import FaceCone, StackCone
 from bregopt.routes.ipm.groups import groups_of, rows_of_blocks, split
-from bregopt.routes.ipm.stack_rows import StackRows
-from bregopt.routes.ipm.stack_schur import ProductSchur, TermSchur
-from bregopt.routes.ipm.stack_terms import StackTerms
+from bregopt.routes.ipm.stack_rows import ProductSchur, StackRows, StackTerms, TermSchur
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 TUNING = InteriorPointTuning()

@@ -18,8 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import TINY, Array
-from bregopt.certify.chebyshev import degree_for, digest, filtered
-from bregopt.certify.complement import Complement
+from bregopt.certify.chebyshev import Complement, degree_for, digest, filtered
 from bregopt.certify.constants import (
     CACHED_BOUNDS,
     DENSE_PROOF_TIME,

@@ -20,23 +20,16 @@ from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.cache import cached_property
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
 from bregopt.certify.dimacs import dimacs_sizes
-from bregopt.certify.residuals import (
-    box_residual,
-    cone_residual,
-    keeps_inside,
-    outside_of,
-    second_order_residual,
-)
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.divergences import SCALARS, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
-from bregopt.program.lowrank import Matrix
-from bregopt.program.program import Program
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
@@ -232,7 +225,7 @@ class PrimalDualPoint:
     @cached_property
     def cone_residual(self) -> float:
         """The relative distance of ``X`` from the cone, where no divergence keeps it inside."""
-        return cone_residual(self.program, self.X)
+        return _cone_residual(self.program, self.X)
 
     @cached_property
     def cone_loss(self) -> float:
@@ -241,7 +234,7 @@ class PrimalDualPoint:
             return 0.0
         loss = 0.0
         for b, (block, X) in enumerate(zip(self.program.blocks, self.X, strict=True)):
-            if not isinstance(X, np.ndarray) or keeps_inside(block):
+            if not isinstance(X, np.ndarray) or _keeps_inside(block):
                 continue
             S: Any = None if self._S is None else self._S[b]
             if S is None:
@@ -260,12 +253,12 @@ class PrimalDualPoint:
         program = self.program
         residual = float(row_residuals(self).max(initial=0.0))
         if program.k:
-            residual = max(residual, box_residual(program, self.u), second_order_residual(program, self.u))
+            residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
         if residual:
             residual *= divergence_factor(self)
             sizes = dimacs_sizes(program)
             if sizes is not None:
-                outside = max(float(np.linalg.norm(self.violations)), outside_of(program, self.u))
+                outside = max(float(np.linalg.norm(self.violations)), _outside_of(program, self.u))
                 residual = max(residual, outside / sizes.bounds)
         return max(residual, self.cone_residual, self.cap_violation.residual)
 
@@ -454,3 +447,56 @@ def divergence_factor(point: PrimalDualPoint) -> float:
         return 1.0
     free = np.array([bound is None for bound in trace_bounds(program)], dtype=bool)
     return max(1.0, variables / usual, float(traces[free].max(initial=0.0)) / usual)
+
+
+def _box_residual(program: Program, u: Array) -> float:
+    """Return the largest violation of the box, relative to the larger of its bound and the scale of u."""
+    outside = np.maximum(np.maximum(program.u_lo - u, u - program.u_hi), 0.0)
+    column = program.column_sizes
+    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
+    end = np.where(u < program.u_lo, program.u_lo, program.u_hi)
+    size = np.maximum(usual, np.where(outside > 0, np.abs(end), 0.0))
+    return float((outside / size).max())
+
+
+def _second_order_residual(program: Program, u: Array) -> float:
+    """Return the largest violation of a second-order cone, relative to the scale of its axis."""
+    cones, column = program.cones, program.column_sizes[program.cones.axes]
+    usual = scale_of(program).primal / np.where(column > 0, column, 1.0)
+    return float((cones.outside(u[cones.index]) / usual).max(initial=0.0))
+
+
+def _outside_of(program: Program, u: Array) -> float:
+    """Return the largest distance of a variable from its box, or of variables from their cone."""
+    if program.k == 0:
+        return 0.0
+    box = np.abs(u - np.clip(u, program.u_lo, program.u_hi))
+    return float(max(box.max(), program.cones.outside(u[program.cones.index]).max(initial=0.0)))
+
+
+def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
+    """Return the relative distance of the matrices from the cone, where no divergence keeps them inside.
+
+    It is relative to the mean eigenvalue or the scale of ``X``, and no less than the DIMACS error 2.
+    """
+    sizes = dimacs_sizes(program)
+    own = [
+        X_b
+        for block, X_b in zip(program.blocks, X, strict=True)
+        if not (isinstance(X_b, LowRank) or _keeps_inside(block))
+    ]
+    averages = [float(np.trace(X_b)) / len(X_b) for X_b in own]
+    noisy = [X_b + CONE_NOISE * abs(a) * np.eye(len(X_b)) for X_b, a in zip(own, averages, strict=True)]
+    worst = 0.0
+    for smallest, average in zip(least_eigenvalues(noisy, [False] * len(own)), averages, strict=True):
+        if smallest < 0:
+            size = min(average, scale_of(program).primal, math.inf if sizes is None else sizes.bounds)
+            worst = max(worst, -smallest / size if size > 0 else math.inf)
+    return worst
+
+
+def _keeps_inside(block: Block) -> bool:
+    """Whether the block's divergence declares that it is infinite outside the cone."""
+    if block.nearness is None:
+        return False
+    return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))

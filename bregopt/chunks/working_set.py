@@ -6,7 +6,7 @@ objective has a model of the penalties ``f`` of the other soft rows around the l
     <f'(N), M> + c D(M, N) + <H, M - N>^2 / (2 k),
 
 with ``H`` and ``k`` of :class:`~bregopt.chunks.sums.Sums`: the trace term of the Hessian of Gaussian rows
-(:mod:`bregopt.routes.quasi_newton.preconditioner`), and a multiple ``c`` of the divergence for the rest of it
+(:mod:`bregopt.routes.quasi_newton`), and a multiple ``c`` of the divergence for the rest of it
 (Lu, Freund, Nesterov 2018, Relatively Smooth Convex Optimization by First-Order Methods). The last step
 measures ``c``.
 Without soft rows there is no model, and the optimum of the kept rows increases from round to round; so rows

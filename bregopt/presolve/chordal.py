@@ -4,7 +4,7 @@ The entries outside the aggregate pattern of cost and rows only have to make ``X
 extended to a chordal one (:mod:`bregopt.presolve.cliques`). Then ``X`` has such entries if and only if its
 clique submatrices are psd. Each of them becomes a matrix of its own, and equalities make them agree where
 they overlap (Fukuda, Kojima, Murota, Nakata 2001, section 4). The other entries are completed afterwards
-(:mod:`bregopt.presolve.completion`).
+(:mod:`bregopt.presolve.clique_blocks`).
 
 The multipliers ``y`` of the rows carry over: ``C - A*(y)`` is the sum of the cliques' psd matrices, as the
 multipliers of the overlaps cancel.

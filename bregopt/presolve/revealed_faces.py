@@ -18,8 +18,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
 from bregopt.certify.certificate import objective_size
 from bregopt.presolve.constants import LARGEST_EXPOSING, LIFTING_SLACKS, TURN_RANK
 from bregopt.presolve.exposing_vectors import Equalities, ExposingVector
-from bregopt.presolve.exposures import Exposure
-from bregopt.presolve.faces import OnFaces, on_faces
+from bregopt.presolve.faces import Exposure, OnFaces, on_faces
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
 

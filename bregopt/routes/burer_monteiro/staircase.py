@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, Mask
+from bregopt.arrays import TINY, Array, Mask, finite_array
 from bregopt.certify import (
     Certificate,
     PrimalDualPoint,
@@ -24,10 +24,8 @@ from bregopt.certify import (
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import turned
 from bregopt.program import ENDED, Answer, LowRank, Program, SparseLowRankProgram, Start, StopReason
-from bregopt.routes.burer_monteiro.lagrangian import lagrangian
-from bregopt.routes.burer_monteiro.start import first_factor
+from bregopt.routes.burer_monteiro.lagrangian import descend, lagrangian
 from bregopt.routes.burer_monteiro.surface import Surface
-from bregopt.routes.burer_monteiro.trust_region import descend
 from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress, reason
 
@@ -64,7 +62,7 @@ class Staircase:
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         self._largest_penalties = self._tuning.largest_penalty * self._L.rho
         columns = first_columns(program, surface, settings)
-        R = first_factor(program, surface, settings, start, columns, self._rng)
+        R = _first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
         self._at = self._L.retract(R)
         self._steps = 0
@@ -245,3 +243,46 @@ def _truncated(R: Array, tol: float) -> Array:
     columns = turned(R)
     length = np.linalg.norm(columns, axis=0)
     return columns[:, : max(int((length > tol * length[0]).sum()), 1)]
+
+
+def _first_factor(
+    program: Program,
+    surface: Surface,
+    settings: Any,
+    start: Start | None,
+    columns: int,
+    rng: np.random.Generator,
+) -> Array:
+    """Return the first ``R``, with at least `columns` columns; it need not be on the surface."""
+    (block,) = program.blocks
+    n = block.n
+    if settings.factor is not None:
+        given = _given(settings.factor, n)
+    elif start is not None and start.X:
+        (X,) = start.X
+        given = X.factor if isinstance(X, LowRank) else _factor(X)
+    else:
+        return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
+    if given.shape[1] >= columns:
+        return np.array(given)
+    size = settings.tuning.start_perturbation * float(np.linalg.norm(given)) / np.sqrt(n * columns)
+    more = columns - given.shape[1]
+    return np.hstack([given, rng.normal(size=(n, more)) * size])
+
+
+def _given(value: Any, n: int) -> Array:
+    """Return the factor that the user gives."""
+    if isinstance(value, LowRank):
+        factor = value.factor
+    else:
+        array = finite_array(value, "factor", ndim=(1, 2))
+        factor = array[:, None] if array.ndim == 1 else array
+    if factor.shape[0] != n or factor.shape[1] == 0:
+        raise ValueError(f"factor has shape {np.shape(factor)}; expected {n} rows, one for each of X")
+    return factor
+
+
+def _factor(X: Array) -> Array:
+    eigenvalues, Q = np.linalg.eigh(X)
+    positive = eigenvalues > 1e-9 * eigenvalues[-1]
+    return Q[:, positive] * np.sqrt(eigenvalues[positive])

@@ -159,7 +159,6 @@ class BurerMonteiroTuning(Tuning):
     zero_row: float = 0.2
     stall_stages: int = 4
     stall_stages_infeasible: int = 12
-    # start.py
     start_perturbation: float = 0.1
     # lagrangian.py
     first_penalty: float = 10.0
@@ -174,7 +173,7 @@ class BurerMonteiroTuning(Tuning):
     retraction_steps: int = 100
     retraction_tol: float = 1e-14
     normals_rank_tol: float = 1e-10
-    # trust_region.py
+    # lagrangian.py, its trust region
     first_radius: float = 0.125
     least_radius: float = 1e-10
     hessian_products: int = 300

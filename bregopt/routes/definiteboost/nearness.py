@@ -13,8 +13,7 @@ from bregopt.clock import CutShort
 from bregopt.divergences import VonNeumann
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
-from bregopt.routes.definiteboost.boost import Boost
-from bregopt.routes.definiteboost.rows import Trace, impossible
+from bregopt.routes.definiteboost.boost import Boost, Trace, impossible
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress, reason
 

@@ -20,9 +20,8 @@ from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.rigorous.refutation import contradicts
-from bregopt.routes.definiteboost.boost import Boost
+from bregopt.routes.definiteboost.boost import Boost, Trace, impossible
 from bregopt.routes.definiteboost.nearness import certifies_after, iteration_bound
-from bregopt.routes.definiteboost.rows import Trace, impossible
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["no_margin", "search"]

@@ -37,7 +37,7 @@ class DefiniteBoostTuning(Tuning):
     default_max_iter: int = 20_000
     certified_steps: int = 20
     least_margin_tol: float = 1e-2
-    # boost.py and rows.py
+    # boost.py
     step_round_off: float = 1e-15
     row_round_off: float = 1e-12
     tied_rows: float = 1e-9

@@ -1,18 +1,22 @@
-"""Answers that are differentiated: what is accepted, refined, and near a point without a derivative."""
+"""Answers that are differentiated: what is accepted, refined, and near a point without a derivative.
+
+One nearest correlation matrix is differentiated where Newton's method has left it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
-from bregopt.routes.derivatives.anchors import Anchor, anchors_of
+from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
 from bregopt.routes.derivatives.changes import Differentiability
-from bregopt.routes.derivatives.derivative import Derivative, all_of, columns
+from bregopt.routes.derivatives.derivative import Derivative, all_of, columns, labeled_like, unlabeled
 from bregopt.routes.derivatives.optimum import Optimum, refined
 from bregopt.routes.derivatives.tuning import (
     LARGEST_CHANGE,
@@ -22,7 +26,10 @@ from bregopt.routes.derivatives.tuning import (
     SMALLEST_MARGIN,
 )
 
-__all__ = ["check_exists", "derivative_of", "optimum_of"]
+if TYPE_CHECKING:
+    from bregopt.routes.derivatives.stacked import StackedCorrelations
+
+__all__ = ["Products", "check_exists", "derivative_of", "optimum_of"]
 
 _REASONS = {
     "eigenvalue": "an eigenvalue of X - Z is zero",
@@ -195,3 +202,31 @@ def _check_same(derivative: Derivative) -> None:
 def _on_range(X: LowRank, anchor: Any) -> Array:
     half: Array = anchor.V.T @ X.factor
     return half @ half.T
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Products with the derivative and its transpose: those of :class:`Derivative` in ``data`` alone.
+
+    Parameters
+    ----------
+    at : StackedCorrelations
+        A stack of one.
+    """
+
+    at: StackedCorrelations
+
+    def vjp(self, G: Any, like: Any) -> Any:
+        """Return the gradient of ``<G, X>``, with the labels of the answer `like`."""
+        return self._product(self.at.vjp, G, like, "G")
+
+    def jvp(self, dA: Any, like: Any) -> Any:
+        """Return the change of the answer `like`, with its labels."""
+        return self._product(self.at.jvp, dA, like, "data")
+
+    def _product(self, product: Callable[[Array], Array], S: Any, like: Any, name: str) -> Any:
+        at = self.at
+        missed = float(np.abs(at.missed).max())
+        check_exists(Differentiability(float(at.margins[0]), np.inf, np.inf, missed))
+        S = symmetric_part(unlabeled(S, like, name), len(like), name)
+        return labeled_like(product(S[None])[0], like)

@@ -7,24 +7,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, IntArray
+from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.certify import Certificate
 from bregopt.certify.graphical_lasso import LassoData, certify_lasso, lasso_certificate, square_of
 from bregopt.program import StopReason
 from bregopt.routes.graphical_lasso.part import solve_part
 from bregopt.routes.graphical_lasso.point import LassoPoint, first_point
-from bregopt.routes.graphical_lasso.screening import connected_parts
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress
 
-__all__ = ["LassoAnswer", "falling_direction", "solve_lasso"]
+__all__ = ["LassoAnswer", "connected_parts", "falling_direction", "solve_lasso"]
 
 Restated = Callable[..., Certificate]  # of the arguments of `lasso_certificate`
 
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
 _REPEATS = 3  # the parts together may miss a tolerance that each of them meets
+_ROUNDS = 12  # enough for most graphs of data: six edges lead from the first vertex to the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,3 +212,42 @@ def falling_direction(data: LassoData) -> Array | None:
 def _unbounded(data: LassoData, direction: Array) -> LassoAnswer:
     nothing = lasso_certificate(data.n, -math.inf, -math.inf)
     return LassoAnswer(direction, np.zeros_like(direction), nothing, StopReason.UNBOUNDED, 0, [])
+
+
+def connected_parts(data: LassoData) -> list[IntArray]:
+    """Return the rows of each connected component of the graph with edges ``|S_ij| > P_ij``, largest first.
+
+    The solution is zero between components (Witten, Friedman, Simon 2011, New Insights and Faster
+    Computations for the Graphical Lasso, J. Comput. Graph. Stat. 20; Mazumder, Hastie 2012, Exact Covariance
+    Thresholding into Connected Components for Large-Scale Graphical Lasso, JMLR 13).
+    """
+    edges = np.abs(data.S) > data.penalty
+    np.fill_diagonal(edges, False)
+    joined: Mask = np.any(edges, axis=0)
+    parts = _searched(edges, joined)
+    if parts is not None:
+        return [*sorted(parts, key=len, reverse=True), *np.flatnonzero(~joined)[:, None]]
+    _, label = connected_components(sp.csr_array(edges), directed=False)
+    order = np.argsort(label, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(label))[:-1])
+    return sorted(parts, key=len, reverse=True)
+
+
+def _searched(edges: Mask, joined: Mask) -> list[IntArray] | None:
+    """Return the components of the vertices with edges by a search with dense arrays, None if that is long.
+
+    Where a few rounds from a few vertices reach all, it takes a tenth of the time of a sparse matrix.
+    """
+    parts: list[IntArray] = []
+    left, reached = joined, np.zeros_like(joined)
+    for _ in range(_ROUNDS):
+        if not left.any():
+            return parts
+        if not reached.any():
+            reached[np.argmax(left)] = True
+        further = edges[reached].any(axis=0) | reached
+        if np.array_equal(further, reached) or np.array_equal(further, left):
+            parts.append(np.flatnonzero(further))
+            left, further = left & ~further, np.zeros_like(left)
+        reached = further
+    return None

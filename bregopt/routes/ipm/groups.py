@@ -20,8 +20,7 @@ from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 if TYPE_CHECKING:
-    from bregopt.routes.ipm.stack_rows import StackRows
-    from bregopt.routes.ipm.stack_schur import SchurValues
+    from bregopt.routes.ipm.stack_rows import SchurValues, StackRows
 
 __all__ = ["Group", "GroupRows", "groups_of", "rows_of_blocks", "split"]
 
@@ -164,8 +163,10 @@ def _stacks(
     for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
         if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= tuning.stack_terms:
-            from bregopt.routes.ipm.stack_rows import StackRows  # only several equal orders wait
-            from bregopt.routes.ipm.stack_terms import StackTerms
+            from bregopt.routes.ipm.stack_rows import (
+                StackRows,  # only several equal orders wait
+                StackTerms,
+            )
 
             terms = StackTerms.of(A, own)
             if StackRows.fits(terms, tuning):

@@ -8,25 +8,28 @@ With variables the system is the quasi-definite ``[[M, B], [B', -1 / D_u]]``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import LinAlgError
+from scipy.sparse.linalg import SuperLU, splu
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
+from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
 from bregopt.routes.ipm.groups import GroupRows
 from bregopt.routes.ipm.newton_point import ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.sparse_fill import fill_of
-from bregopt.routes.ipm.sparse_solver import SparseFactor
-from bregopt.routes.ipm.stack_schur import SchurValues
+from bregopt.routes.ipm.stack_rows import SchurValues
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
 
-__all__ = ["SparseRowSystem"]
+__all__ = ["SparseRowSystem", "fill_of"]
 
 
 class SparseRowSystem(RowSystem):
@@ -65,7 +68,7 @@ class SparseRowSystem(RowSystem):
     def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array]:
         """Return the solver of these equations, without variables."""
         matrix = self._matrix(P, P, np.zeros(self._A.m), np.ones(self._B.shape[1]))
-        return SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
+        return _SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
 
     def _factorized(
         self, scaling_point: ScalingPoint, bounded: IntArray
@@ -77,7 +80,7 @@ class SparseRowSystem(RowSystem):
             kept = np.concatenate([bounded, np.arange(m, m + k)])
             matrix = matrix[kept][:, kept]
         checkpoint()
-        factor = SparseFactor(matrix, count, self._tuning)
+        factor = _SparseFactor(matrix, count, self._tuning)
 
         def solve(b: Array, q: Array) -> tuple[Array, Array]:
             x = factor.solve(np.concatenate([b, q]))
@@ -120,3 +123,126 @@ def _pairs(A: LinearMap) -> float:
     for term in A.terms:
         count[term.block] += len(term.at)
     return float(count @ count)
+
+
+def fill_of(A: LinearMap, B: Any, most: float) -> float:
+    """Return about the number of nonzeros in a factor of ``[[M, B], [B', -E]]``.
+
+    Rows that meet the same blocks and variables have the same pattern: each kind of row is eliminated at
+    once.
+
+    Parameters
+    ----------
+    A : LinearMap
+    B : csr_array of shape (m, k)
+    most : float
+        Limit on the operations of the search.
+
+    Returns
+    -------
+    float
+        Infinite if the limit is reached.
+    """
+    kind, weight, incidence = _kinds(A, B)
+    blocks, kinds = len(A.orders), len(weight)
+    columns = sp.csc_array(incidence)
+    neighbors: dict[int, set[int]] = {v: set() for v in range(kinds + B.shape[1])}
+    for j, (start, end) in enumerate(pairwise(columns.indptr.tolist())):
+        met = set(kind[columns.indices[start:end]].tolist())
+        most -= len(met) ** 2
+        if most < 0:
+            return math.inf
+        if j >= blocks:
+            neighbors[kinds + j - blocks] |= met
+        for v in met:
+            neighbors[v] |= met - {v} if j < blocks else {kinds + j - blocks}
+    order = eliminate(neighbors, most)
+    if neighbors:
+        return math.inf
+    size = [*weight, *[1] * B.shape[1]]
+    return float(sum(size[v] * ((size[v] + 1) / 2 + sum(size[u] for u in later)) for v, later in order))
+
+
+def _kinds(A: LinearMap, B: Any) -> tuple[Any, list[int], Any]:
+    """Return the kind of each row, the number of rows of each kind, and what each row meets."""
+    at = np.concatenate([np.zeros(0, dtype=np.intp), *(term.at for term in A.terms)])
+    block = np.repeat([term.block for term in A.terms], [len(term.at) for term in A.terms]).astype(np.intp)
+    meets = sp.csr_array((np.ones(len(at)), (at, block)), (A.m, len(A.orders)))
+    incidence = sp.csr_array(sp.hstack([meets, B], format="csr"))
+    incidence.sort_indices()
+    number: dict[bytes, int] = {}
+    ends = incidence.indptr.tolist()
+    kind = [
+        number.setdefault(incidence.indices[start:end].tobytes(), len(number))
+        for start, end in pairwise(ends)
+    ]
+    return np.array(kind), np.bincount(kind).tolist(), incidence
+
+
+class _SparseFactor:
+    """A factorized symmetric matrix, its diagonal increased slightly where rows are dependent.
+
+    Parameters
+    ----------
+    S : csc_array of shape (n, n)
+        Its leading block is positive semidefinite, its trailing block negative semidefinite.
+    definite : int
+        The order of the leading block.
+    tuning : InteriorPointTuning
+
+    Raises
+    ------
+    LinAlgError
+        If the matrix is not finite, or not factorized even after its diagonal is doubled.
+    """
+
+    def __init__(self, S: Any, definite: int, tuning: InteriorPointTuning) -> None:
+        if not np.isfinite(S.data).all():
+            raise LinAlgError("the matrix is not finite")
+        self._S, self._tuning = S, tuning
+        sizes = np.abs(S.diagonal())
+        sizes = np.where(sizes > tuning.zero_diagonal, sizes, 1.0) * np.repeat(
+            [1.0, -1.0], [definite, S.shape[0] - definite]
+        )
+        pivoting = tuning.sparse_pivot if definite < S.shape[0] else 0.0
+        extra, factor = 0.0, None
+        while factor is None:
+            checkpoint()
+            if extra > 1:
+                raise LinAlgError("the matrix is out of the range of doubles")
+            shifted = S + sp.diags_array(extra * sizes) if extra else S
+            factor = _factor(shifted, pivoting)
+            extra = max(10 * extra, 1e-14)
+        self._factor = factor
+
+    def solve(self, right: Array) -> Array:
+        """Return the solution, refined while that reduces the residual."""
+        if len(right) == 0:
+            return right
+        x = self._factor.solve(right)
+        residual = right - self._S @ x
+        size = float(residual @ residual)
+        for _ in range(self._tuning.sparse_refinements):
+            if size <= self._tuning.definite_residual**2 * float(right @ right):
+                break
+            refined = x + self._factor.solve(residual)
+            residual = right - self._S @ refined
+            size, before = float(residual @ residual), size
+            if not size < before:
+                break
+            x = refined
+        return x
+
+
+def _factor(S: Any, pivoting: float) -> SuperLU | None:
+    """Return the factorization, None where the matrix is singular or, without pivoting, not definite."""
+    try:
+        factor = splu(
+            sp.csc_array(S),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=pivoting,
+            options={"SymmetricMode": True},
+        )
+    except RuntimeError:
+        return None
+    return factor if pivoting or (factor.U.diagonal() > 0).all() else None

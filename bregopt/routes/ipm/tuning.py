@@ -299,7 +299,7 @@ class InteriorPointTuning(WorkingSetTuning):
     weight_ratio: float = 20.0
     largest_multiplier: float = 1e100
     dual_round_off: float = 1e-11
-    # step_length.py
+    # cones.py
     trial_order: int = 40
     lanczos_order: int = 130
     lanczos_steps: int = 40
@@ -328,7 +328,7 @@ class InteriorPointTuning(WorkingSetTuning):
     entry_residual: float = 1e-11
     cg_steps: int = 300
     cg_tol: float = 1e-3
-    # linear_solvers.py, row_solve.py
+    # linear_solvers.py, row_system.py
     zero_curvature_step: float = 1e6
     refinements: int = 7
     least_refined_residual: float = 1e-13
@@ -336,7 +336,7 @@ class InteriorPointTuning(WorkingSetTuning):
     definite_residual: float = 1e-13
     least_pivot: float = 1e-7
     zero_diagonal: float = 1e-200
-    # sparse_row_system.py, sparse_solver.py
+    # sparse_row_system.py
     sparse_rows: int = 150
     sparse_schur: float = 0.3
     sparse_search: float = 3e-4
@@ -362,7 +362,7 @@ class InteriorPointTuning(WorkingSetTuning):
     support_fraction: float = 0.7
     dense_rows_fraction: float = 0.15
     dense_rows_size: int = 4_000
-    # groups.py, stack_rows.py, stack_schur.py
+    # groups.py, stack_rows.py
     stack_order: int = 40
     stack_terms: int = 5_000_000
     stack_numbers: float = 5e7
@@ -381,7 +381,7 @@ class InteriorPointTuning(WorkingSetTuning):
     sample_ratio: int = 3
     working_set_flops: float = 4e9
     sample_tol: float = 1e-2
-    # logdet_newton.py, active_newton.py
+    # logdet_newton.py
     logdet_steps: int = 200
     centering_trials: int = 12
     warm_steps: int = 12

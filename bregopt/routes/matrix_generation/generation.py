@@ -3,6 +3,7 @@
 Each round solves the master over the directions so far. At its multipliers ``y`` the pricing oracle searches
 for directions ``v`` with ``v'(A*(y) - C) v > 0``, which would decrease the objective. For any ``y`` the
 oracle's bound on the largest eigenvalue gives a bound on the optimum; the best one is kept with its ``y``.
+The priced multipliers may be between the best so far and the master's (dual smoothing, Wentges 1997).
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.linear_master import LinearMaster
+from bregopt.routes.matrix_generation.master import Outcome, State
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
-from bregopt.routes.matrix_generation.outcome import Outcome, State
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
-from bregopt.routes.matrix_generation.smoothing import Smoothing
 from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress, reason
 
@@ -72,7 +72,7 @@ class _Generation:
         self._semidefinite = master == "psd"
         self._cuts = settings.cuts(master, program.m)
         self._may_double = self._semidefinite and settings.cuts_per_round is None
-        self._smoothing = Smoothing(0.0 if self._semidefinite else settings.smoothing, self._tuning)
+        self._smoothing = _Smoothing(0.0 if self._semidefinite else settings.smoothing, self._tuning)
         self._master: Any
         if self._semidefinite:
             self._master = SemidefiniteMaster(program, self._bound, settings.tol, self._tuning)
@@ -257,3 +257,48 @@ def _sampled(program: Program, settings: Any) -> Program | None:
     gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
     own = replace(bounds.slice(rows), gamma=gamma)
     return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())
+
+
+class _Smoothing:
+    """The weight of the best multipliers so far in the priced ones.
+
+    The automatic rule is that of Pessoa, Sadykov, Uchoa and Vanderbeck (2018): if the bound increases from
+    the priced multipliers towards the master's, the weight was too large.
+
+    Parameters
+    ----------
+    weight : float in [0, 1) or "auto"
+    tuning : MatrixGenerationTuning
+    """
+
+    def __init__(self, weight: float | str, tuning: MatrixGenerationTuning) -> None:
+        self._automatic, self._tuning = isinstance(weight, str), tuning
+        self.weight = tuning.first_smoothing if isinstance(weight, str) else float(weight)
+
+    def between(self, best: Array, own: Array) -> Array:
+        """Return the multipliers to price."""
+        return self.weight * best + (1 - self.weight) * own
+
+    def learn(self, program: Program, X: LowRank, u: Array, priced: Array, best: Array, own: Array) -> None:
+        """Adapt the weight to the slope of the bound at the priced multipliers.
+
+        Parameters
+        ----------
+        program : Program
+        X : LowRank
+            The best matrix for the priced multipliers.
+        u : array of shape (k,)
+        priced, best, own : array of shape (m,)
+            Multipliers.
+        """
+        if not self._automatic:
+            return
+        bounds = program.bounds
+        acting = np.where(priced > 0, bounds.lo, bounds.hi)
+        acting = np.where(np.isfinite(acting), acting, np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi))
+        rise = float((acting - program.activity((X,), u)) @ (own - best))
+        if rise > 0:
+            self.weight = max(self.weight - self._tuning.smoothing_decrease, 0.0)
+        else:
+            larger = self.weight + self._tuning.smoothing_increase * (1 - self.weight)
+            self.weight = min(larger, self._tuning.largest_smoothing)

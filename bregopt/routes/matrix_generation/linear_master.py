@@ -21,8 +21,7 @@ from bregopt.arrays import Array
 from bregopt.clock import checkpoint, remaining
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
-from bregopt.routes.matrix_generation.outcome import Outcome, State
-from bregopt.routes.matrix_generation.scale import Scale
+from bregopt.routes.matrix_generation.master import Outcome, Scale, State
 from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["LinearMaster"]

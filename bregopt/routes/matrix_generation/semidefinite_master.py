@@ -38,9 +38,8 @@ from bregopt.program.rows import DenseRows
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.matrix_generation.master import Outcome, Scale, State
 from bregopt.routes.matrix_generation.oracle import Reward
-from bregopt.routes.matrix_generation.outcome import Outcome, State
-from bregopt.routes.matrix_generation.scale import Scale
 from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress
 

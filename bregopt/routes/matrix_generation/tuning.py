@@ -201,7 +201,7 @@ class MatrixGenerationTuning(Tuning):
     price_reached: float = 0.9
     penalty_gap: float = 0.5
     ray_size: float = 1e6
-    # smoothing.py
+    # generation.py, its smoothing
     first_smoothing: float = 0.8
     largest_smoothing: float = 0.98
     smoothing_increase: float = 0.1

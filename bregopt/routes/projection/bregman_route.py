@@ -11,8 +11,7 @@ from bregopt.program import Answer, Program, Start
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.algorithms import METHODS
-from bregopt.routes.projection.citations import KULIS
+from bregopt.routes.projection.algorithms import KULIS, METHODS
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class Bregman:
 
         `start` has multipliers of all rows, shape (B, m). LogDet's method has no use for them.
         """
-        from bregopt.routes.projection.stacked_solve import solve_stack
+        from bregopt.routes.projection.stacked_newton import solve_stack
 
         return solve_stack(stack, settings, start)
 

@@ -16,11 +16,11 @@ from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.divergences.stacks import STACKED, simplex_shifts
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.derivatives.stacked import StackedCorrelations
-from bregopt.routes.projection.citations import QI_SUN
+from bregopt.routes.projection.algorithms import QI_SUN
 from bregopt.routes.projection.stacked_answer import scaled
 
 if TYPE_CHECKING:
-    from bregopt.routes.derivatives.products import Products
+    from bregopt.routes.derivatives.answers import Products
 
 __all__ = ["LARGEST_COLD", "Proven", "correlation_stack", "proven_from_cold", "refined"]
 
@@ -58,7 +58,7 @@ class Proven(NamedTuple):
     @property
     def products(self) -> Products:
         """Products with the derivative of the answer of a stack of one."""
-        from bregopt.routes.derivatives.products import Products  # only those who differentiate wait
+        from bregopt.routes.derivatives.answers import Products  # only those who differentiate wait
 
         return Products(self.at)
 

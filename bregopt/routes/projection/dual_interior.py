@@ -1,10 +1,10 @@
-"""An interior point on the dual, for more hard rows than unknowns.
+"""Divergences like von Neumann's: an interior point on the dual, for more hard rows than unknowns.
 
-For multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``, as in
-:mod:`bregopt.routes.projection.dual_newton`. If more rows are active than ``X`` has entries, their
-multipliers are not unique, and an active set changes from step to step without end. Here each bound ``c`` of
-an inequality has a multiplier ``z_c > 0``, and ``y = E p`` of these and the multipliers of equalities, all
-together ``p``. Newton's method maximizes
+Their minimizers are exponentials, and other programs take :mod:`bregopt.routes.projection.dual_newton`. As
+there, for multipliers ``y`` the point ``X(y)`` minimizes ``<C - A*(y), X> + mu D(X, X0)``. If more rows are
+active than ``X`` has entries, their multipliers are not unique, and an active set changes from step to step
+without end. Here each bound ``c`` of an inequality has a multiplier ``z_c > 0``, and ``y = E p`` of these and
+the multipliers of equalities, all together ``p``. Newton's method maximizes
 
     dual(E p) + nu sum_c log z_c,     nu -> 0,
 
@@ -38,12 +38,19 @@ from bregopt.program.rows import upper_triangles
 from bregopt.routes.ipm.linear_solvers import bordered
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
+from bregopt.routes.projection.dual_newton import dual_newton
 from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["dual_interior", "has_more_rows_than_unknowns"]
+__all__ = ["exponential_newton"]
 
 
-def has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> bool:
+def exponential_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a program, with a barrier where multipliers may not be unique."""
+    on_dual = _dual_interior if _has_more_rows_than_unknowns(program, settings.tuning) else dual_newton
+    return on_dual(program, settings, start, progress)
+
+
+def _has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> bool:
     """Whether the rows are hard, some of them inequalities, and more than the entries of the one ``X``.
 
     With a bound on its eigenvalues ``X`` is no exponential.
@@ -56,7 +63,7 @@ def has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> b
     return fits and bounds.all_hard and not bounds.equal.all()
 
 
-def dual_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+def _dual_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a problem in one block with a divergence whose minimizer is an exponential.
 
     Parameters

@@ -11,14 +11,14 @@ axis would take to an end of its range is set to that end (a primal-dual active 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.divergences import Spectrum
@@ -30,7 +30,6 @@ from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.block_dual import block_duals, exponential_rows
 from bregopt.routes.projection.bounded_diagonal import BoundedDiagonal, bounded_diagonal, simplex_shift
-from bregopt.routes.projection.larger_weights import demanded_growth, enlarging, weighing
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["dual_newton"]
@@ -128,10 +127,10 @@ class _DualNewton(Method):
         from far above. On the way the multipliers stay in the domain, which depends on neither.
         """
         tuning, y = self._tuning, at.y
-        ratio = demanded_growth(self._program, at.X, at.activity, tuning)
+        ratio = _demanded_growth(self._program, at.X, at.activity, tuning)
         settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
         while ratio > tuning.start_growth:
-            program = enlarging(self._program, ratio)
+            program = _enlarging(self._program, ratio)
             y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
             ratio /= tuning.start_growth
         return at if y is at.y else self._point(y) or at
@@ -140,7 +139,7 @@ class _DualNewton(Method):
         """Return the method for other weights of the divergences, to a low accuracy."""
         tuning = self._tuning
         settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
-        return _DualNewton(weighing(self._program, mu), settings, Progress("larger weights"))
+        return _DualNewton(_weighing(self._program, mu), settings, Progress("larger weights"))
 
     def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:
         """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
@@ -316,3 +315,47 @@ class _DualNewton(Method):
                 return new
             alpha *= 0.5
         return None
+
+
+def _weighing(program: Program, mu: Array) -> Program:
+    """Return the program with other weights of its divergences, an array with one for each block."""
+    blocks = []
+    for block, weight in zip(program.blocks, mu.tolist(), strict=True):
+        assert block.nearness is not None
+        blocks.append(replace(block, nearness=replace(block.nearness, mu=weight)))
+    return replace(program, blocks=tuple(blocks))
+
+
+def _enlarging(program: Program, ratio: float) -> Program:
+    """Return the program with ``mu`` and ``X0`` of its LogDet terms multiplied by `ratio`.
+
+    The dual function of such a term has the same domain.
+    """
+    blocks = []
+    for block in program.blocks:
+        nearness = block.nearness
+        assert nearness is not None
+        if nearness.kind.barrier:
+            nearness = replace(nearness, mu=ratio * nearness.mu, X0=ratio * np.asarray(nearness.X0))
+        blocks.append(replace(block, nearness=nearness))
+    return replace(program, blocks=tuple(blocks))
+
+
+def _demanded_growth(
+    program: Program, X: Sequence[Array], activity: Array, tuning: ProjectionTuning
+) -> float:
+    """Return the largest ratio of the size that a violated row demands of ``X`` to its least eigenvalue.
+
+    Only rows in blocks with a LogDet term count; zero without one. Enlarged by the ratio, ``X`` is large
+    enough for all rows, and Newton's method shrinks it in few steps.
+    """
+    bounds, largest = program.bounds, 0.0
+    violated = bounds.violation(activity) > 0
+    for term in program.A.terms:
+        nearness = program.blocks[term.block].nearness
+        if nearness is not None and nearness.kind.barrier:
+            least = float(np.linalg.eigvalsh(X[term.block])[0])
+            used = violated[term.at] & (term.norms > 0)
+            demanded = bounds.sizes[term.at][used] / term.norms[used]
+            largest = max(largest, float(demanded.max(initial=0.0)) / max(least, TINY))
+    return min(largest, tuning.start_growth**tuning.start_trials)

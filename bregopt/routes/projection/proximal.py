@@ -22,7 +22,7 @@ from bregopt.program.anchor import divergence_of
 from bregopt.routes import monitor
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.proximal_terms import with_proximal_terms
+from bregopt.routes.projection.algorithms import with_proximal_terms
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.reductions import Method
 

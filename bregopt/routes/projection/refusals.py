@@ -10,8 +10,14 @@ from bregopt.divergences import SCALARS, Divergence
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, LowRank, Program
 from bregopt.program.anchor import divergence_of
-from bregopt.routes.projection.algorithms import METHODS, algorithm_of, kind_of, kinds_of, method_of
-from bregopt.routes.projection.proximal_terms import with_proximal_terms
+from bregopt.routes.projection.algorithms import (
+    METHODS,
+    algorithm_of,
+    kind_of,
+    kinds_of,
+    method_of,
+    with_proximal_terms,
+)
 
 __all__ = ["reduced", "refusal"]
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, Answer, Penalty, Program, Start, StopReason
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.algorithms import WHITENING, algorithm_of, kind_of, kinds_of, method_of
-from bregopt.routes.projection.citations import DEMPSTER
-from bregopt.routes.projection.proximal_terms import with_proximal_terms
+from bregopt.routes.projection.algorithms import (
+    DEMPSTER,
+    WHITENING,
+    algorithm_of,
+    kind_of,
+    kinds_of,
+    method_of,
+    with_proximal_terms,
+)
 from bregopt.routes.projection.refusals import reduced
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set

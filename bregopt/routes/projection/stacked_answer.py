@@ -7,6 +7,7 @@ a few calls for the whole stack.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import NamedTuple
@@ -17,10 +18,10 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.accuracy import frobenius_radius
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
+from bregopt.clock import checkpoint
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_hessian import stacked_conjugate_gradients
 
 __all__ = [
     "Near",
@@ -32,6 +33,7 @@ __all__ = [
     "near_minimizers",
     "on_rows",
     "scaled",
+    "stacked_conjugate_gradients",
 ]
 
 _STEPS = 6  # to the rows
@@ -288,3 +290,34 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         np.concatenate([part.iterations for part in parts]),
         np.concatenate([part.accuracy for part in parts]),
     )
+
+
+def stacked_conjugate_gradients(
+    product: Callable[[Array], Array], right: Array, diagonal: Array, forcing: Array, limit: int
+) -> Array:
+    """Solve positive semidefinite systems, preconditioned by their diagonals, to relative residuals.
+
+    A component whose right-hand side is zero because its multiplier is at an end stays zero.
+    """
+    free = right != 0
+    x, r = np.zeros_like(right), right.copy()
+    z = r / diagonal
+    p = z
+    rz = (r * z).sum(axis=1)
+    enough = forcing**2 * rz
+    for _ in range(limit):
+        active = rz > enough
+        if not active.any():
+            break
+        checkpoint()
+        Hp = np.where(free, product(p), 0.0)
+        curvature = (p * Hp).sum(axis=1)
+        active &= curvature > 1e-14 * (p * p * diagonal).sum(axis=1)
+        alpha = np.where(active, rz / np.where(active, curvature, 1.0), 0.0)[:, None]
+        x += alpha * p
+        r -= alpha * Hp
+        z = r / diagonal
+        new = (r * z).sum(axis=1)
+        p = z + np.where(active, new / np.maximum(rz, TINY), 0.0)[:, None] * p
+        rz = np.where(active, new, 0.0)
+    return x

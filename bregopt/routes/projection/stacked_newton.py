@@ -1,19 +1,25 @@
 """Newton's method on the duals of a stack of problems, each step in a few calls for the whole stack.
 
 The method is that of :mod:`bregopt.routes.projection.dual_newton` for rows on single entries. A problem
-leaves the stack when it meets the rule, or when it stalls. Stalled problems have no answer
-here: the caller solves them one by one, where infeasibility is proven.
+leaves the stack when it meets the rule, or when it stalls. Stalled problems have no answer here: the caller
+solves them one by one, where infeasibility is proven.
+
+Bounds of all entries are as many rows as the matrix has entries, and few of them act. Then the method runs
+on the fixed entries and on the bounds that the start or the target violates. Bounds that its answer violates
+join them, until none does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
+from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.projection.stacked_answer import (
     Near,
@@ -24,19 +30,83 @@ from bregopt.routes.projection.stacked_answer import (
     joined,
     near_minimizers,
     on_rows,
-)
-from bregopt.routes.projection.stacked_hessian import (
-    hessian_diagonal,
-    hessian_product,
     stacked_conjugate_gradients,
 )
+from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["spectral_newton"]
+__all__ = ["solve_stack"]
 
+_ROUNDS = 12  # limit on the rounds; the problems of panels take 1 to 4
+_NEAR = 0.03  # distance from a bound, relative to the diagonal, within which it may act in the next answer
 # Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
 _STEPS = 20
 _TESTED = (2, 4, 8)  # steps at which infeasible problems leave the stack
+
+
+def solve_stack(stack: EntryStack, settings: Any, start: Array | None) -> StackedAnswer:
+    """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
+    limit = settings.max_iter or settings.tuning.newton_limit
+    rule = StackRule(settings.tol, settings.asked_of_X)
+    if isinstance(stack.divergence, StackedLogDet):
+        return logdet_newton_stack(stack, rule, limit)
+    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start)
+
+
+def _newton_on_acting_rows(
+    stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None
+) -> StackedAnswer:
+    """Return the answers that meet the rule.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    rule : StackRule
+    tuning : ProjectionTuning
+    limit : int
+        On the steps of each round.
+    start : array of shape (B, m) or None
+        Multipliers.
+    """
+    bounded = int((stack.lo < stack.hi).any(axis=0).sum())
+    if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
+        return _spectral_newton(stack, rule, tuning, limit, start)
+    used = (stack.lo == stack.hi).any(axis=0)
+    used |= _reached(stack, stack.divergence.X0)
+    if start is not None:
+        used |= (start != 0).any(axis=0)
+    live, y, found = np.arange(len(stack)), start, list[StackedAnswer]()
+    steps = np.zeros(len(stack), dtype=np.intp)
+    for _ in range(_ROUNDS):
+        own = stack[live]
+        answer = _spectral_newton(
+            own.of_rows(used), rule, tuning, limit, None if y is None else y[live][:, used]
+        )
+        live = live[answer.solved]  # the others stay unsolved
+        steps[live] += answer.iterations
+        y = np.zeros(stack.lo.shape) if y is None else y
+        y[np.ix_(live, used)] = answer.y
+        own = stack[live]
+        residual, _missed = row_residual(own, answer.X.diagonal(axis1=1, axis2=2), own.apply(answer.X))
+        holds = residual <= rule.tol
+        # The multipliers of all other rows are zero, so the gap is that of all rows.
+        certificate = answer.certificate[holds]
+        worst = np.maximum(certificate.primal_residual, residual[holds])
+        at = live[holds]
+        certificate = replace(certificate, primal_residual=worst)
+        accuracy = answer.accuracy[holds]
+        found.append(StackedAnswer(at, answer.X[holds], y[at], certificate, steps[at], accuracy))
+        live = live[~holds]
+        if len(live) == 0:
+            break
+        used |= _reached(own[~holds], answer.X[~holds])
+    return joined(found, stack)
+
+
+def _reached(stack: EntryStack, X: Array) -> Mask:
+    """Return the mask of the rows that are violated, or nearly so, in one of the problems."""
+    a, near = stack.apply(X), _NEAR * stack.divergence.X0.diagonal(axis1=1, axis2=2).mean(axis=1)[:, None]
+    return np.any((a < stack.lo + near) | (a > stack.hi - near), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +128,7 @@ class _Points:
             getattr(self, f.name)[which] = getattr(new, f.name)
 
 
-def spectral_newton(
+def _spectral_newton(
     stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None = None
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
@@ -142,14 +212,14 @@ def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, OnRows,
 def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
     """Move each point along Newton's direction, in place; return the mask of those that rose."""
     derivative = stack.divergence.derivative(at.theta, at.V)
-    diagonal = hessian_diagonal(stack, derivative, tuning)
+    diagonal = _hessian_diagonal(stack, derivative, tuning)
     gradient, lower, upper = _gradient(stack, at)
     target = np.clip(at.y + gradient / diagonal, lower, upper)
     at_end = ((target == lower) | (target == upper)) & (stack.lo < stack.hi)
     d = np.where(at_end, target - at.y, 0.0)
     right = gradient.copy()
     right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
-    right = right - hessian_product(stack, derivative, d) if d.any() else right
+    right = right - _hessian_product(stack, derivative, d) if d.any() else right
     size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
     unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
     distance = size / np.maximum(unit, TINY)
@@ -157,7 +227,7 @@ def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
     # Inequalities may have several multipliers; the shift limits the step, as for one matrix.
     shift = 0.0 if stack.alone else np.minimum(1.0, distance)[:, None] * diagonal
     d += stacked_conjugate_gradients(
-        lambda v: hessian_product(stack, derivative, v) + shift * v,
+        lambda v: _hessian_product(stack, derivative, v) + shift * v,
         np.where(at_end, 0.0, right),
         diagonal,
         forcing,
@@ -210,3 +280,32 @@ def _searched(
         moved[left[taken]] = True
         left, alpha = left[~taken], alpha / 2
     return moved
+
+
+def _hessian_product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
+    """Return the products with the negative Hessians of the dual functions, shape (B, m)."""
+    P, V = derivative.P, derivative.V
+    SV = v[:, :, None] * V if stack.alone else stack.adjoint(v) @ V
+    R = V @ np.swapaxes((np.swapaxes(P, 1, 2) @ SV) * derivative.G, 1, 2)
+    if stack.alone:
+        product = 2 * np.einsum("bip,bip->bi", P, R)
+    else:
+        M = stack.apply(P @ np.swapaxes(R, 1, 2))
+        product = M + (R @ np.swapaxes(P, 1, 2))[:, stack.i, stack.j]
+    weight = np.where(stack.i == stack.j, 1.0, 0.5)
+    return derivative.sign[:, None] * product + derivative.share[:, None] * weight * v
+
+
+def _hessian_diagonal(stack: EntryStack, derivative: StackedDerivative, tuning: ProjectionTuning) -> Array:
+    """Return the approximate diagonals of these Hessians, bounded away from zero, shape (B, m)."""
+    P, V = derivative.P**2, derivative.V**2
+    half = P @ derivative.G
+    if stack.alone:
+        both = 2 * np.einsum("bin,bin->bi", half, V)
+    else:
+        full = half @ np.swapaxes(V, 1, 2)
+        both = stack.apply(full) + full[:, stack.j, stack.i]
+    weight = np.where(stack.i == stack.j, 1.0, 0.5)
+    diagonal = weight * (derivative.sign[:, None] * both + derivative.share[:, None])
+    least = tuning.least_curvature * np.abs(diagonal).max(axis=1, keepdims=True)
+    return np.maximum(diagonal, np.maximum(least, TINY))
