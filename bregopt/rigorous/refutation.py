@@ -200,7 +200,7 @@ def _inside(data: Data, y: Array) -> Array | None:
     norms[norms == 0] = 1.0
     try:  # of unit columns, as it may cycle otherwise
         found, miss = nnls(signed / norms, goal)
-    except RuntimeError:  # it reached its limit of iterations
+    except (RuntimeError, np.linalg.LinAlgError):  # it reached its limit, or older SciPy a singular matrix
         return None
     found /= norms
     if miss >= 1 or not found.any():
