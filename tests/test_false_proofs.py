@@ -42,7 +42,7 @@ def by_cvxpy(case, **how):
 HOW = {
     "language": by_language,
     "method": lambda case: by_cvxpy(case, method="bregopt"),
-    "BREGOPT": lambda case: by_cvxpy(case, solver="BREGOPT"),
+    "BREGOPT": lambda case: by_cvxpy(case, solver="BREGOPT", tol=1e-6),
 }
 
 

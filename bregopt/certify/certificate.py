@@ -77,8 +77,8 @@ class Certificate:
         at the multipliers: to first order it is the objective at a feasible point.
     dual : float
         Lower bound on the optimum; ``-inf`` if the multipliers prove nothing. Where `dual_residual` is not
-        zero, it is the bound of the multipliers minus the cost of the residual at points up to four times as
-        large as ``X``, ``u``.
+        zero, it is the bound of the multipliers minus the cost of the residual at an ``X`` up to 256 times,
+        and ``u`` up to four times, as large.
     gap : float
         `error` relative to the larger of ``|primal|`` and ``|dual|``, constants of the objective apart. Where
         both are below a hundredth of the terms that they are sums of, it is relative to that hundredth, but

@@ -19,10 +19,10 @@ ROW_NOISE = 1e-9
 # Multiple of the scale of X, or of the costs, beyond which the relative residual is multiplied up: iterates
 # that diverge may meet the rows, or the cone, in the limit only (tests/test_false_proofs.py).
 DIVERGENT = 1e3
-# Times the size of X and u: the bound of multipliers outside their domain holds for optima up to this size.
-# An optimum that is approached but not attained is larger than any answer. Where it is approached as 1 / t by
-# X of size t, the bound then exceeds it by at most a third of the stated error (tests/test_false_proofs.py).
-LARGEST_OPTIMUM = 4.0
+# Times the size of X and of u: the bound of multipliers outside their domain holds for optima up to these
+# sizes. Exact programs of condition 2^45 and more had an X 62 times as large as that of an answer with a
+# small gap. An optimum that is approached but not attained is larger than any answer.
+LARGEST_X, LARGEST_U = 256.0, 4.0
 # Fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix, above the round-off of an
 # eigendecomposition of order 1,000.
 CONE_NOISE = 1e-12

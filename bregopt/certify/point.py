@@ -20,7 +20,7 @@ from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.cache import cached_property
 from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_OPTIMUM, ROW_NOISE
+from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_U, LARGEST_X, ROW_NOISE
 from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
@@ -61,7 +61,7 @@ class DualBound(NamedTuple):
     residual : float
         Distance of the multipliers from the domain of the bound, relative to the scale of the costs.
     cost : float
-        Cost of that residual at points up to four times as large as ``X`` and ``u``.
+        Cost of that residual at an ``X`` up to 256 times, and ``u`` up to four times, as large.
     """
 
     value: float
@@ -334,7 +334,7 @@ class PrimalDualPoint:
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
         miss = miss if sizes is None else max(miss, far / sizes.costs)
-        return DualBound(value, max(residual, miss), LARGEST_OPTIMUM * (cost + left))
+        return DualBound(value, max(residual, miss), LARGEST_X * cost + LARGEST_U * left)
 
     def largest_term(self) -> float:
         """Return the largest of the sums of magnitudes that value and bound are made of.

@@ -226,15 +226,13 @@ def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     """Return the certificate without gap and error if the point is far from the rows or cones.
 
     Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
-    bound of multipliers that are far from the dual cone. Where the tolerance is not met, the optimum may be
-    far from the points at which the cost of a dual residual was counted; where the gap is large, from those
-    at which round-off was.
+    bound of multipliers that are far from the dual cone. Where the gap is large, the optimum may be far from
+    the points at which the cost of a dual residual, and round-off, were counted.
     """
     near = max(tol, NEAR)
     if max(certificate.primal_residual, certificate.dual_residual) <= near:
-        far = certificate.dual_residual > 0 and not certificate.meets(tol)
-        far |= certificate.evaluation_error > 0 and certificate.gap > near
-        return replace(certificate, error=math.inf) if far else certificate
+        counted = certificate.dual_residual > 0 or certificate.evaluation_error > 0
+        return replace(certificate, error=math.inf) if counted and certificate.gap > near else certificate
     dual = certificate.dual if certificate.dual_residual <= near else -math.inf
     return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
 

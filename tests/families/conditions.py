@@ -105,7 +105,8 @@ def program_case(
     unit, term, well_posed = float(np.linalg.norm(C) * demanded), 0.0, False
     if x is not None and y is not None:
         term = largest_term(V, A, x[: len(c)], y)
-        unit = min(unit, term) or unit  # X = 0 has no terms
+        # X = 0 has no terms; an objective below a millionth of the unit of the data counts as zero.
+        unit = max(min(unit, term), 1e-4 * unit) if term else unit
         entries = [abs(p) for p in chain(c, *A) if p]
         mild = max(entries) <= power(MILD) * min(entries)
         well_posed = mild and _interior(c, A, b)
