@@ -66,7 +66,8 @@ PROVEN = (
 )  # by verify()
 
 
-OTHERS = ("cvxpy", "spoiled")  # whose losses are not bregopt's
+REFERENCE = "cvxpy"
+OTHERS = (REFERENCE, "spoiled")  # whose losses are not bregopt's
 
 # --- Judging ----------------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ def judge(
         interval=excluded,
         accuracy=farther > 0,
         order=optimal and case.attained and regular and crossed > 10.0 ** (np.floor(np.log10(size)) - 7),
-        gap=optimal and not case.cancels and abs(value - bound) > SLACK * tol * max(sizes) + round_off,
+        gap=optimal and not case.cancels(value) and abs(value - bound) > SLACK * tol * max(sizes) + round_off,
         says=says,
     )
 
@@ -470,20 +471,28 @@ def main() -> None:
             problems += count
             verdicts += found
     verdicts.sort(key=lambda one: (routes.index(one.route), -one.tol, one.family))
+    for line in tables(problems, verdicts):
+        print(line)
+    if options.list:
+        tally = Tally(verdicts)
+        print("", *(f"wrong {line}" for line in tally.wrong), sep="\n")
+        print(*(f"lost {line}" for line in tally.lost), sep="\n")
+
+
+def tables(problems: int, verdicts: Sequence[Judged]) -> Iterator[str]:
+    """Yield the lines of the tables: of all ways to solve, and of bregopt's own by tolerance and family."""
+    yield f"{problems} problems, {len(verdicts)} answers"
+    own = [one for one in verdicts if one.route != REFERENCE]
     groups: dict[str, Callable[[Judged], Any]] = {
         "by": lambda one: one.route,
         "tol": lambda one: f"{one.tol:.0e}",
         "family": lambda one: one.family,
     }
-    print(f"{problems} problems, {len(verdicts)} answers")
     for title, key in groups.items():
-        names = dict.fromkeys(map(key, verdicts))
-        parts = [(name, Tally([one for one in verdicts if key(one) == name])) for name in names]
-        print("", *table(title, parts), sep="\n")
-    if options.list:
-        tally = Tally(verdicts)
-        print("", *(f"wrong {line}" for line in tally.wrong), sep="\n")
-        print(*(f"lost {line}" for line in tally.lost), sep="\n")
+        counted = verdicts if title == "by" else own
+        names = dict.fromkeys(map(key, counted))
+        parts = [(name, Tally([one for one in counted if key(one) == name])) for name in names]
+        yield from ("", *table(title, parts))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 _RESTATING = ("range space",)  # reductions before the certificate, as low-rank blocks are dense after them
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
+_FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
 
@@ -226,13 +227,15 @@ def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     """Return the certificate without gap and error if the point is far from the rows or cones.
 
     Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
-    bound of multipliers that are far from the dual cone. Where the gap is large, the optimum may be far from
-    the points at which the cost of a dual residual, and round-off, were counted.
+    bound of multipliers that are far from the dual cone. Where a dual residual or the gap is not small, the
+    optimum may be far from the points at which the cost of that residual, and round-off, were counted.
     """
     near = max(tol, NEAR)
     if max(certificate.primal_residual, certificate.dual_residual) <= near:
+        small = max(tol, _FIRST_ORDER)
         counted = certificate.dual_residual > 0 or certificate.evaluation_error > 0
-        return replace(certificate, error=math.inf) if counted and certificate.gap > near else certificate
+        far = certificate.dual_residual > small or (counted and certificate.gap > 100 * small)
+        return replace(certificate, error=math.inf) if far else certificate
     dual = certificate.dual if certificate.dual_residual <= near else -math.inf
     return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
 

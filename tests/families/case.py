@@ -70,10 +70,12 @@ class Case:
         terms, value = max(self.unit, self.scale), abs(self.value) if np.isfinite(self.value) else 0.0
         return EXACT * value + 2**-48 * terms if self.exact else self.precision * (terms + value)
 
-    @property
-    def cancels(self) -> bool:
-        """Whether the optimum is cancellation of its terms: gaps are then relative to a hundredth of them."""
-        return abs(self.value) <= self.unit / 100
+    def cancels(self, value: float) -> bool:
+        """Whether the optimum is cancellation of its terms: gaps are then relative to a hundredth of them.
+
+        Where there is no optimum, within the tolerance, it is the `value` of an answer.
+        """
+        return abs(self.value if np.isfinite(self.value) else value) <= self.unit / 100
 
 
 @dataclass(frozen=True, eq=False)
