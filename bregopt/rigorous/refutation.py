@@ -190,7 +190,7 @@ def _inside(data: Data, y: Array) -> Array | None:
     ends = len(up) + len(down)
     if count * ends * min(count, ends) > _LARGEST_FIT:
         return None
-    from scipy.optimize import nnls  # only vectors on the boundary wait
+    from scipy.optimize import linprog  # only vectors on the boundary wait
 
     i, j = (np.concatenate([getattr(block, end) for block in data.matrices]) for end in "ij")
     columns = np.vstack([data.At.toarray(), data.Bt.toarray()[data.free]])
@@ -198,13 +198,16 @@ def _inside(data: Data, y: Array) -> Array | None:
     signed = np.hstack([columns[:, up], -columns[:, down]])
     norms = np.linalg.norm(signed, axis=0)
     norms[norms == 0] = 1.0
-    try:  # of unit columns, as it may cycle otherwise
-        found, miss = nnls(signed / norms, goal)
-    except (RuntimeError, np.linalg.LinAlgError):  # it reached its limit, or older SciPy a singular matrix
+    # Nonnegative multipliers of the least largest miss; SciPy's nnls aborts the process on some matrices.
+    miss = np.ones((count, 1))
+    least = linprog(
+        np.append(np.zeros(ends), 1.0),
+        np.block([[signed / norms, -miss], [-signed / norms, -miss]]),
+        np.concatenate([goal, -goal]),
+    )
+    if least.status != 0 or least.x[-1] >= 1 or not least.x[:-1].any():
         return None
-    found /= norms
-    if miss >= 1 or not found.any():
-        return None
+    found = least.x[:-1] / norms
     inside = np.zeros(data.m)
     inside[up] += found[: len(up)]
     inside[down] -= found[len(up) :]
