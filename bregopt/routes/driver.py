@@ -13,7 +13,15 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.bars import digits_bar
-from bregopt.certify import NEAR, Certificate, PrimalDualPoint, Status, certify, check_families
+from bregopt.certify import (
+    NEAR,
+    Certificate,
+    PrimalDualPoint,
+    Status,
+    certify,
+    check_families,
+    trace_bounds,
+)
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -93,7 +101,7 @@ def _run(
     with clock.finishing(), unchanged(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
-    certificate = _within_first_order(certificate, settings.tol)
+    certificate = _within_first_order(restated.program, certificate, settings.tol)
     if certificate.is_at_round_off(settings.tol):
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     whole = restated.restore(answer)
@@ -223,7 +231,7 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     return replace(answer, detail=_NO_INTERIOR.format(revealed.summary)), certificate
 
 
-def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
+def _within_first_order(program: Program, certificate: Certificate, tol: float) -> Certificate:
     """Return the certificate without gap and error if the point is far from the rows or cones.
 
     Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
@@ -234,6 +242,9 @@ def _within_first_order(certificate: Certificate, tol: float) -> Certificate:
     if max(certificate.primal_residual, certificate.dual_residual) <= near:
         small = max(tol, _FIRST_ORDER)
         counted = certificate.dual_residual > 0 or certificate.evaluation_error > 0
+        if not counted and certificate.gap > 100 * small:  # C - A*(y) is psd up to round-off only
+            bounded = zip(program.blocks, trace_bounds(program), strict=True)
+            counted = any(trace is None and block.nearness is None for block, trace in bounded)
         far = certificate.dual_residual > small or (counted and certificate.gap > 100 * small)
         return replace(certificate, error=math.inf) if far else certificate
     dual = certificate.dual if certificate.dual_residual <= near else -math.inf
