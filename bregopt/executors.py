@@ -199,6 +199,7 @@ class Crew:
     def _mapped(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> Iterator[Any]:
         waiting, pending = iter(items), deque[tuple[Any, Future[Any]]]()
         ahead = 1 if isinstance(self._current, Serial) else max(_AHEAD, _EACH * self.workers)
+        is_alone = False
         try:
             while True:
                 new = islice(waiting, ahead - len(pending))
@@ -210,13 +211,21 @@ class Crew:
                 except BrokenExecutor:
                     if self._error is not None:
                         raise
+                    # Whose task broke the pool is unknown. The first runs alone, so that another that always
+                    # ends its worker cannot take the result of this one with it.
+                    item = pending[0][0]
+                    self._owners.pop(pending[0][1], None)
+                    pending[0] = item, self.submit(function, item, *shared)
+                    is_alone = True
+                    continue
+                pending.popleft()
+                if is_alone:
+                    is_alone = False
                     for k, (item, future) in enumerate(pending):
                         if not _succeeded(future):
                             self._owners.pop(future, None)
                             pending[k] = item, self.submit(function, item, *shared)
-                else:
-                    pending.popleft()
-                    yield result
+                yield result
         finally:
             for _, future in pending:
                 future.cancel()
