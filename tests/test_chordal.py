@@ -16,8 +16,7 @@ from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
-from bregopt.routes.ipm.groups import groups_of
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -371,23 +370,22 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed):
     program = bo.Problem(bo.Minimize(sum(map(bo.trace, blocks)) + bo.sum(u)), rows).program()
     tuning = ALWAYS_SPARSE
     C, faces = [np.eye(n) for n in orders], [Face.whole(n) for n in orders]
-    groups = groups_of(program.A, C, faces, tuning, stacked=seed < 4)
-    group_rows = [group.rows for group in groups]
-    sparse = SparseRowSystem.of(program.A, group_rows, program.B, tuning)
-    dense = RowSystem(program.A, group_rows, program.B, tuning, direct=True)
-    X, K, R = [], [], []
-    for group in groups:
-        G, H, E = (rng.normal(size=group.C.shape) for _ in range(3))
-        X.append(G @ np.swapaxes(G, -1, -2) + np.eye(G.shape[-1]))
-        K.append(H @ np.swapaxes(H, -1, -2) + np.eye(G.shape[-1]))
+    plan = Plan(program.A, C, faces, tuning, stacked=seed < 4)
+    sparse = SparseRowSystem.of(plan, program.B, tuning)
+    dense = RowSystem(plan, program.B, tuning, direct=True)
+    X, K, R = np.empty(plan.size), np.empty(plan.size), []
+    for group in plan.groups:
+        G, H, E = (rng.normal(size=group.shape) for _ in range(3))
+        group.of(X)[...] = G @ np.swapaxes(G, -1, -2) + np.eye(G.shape[-1])
+        group.of(K)[...] = H @ np.swapaxes(H, -1, -2) + np.eye(G.shape[-1])
         R.append(E + np.swapaxes(E, -1, -2))
-    roots = tuple(group.cone.root(X_g) for group, X_g in zip(groups, X, strict=True))
+    roots = plan.roots(X)
     D = np.where(program.bounds.equal, 0.0, 0.5)
     D[-1] = 0.5 if seed != 3 else np.inf
     D_u = np.array([np.inf, 2.0, 1e-3, 1e3])
-    at = ScalingPoint(tuple(X), tuple(K), roots, D, D_u)
+    at = ScalingPoint(X, K, roots, D, D_u)
     rhs = RightHandSide(
-        (0.3,) * len(groups), tuple(R), *(rng.normal(size=k) for k in (program.m, 4)), rng.normal(size=4)
+        (0.3,) * len(plan.groups), R, *(rng.normal(size=k) for k in (program.m, 4)), rng.normal(size=4)
     )
     rhs = rhs._replace(r_u=np.where(np.isinf(D_u), 0.0, rhs.r_u))
     one, other = sparse.factor(at)(rhs), dense.factor(at)(rhs)

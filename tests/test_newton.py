@@ -18,9 +18,8 @@ from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.face import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.routes.ipm.entry_system import EntrySystem
-from bregopt.routes.ipm.groups import rows_of_blocks
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.schur import Gram
@@ -122,6 +121,10 @@ class TestSpectrum:
                 np.testing.assert_allclose(moved, S / 2 if shift > 0 else 0 * S, atol=1e-12)
 
 
+def plan(A):
+    return Plan(A, [np.eye(n) for n in A.orders], [Face.whole(n) for n in A.orders], TUNING)
+
+
 class TestSystems:
     def scene(self, n, rng, A, k=0):
         X, K = positive_definite(n, rng), positive_definite(n, rng)
@@ -129,7 +132,7 @@ class TestSystems:
         D[:3] = np.inf
         D_u = rng.uniform(0.1, 2, k)
         D_u[:1] = np.inf
-        scene = ScalingPoint((X,), (K,), (np.linalg.cholesky(X),), D, D_u)
+        scene = ScalingPoint(X.ravel(), K.ravel(), (np.linalg.cholesky(X),), D, D_u)
         r, r_u, q = rng.normal(size=A.m), rng.normal(size=k), rng.normal(size=k)
         return scene, RightHandSide((0.6,), (rng.normal(size=(n, n)),), r, r_u, q)
 
@@ -139,17 +142,18 @@ class TestSystems:
         A = linear_map(n, rng)
         B = sp.csr_array(rng.normal(size=(A.m, k)))
         at, pull = self.scene(n, rng, A, k)
-        (X,), (K,), (R,) = at.X, at.K, pull.R
+        X, K, (R,) = at.X.reshape(n, n), at.K.reshape(n, n), pull.R
         held = np.isfinite(at.D_u)
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
-        for system in (RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING), EntrySystem(A, B, exact, TUNING)):
+        for system in (RowSystem(plan(A), B, TUNING), EntrySystem(A, B, exact, TUNING)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
-            np.testing.assert_allclose(step.X[0], 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
+            dX = step.X.reshape(n, n)
+            np.testing.assert_allclose(dX, 0.6 * K - X + (half + half.T) / 2, atol=1e-8)
             asked = np.isfinite(at.D)
-            left = A.apply(step.X)[asked] + (B @ step.u)[asked] + at.D[asked] * step.y[asked]
+            left = A.apply((dX,))[asked] + (B @ step.u)[asked] + at.D[asked] * step.y[asked]
             np.testing.assert_allclose(left, pull.r[asked], atol=1e-8)
             assert not step.y[~asked].any()
             dz = pull.q - B.T @ step.y
@@ -164,8 +168,8 @@ class TestSystems:
         at, pull = self.scene(4, rng, A)
         at = ScalingPoint(at.X, at.K, at.roots, np.zeros(3), np.full(2, np.inf))
         pull = RightHandSide((0.6,), pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
-        step = RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING).factor(at)(pull)
-        np.testing.assert_allclose(A.apply(step.X) + B @ step.u, pull.r, atol=1e-7)
+        step = RowSystem(plan(A), B, TUNING).factor(at)(pull)
+        np.testing.assert_allclose(A.apply((step.X.reshape(4, 4),)) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
     def test_iterations_come_to_the_same(self, rng):
@@ -173,14 +177,14 @@ class TestSystems:
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
-        dX = RowSystem(A, rows_of_blocks(A, TUNING), B, TUNING).factor(at)(pull).X[0]
+        dX = RowSystem(plan(A), B, TUNING).factor(at)(pull).X
         iterated = replace(TUNING, largest_formed_rows=1, largest_formed_entries=1, cg_tol=1e-10)
         for system in (
-            RowSystem(A, rows_of_blocks(A, iterated), B, iterated),
+            RowSystem(plan(A), B, iterated),
             EntrySystem(A, B, np.zeros(A.m, dtype=bool), iterated),
         ):
             assert not system.direct
-            np.testing.assert_allclose(system.factor(at)(pull).X[0], dX, atol=1e-6 * np.abs(dX).max())
+            np.testing.assert_allclose(system.factor(at)(pull).X, dX, atol=1e-6 * np.abs(dX).max())
 
     def test_features_by_and_by_come_to_the_same(self, rng):
         n = 5
@@ -191,7 +195,7 @@ class TestSystems:
         at.D[exact] = 0.0
         kept = EntrySystem(A, B, exact, TUNING).factor(at)(pull)
         streamed = EntrySystem(A, B, exact, replace(TUNING, largest_features=40)).factor(at)(pull)
-        for one, other in zip((*kept.X, kept.u, kept.y), (*streamed.X, streamed.u, streamed.y), strict=True):
+        for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
     @pytest.mark.parametrize("cost", [1e-9, 1e9])
@@ -893,12 +897,12 @@ def test_corrections(seed):
 
     def correction(residual):
         x = inverse @ residual
-        return [H @ x, x]
+        return H @ x, x
 
     for limit in (1, wrong, wrong + 2):
         if limit:
             tuning = InteriorPointTuning(refinements=limit)
-            (x,) = Corrections(tuning).refined(right, [np.zeros(n)], correction, 0.0)
+            x = Corrections(tuning).refined(right, np.zeros(n), correction, 0.0)
             left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
             assert left <= 1 + 1e-12
     assert left < 1e-8
@@ -914,14 +918,14 @@ def test_corrections_serve_all_right_sides(seed):
 
     def correction(residual):
         made.append(residual)
-        return [H @ residual, residual]
+        return H @ residual, residual
 
     right, other = rng.normal(size=n), rng.normal(size=n)
     shared = Corrections(InteriorPointTuning(refinements=4))
-    (x,) = shared.refined(right, [np.zeros(n)], correction, 0.0)
-    (again,) = shared.refined(H @ x, [np.zeros(n)], correction, 1e-8 * float(np.linalg.norm(H @ x)))
+    x = shared.refined(right, np.zeros(n), correction, 0.0)
+    again = shared.refined(H @ x, np.zeros(n), correction, 1e-8 * float(np.linalg.norm(H @ x)))
     assert len(made) == 4
     assert np.allclose(again, x)
-    (y,) = shared.refined(other, [np.zeros(n)], correction, 0.0)
-    (fewer,) = shared.refined(other, [np.zeros(n)], correction, np.inf)
+    y = shared.refined(other, np.zeros(n), correction, 0.0)
+    fewer = shared.refined(other, np.zeros(n), correction, np.inf)
     assert np.linalg.norm(other - H @ y) <= np.linalg.norm(other - H @ fewer) * (1 + 1e-9)

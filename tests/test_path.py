@@ -21,7 +21,7 @@ from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
-from bregopt.routes.ipm.primal_dual import PrimalDual
+from bregopt.routes.ipm.engine import Engine
 
 
 def symmetric(n, rng):
@@ -651,14 +651,14 @@ def test_the_limit_on_steps_is_a_constant_of_the_method():
 @pytest.mark.parametrize("when", [1, 4])
 def test_ctrl_c_returns_the_best_iterate(monkeypatch, when):
     problem, _ = max_cut_like(20)
-    advance, calls = PrimalDual.advance, iter(range(100))
+    advance, calls = Engine.advance, iter(range(100))
 
     def interrupted(*arguments):
         if next(calls) == when:
             signal.raise_signal(signal.SIGINT)
         return advance(*arguments)
 
-    monkeypatch.setattr(PrimalDual, "advance", interrupted)
+    monkeypatch.setattr(Engine, "advance", interrupted)
     solution = solve(problem)
     assert solution.status == "user_limit"
     assert solution.stop_reason.startswith("Interrupted")

@@ -11,8 +11,9 @@ import bregopt as bo
 from bregopt.program import Face, LinearMap, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.routes.ipm.cones import FaceCone, StackCone
-from bregopt.routes.ipm.groups import groups_of, rows_of_blocks, split
-from bregopt.routes.ipm.stack_rows import ProductSchur, StackRows, StackTerms, TermSchur
+from bregopt.routes.ipm.plan import Plan
+from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.stack_rows import ProductSchur, StackTerms, TermSchur
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 TUNING = InteriorPointTuning()
@@ -48,24 +49,26 @@ CASES = [(1, 1, 3, 1.0), (2, 1, 5, 0.7), (3, 2, 4, 1.0), (5, 4, 9, 0.4), (7, 3, 
 
 
 @pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
-def test_rows_of_a_stack_are_those_of_its_blocks(count, n, m, density):
+@pytest.mark.parametrize("stacked", [True, False])
+def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
     rng = np.random.default_rng(count + n)
     A = random_map(rng, count, n, m, density)
-    stack, blocks = StackRows(StackTerms.of(A, range(count)), TUNING), rows_of_blocks(A, TUNING)
+    plan = Plan(A, [np.eye(n)] * count, [Face.whole(n)] * count, TUNING, stacked)
+    assert len(plan.groups) == (1 if stacked else count)
     X, K, y = random_stack(rng, count, n), random_stack(rng, count, n), rng.normal(size=m)
     R = rng.normal(size=X.shape)
-    np.testing.assert_allclose(stack.adjoint(y), [A.adjoint(y, b) for b in range(count)], atol=1e-12)
-    np.testing.assert_allclose(stack.apply(X), A.apply(X), atol=1e-10)
+    flat, of_K, of_R = (plan.joined(S) for S in (X, K, R))
+    np.testing.assert_allclose(plan.matrices(flat), X)
+    adjoint = plan.matrices(plan.adjoint(y))
+    np.testing.assert_allclose(adjoint, [A.adjoint(y, b) for b in range(count)], atol=1e-12)
+    np.testing.assert_allclose(plan.apply(flat), A.apply(X), atol=1e-10)
     for weight, own in ((0.0, None), (2.0, None), (0.0, R), (3.0, R)):
-        alone = sum(
-            rows.apply_sum(weight, X[b], K[b], None if own is None else own[b])
-            for b, rows in enumerate(blocks)
-        )
-        np.testing.assert_allclose(stack.apply_sum(weight, X, K, own), alone, atol=1e-9)
-    products = sum(rows.apply_product(R[b], X[b]) for b, rows in enumerate(blocks))
-    np.testing.assert_allclose(stack.apply_product(R, X), products, atol=1e-9)
-    largest = np.maximum.reduce([rows.magnitudes(X[b]) for b, rows in enumerate(blocks)])
-    np.testing.assert_allclose(stack.magnitudes(X), largest, rtol=1e-12, atol=1e-12)
+        total = weight * K - X + (0 if own is None else K @ own)
+        expected = A.apply((total + total.transpose(0, 2, 1)) / 2)
+        given = None if own is None else plan.views(of_R)
+        np.testing.assert_allclose(plan.apply_sum(weight, flat, of_K, given), expected, atol=1e-9)
+    alone = [RowAction(A, TUNING, b).magnitudes(X[b]) for b in range(count)]
+    np.testing.assert_allclose(plan.magnitudes(flat), np.maximum.reduce(alone), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
@@ -102,11 +105,11 @@ def test_groups_join_blocks_of_equal_order_and_split_them_again():
     orders = (3, 2, 3, 50, 50, 2, 5)
     A = LinearMap(0, orders, ())
     C = [random_stack(rng, 1, n)[0] for n in orders]
-    groups = groups_of(A, C, [Face.whole(n) for n in orders], TUNING, stacked=True)
-    assert sorted(group.blocks for group in groups) == [(0, 2), (1, 5), (3,), (4,), (6,)]
-    for own, given in zip(split(groups, [group.C for group in groups]), C, strict=True):
+    plan = Plan(A, C, [Face.whole(n) for n in orders], TUNING, stacked=True)
+    assert sorted(group.blocks for group in plan.groups) == [(0, 2), (1, 5), (3,), (4,), (6,)]
+    for own, given in zip(plan.matrices(plan.cost), C, strict=True):
         np.testing.assert_array_equal(own, given)
-    assert len(groups_of(A, C, [Face.whole(n) for n in orders], TUNING, stacked=False)) == len(orders)
+    assert len(Plan(A, C, [Face.whole(n) for n in orders], TUNING, stacked=False).groups) == len(orders)
 
 
 def program_with_known_solution(rng, orders, m, ranks):
@@ -163,7 +166,7 @@ def test_a_thousand_blocks_are_a_few_groups():
     rng = np.random.default_rng(3)
     A = random_map(rng, 1000, 2, 40, 0.05)
     C = [np.eye(2)] * 1000
-    groups = groups_of(A, C, [Face.whole(2)] * 1000, TUNING, stacked=True)
+    groups = Plan(A, C, [Face.whole(2)] * 1000, TUNING, stacked=True).groups
     assert len(groups) == 1
     X = random_stack(rng, 1000, 2)
     H = groups[0].rows.schur(X, X)
@@ -176,11 +179,11 @@ def test_stacks_that_would_not_fit_stay_blocks():
     A = random_map(rng, 3, 3, 5, 1.0)
     faces, C = [Face.whole(3)] * 3, [np.eye(3)] * 3
     for tuning in (replace(TUNING, stack_numbers=1e-3), replace(TUNING, stack_terms=1)):
-        assert len(groups_of(A, C, faces, tuning, stacked=True)) == 3
+        assert len(Plan(A, C, faces, tuning, stacked=True).groups) == 3
 
 
 def test_a_block_on_a_face_is_not_stacked():
     A = LinearMap(0, (2, 2, 2), ())
     faces = [Face.whole(2), Face(np.ones((2, 1))), Face.whole(2)]
-    groups = groups_of(A, [np.eye(2)] * 3, faces, TUNING, stacked=True)
+    groups = Plan(A, [np.eye(2)] * 3, faces, TUNING, stacked=True).groups
     assert sorted(group.blocks for group in groups) == [(0, 2), (1,)]

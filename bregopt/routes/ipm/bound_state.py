@@ -181,16 +181,24 @@ class FiniteBounds:
         return slice(len(row)) if np.array_equal(row, np.arange(len(row))) else row
 
     @cached_property
+    def one_each(self) -> bool:
+        """Whether each row has exactly one finite bound, in order."""
+        return np.array_equal(self.row, np.arange(self.m))
+
+    @cached_property
     def _is_paired(self) -> Mask:
         is_paired: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
         return is_paired
 
     def row_sums(self, p: Array) -> Array:
         """Return the sums ``sum sign p`` over the finite bounds of each row, shape ``(m,)``."""
-        return np.bincount(self.row, self.sign * p, self.m).astype(float, copy=False)
+        signed: Array = self.sign * p
+        return signed if self.one_each else np.bincount(self.row, signed, self.m).astype(float, copy=False)
 
     def slack_sums(self, term: Array) -> Array:
         """Return the sums of `term` over the slacks of each bound."""
+        if len(term) == 0:
+            return np.zeros(len(self.row))
         return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
 
 
@@ -267,7 +275,7 @@ class BoundState:
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, the contribution of the bounds to the duality gap."""
         k = self.finite.slacks.centered
-        return float(self.s[:k] @ self.price[:k])
+        return float(self.s[:k] @ self.price[:k]) if k else 0.0
 
     def complementarity_diagonal(self) -> Array:
         """Return ``D >= 0`` of each bound in ``sign da + D dp = r``."""
@@ -283,12 +291,14 @@ class BoundState:
             slack_origin = slack_origin.copy()
             slack_origin[finite.relaxed] = self._relaxed_bounds()[0]
         r = finite.slack_sums(finite.slacks.price_slope * target / self.price)
-        r -= finite.sign * (activity[finite.row] - slack_origin)
+        r -= finite.sign * ((activity if finite.one_each else activity[finite.row]) - slack_origin)
         return r
 
     def row_diagonal(self, D: Array) -> Array:
         """Return ``D`` of each row in ``da + D dy = r``; infinite for a row without finite bounds."""
         finite, paired = self.finite, self.finite.paired
+        if finite.one_each:
+            return D
         total = np.full(finite.m, np.inf)
         total[finite.row_of_unpaired] = D[finite.unpaired]
         if len(paired):
@@ -300,6 +310,8 @@ class BoundState:
     def row_right_hand_side(self, D: Array, r: Array) -> Array:
         """Return ``r`` of each row in ``da + D dy = r``."""
         finite, paired = self.finite, self.finite.paired
+        if finite.one_each:
+            return np.asarray(finite.sign * r)
         total = np.zeros(finite.m)
         total[finite.row_of_unpaired] = (finite.sign * r)[finite.unpaired]
         if len(paired):
@@ -316,7 +328,7 @@ class BoundState:
         determines the rest.
         """
         row, sign, slacks, m = self.finite.row, self.finite.sign, self.finite.slacks, self.finite.m
-        p = sign * dy[row]
+        p = sign * (dy if self.finite.one_each else dy[row])
         paired = self.finite.paired
         if len(paired):
             D_both = np.bincount(row, weights=D, minlength=m)[row]
@@ -336,6 +348,8 @@ class BoundState:
     def complementarity_after(self, step: BoundStep, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
         k = self.finite.slacks.centered
+        if not k:
+            return 0.0
         s, price = self.s[:k] + primal * step.s[:k], self.price[:k] + dual * step.price[:k]
         return float(s @ price)
 

@@ -20,10 +20,8 @@ from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays
 from bregopt.program.anchor import divergence_of
 from bregopt.rigorous.refutation import recedes
-from bregopt.routes.ipm.groups import split
-from bregopt.routes.ipm.iterate import Iterate
+from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
-from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
@@ -46,7 +44,7 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     """
     tuning: InteriorPointTuning = settings.tuning
     C, weights = zip(*map(_with_barrier, program.blocks), strict=True)
-    engine = PrimalDual(program, C, tuning, program.faces, direct=True, weights=weights)
+    engine = Engine(program, C, tuning, program.faces, direct=True, weights=weights)
     at = None if start is None else warm_iterate(engine, program, start, tuning)
     if at is None:
         at = first_iterate(engine, program, tuning)
@@ -59,8 +57,8 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
 class _CentralPath(Method):
     tests_multipliers = False
 
-    def __init__(self, engine: PrimalDual, program: Program, settings: Any, progress: Progress) -> None:
-        self._engine, self._program = engine, program
+    def __init__(self, engine: Engine, program: Program, settings: Any, progress: Progress) -> None:
+        self._engine, self._plan, self._program = engine, engine.plan, program
         self._settings, self._progress = settings, progress
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
@@ -68,16 +66,13 @@ class _CentralPath(Method):
         self._inner: Answer | None = None
 
     def certificate(self, at: Iterate) -> Certificate:
-        X, y = self._engine.matrices(at), 0 * at.y if self._has_no_objective else at.y
-        least = 0.0 if self._has_no_objective or _dual_feasible(at) else -at.dual_residual
+        plan, y = self._plan, 0 * at.y if self._has_no_objective else at.y
+        X = plan.matrices(at.X)
+        least = 0.0 if self._has_no_objective or self._dual_feasible(at) else -at.dual_residual
         smallest = tuple(0.0 if block.nearness else least for block in self._program.blocks)
         known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=smallest)
-        if len(at.pairs) < len(X):  # one pass over the groups instead of one over the blocks
-            arrays = [pair.X for pair in at.pairs]
-            known |= Known(
-                magnitudes=self._engine.magnitudes(arrays),
-                traces=self._engine.traces(arrays),
-            )
+        if len(plan.groups) < len(X):  # one pass over the groups instead of one over the blocks
+            known |= Known(magnitudes=plan.magnitudes(at.X), traces=plan.traces(at.X))
         certificate = certify(PrimalDualPoint(self._program, X, at.u, y, **known))
         if self._inner is None and certificate.meets(self._tuning.inner_error):
             self._inner = Answer(X, at.u, y, StopReason.CONVERGED, 0)
@@ -92,9 +87,9 @@ class _CentralPath(Method):
         return in_rows is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
-        pairs = [g for g, group in enumerate(self._engine.groups) if not group.weight]
-        mu = at.complementarity(pairs) / max(at.order(pairs), 1)
-        return {"mu": mu, "order": self._engine.order}
+        vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
+        products = max(self._engine.products(at, vanishing), 1)
+        return {"mu": self._engine.complementarity(at, vanishing) / products, "order": self._plan.order}
 
     def settled(self, at: Iterate) -> bool:
         return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
@@ -103,7 +98,7 @@ class _CentralPath(Method):
         """Return the answer at the best point of the path."""
         at = found.at
         y = 0 * at.y if self._has_no_objective else at.y
-        return Answer(self._engine.matrices(at), at.u, y, found.stop, found.step, inner=self._inner)
+        return Answer(self._plan.matrices(at.X), at.u, y, found.stop, found.step, inner=self._inner)
 
     def diverges(self, at: Iterate) -> bool:
         return self._dual_diverges(at) or self._primal_diverges(at)
@@ -134,14 +129,13 @@ class _CentralPath(Method):
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         largest = float(np.abs(at.y) @ self._program.row_sizes)
-        costs = [float(np.linalg.norm(self._program.c)), *(group.cost_norm for group in self._engine.groups)]
-        residuals = [0.0 if p.residual is None else float(np.linalg.norm(p.residual)) for p in at.pairs]
-        return max(costs) + max(residuals) < self._tuning.dual_divergence * largest
+        costs = max(float(np.linalg.norm(self._program.c)), self._plan.largest_cost)
+        return costs + at.dual_residual < self._tuning.dual_divergence * largest
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
         variables = np.abs(at.u) * self._program.column_sizes
-        largest = max(float(variables.max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
+        largest = max(float(variables.max(initial=0.0)), float(self._plan.traces(at.X).max()))
         return self._program.bound_scale < self._tuning.primal_divergence * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
@@ -149,20 +143,28 @@ class _CentralPath(Method):
 
         The correction is the least in the metric of the iterate. Matrices stay psd while it is small.
         """
-        B, bounds, groups = self._program.B, self._program.bounds, self._engine.groups
-        largest = max(float(np.abs(at.u).max(initial=0.0)), *(float(p.traces.max()) for p in at.pairs))
-        least = self._tuning.ray_least_trace * largest
-        X = [p.cone.weighted(p.X, (p.traces > least).astype(float)) for p in at.pairs]
+        B, bounds, plan = self._program.B, self._program.bounds, self._plan
+        traces = plan.traces(at.X)
+        largest = max(float(np.abs(at.u).max(initial=0.0)), float(traces.max()))
+        least, X = self._tuning.ray_least_trace * largest, at.X.copy()
+        for group in plan.groups:
+            own = group.of(X)
+            own[...] = group.cone.weighted(own, (traces[list(group.blocks)] > least).astype(float))
         u = np.where(np.abs(at.u) > least, at.u, 0.0)
         activity = self._engine.activity(X, u)
         violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
         violation += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
-        H = (B @ sp.diags_array(u**2) @ B.T).toarray()
-        for group, X_g in zip(groups, X, strict=True):
-            H += group.rows.schur(X_g, X_g)
+        H = (B @ sp.diags_array(u**2) @ B.T).toarray() + plan.gram(X, np.arange(plan.m))
         w = DefiniteFactor(H, self._tuning).solve(violation)
-        corrected = [X_g - X_g @ group.rows.adjoint(w) @ X_g for group, X_g in zip(groups, X, strict=True)]
-        return split(groups, [symmetrize(X_g) for X_g in corrected]), u - u**2 * (B.T @ w)
+        adjoint = plan.adjoint(w)
+        for group in plan.groups:
+            own = group.of(X)
+            own -= symmetrize(own @ group.product(group.of(adjoint), own))
+        return plan.matrices(X), u - u**2 * (B.T @ w)
+
+    def _dual_feasible(self, at: Iterate) -> bool:
+        """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
+        return at.residual is None or self._plan.roots(at.Z + at.residual) is not None
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:
@@ -171,9 +173,3 @@ def _with_barrier(block: Block) -> tuple[Array, float]:
         return block.C, 0.0
     divergence: Any = divergence_of(block.nearness)
     return block.C + block.nearness.mu * divergence.inverse, block.nearness.mu
-
-
-def _dual_feasible(at: Iterate) -> bool:
-    """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
-    slacks = ((p.cone, p.Z + p.residual) for p in at.pairs if p.residual is not None)
-    return all(cone.root(Z) is not None for cone, Z in slacks)

@@ -28,12 +28,17 @@ class Cone(Protocol):
 
     A root is computed once for each ``X``: the lower Cholesky factors of its matrices in the coordinates of
     the cone, or the inverses of these factors.
+
+    Attributes
+    ----------
+    order : int
+        The sum of the orders of the matrices on their faces.
+    is_face : bool
+        Whether it is a proper face.
     """
 
-    @property
-    def order(self) -> int:
-        """The sum of the orders of the matrices on their faces."""
-        ...
+    order: int
+    is_face: bool
 
     def root(self, X: Array) -> Array | None:
         """Return the root, None outside the interior of the cone."""
@@ -87,10 +92,7 @@ class FaceCone:
 
     def __init__(self, face: Face, tuning: InteriorPointTuning) -> None:
         self._face, self._tuning = face, tuning
-
-    @property
-    def order(self) -> int:
-        return self._face.order
+        self.order, self.is_face = face.order, face.codimension > 0
 
     def root(self, X: Array) -> Array | None:
         return root_of(self._face.compress(X))
@@ -136,10 +138,7 @@ class StackCone:
 
     def __init__(self, count: int, n: int) -> None:
         self._count, self._n = count, n
-
-    @property
-    def order(self) -> int:
-        return self._count * self._n
+        self.order, self.is_face = count * n, False
 
     def root(self, X: Array) -> Array | None:
         try:

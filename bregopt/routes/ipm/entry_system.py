@@ -26,7 +26,7 @@ from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
 from bregopt.program.rows import upper_triangles
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["EntrySystem"]
@@ -48,7 +48,8 @@ class EntrySystem:
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
-        (root,), (K,) = scaling_point.roots, scaling_point.K
+        n = self._shape.n
+        (root,), K = scaling_point.roots, scaling_point.K.reshape(n, n)
         k, Q, _ = lapack.dsyevd(_scaled(root, K), lower=1)
         P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
         Pk = P * k
@@ -60,12 +61,12 @@ class EntrySystem:
             solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal, self._tuning)
 
         def step(rhs: RightHandSide) -> Step:
-            (weight,), (R,) = rhs.weights, rhs.R
+            (weight,), (R,) = rhs.weights, rhs.R or (None,)
             G = np.diag(weight * k - 1)
             if R is not None:
                 G += Pk.T @ R @ inverse.T
             delta, du, dy = solve(G, rhs)
-            return Step((symmetrize(P @ delta @ P.T),), du, dy, (self._A.adjoint(dy),))
+            return Step(symmetrize(P @ delta @ P.T).ravel(), du, dy, self._A.adjoint(dy).ravel())
 
         return step
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
@@ -126,56 +126,48 @@ class Corrections:
 
     def __init__(self, tuning: InteriorPointTuning) -> None:
         self._tuning = tuning
-        self._made: list[list[Array]] = []  # their images are orthonormal
+        self._made: list[tuple[Array, Array]] = []  # images, which are orthonormal, and corrections
 
     def refined(
         self,
         residual: Array,
-        solution: Sequence[Array],
-        correction: Callable[[Array], list[Array]],
+        solution: Array,
+        correction: Callable[[Array], tuple[Array, Array]],
         enough: float,
-    ) -> list[Array]:
+    ) -> Array:
         """Return a solution plus the combination of corrections that leaves the least residual.
 
         Parameters
         ----------
         residual : array of shape (m,)
             Of the `solution`.
-        solution : sequence of arrays
+        solution : array
         correction : callable
-            Returns the image of an approximate solution for a residual, followed by that solution.
+            Returns the image of an approximate solution for a residual, and that solution.
         enough : float
             Norm of a residual that is not refined.
         """
-        refined = list(solution)
-        for made in self._made:
-            residual, refined = _corrected(residual, refined, made)
+        for image, made in self._made:
+            along = image @ residual
+            residual, solution = residual - along * image, solution + along * made
         for _ in range(self._tuning.refinements):
-            if not np.linalg.norm(residual) > enough or not self._add(correction(residual)):
+            if not float(residual @ residual) > enough**2 or not self._add(*correction(residual)):
                 break
-            residual, refined = _corrected(residual, refined, self._made[-1])
-        return refined
+            image, made = self._made[-1]
+            along = image @ residual
+            residual, solution = residual - along * image, solution + along * made
+        return solution
 
-    def _add(self, new: list[Array]) -> bool:
+    def _add(self, image: Array, solution: Array) -> bool:
         """Add a correction, its image orthogonal to those of the others; False if nothing is left of it."""
-        for made in self._made:
-            new = _plus(new, -float(made[0] @ new[0]), made)
-        length = float(np.linalg.norm(new[0]))
+        for other, made in self._made:
+            along = other @ image
+            image, solution = image - along * other, solution - along * made
+        length = float(np.linalg.norm(image))
         if not 0 < length < np.inf:
             return False
-        self._made.append([part / length for part in new])
+        self._made.append((image / length, solution / length))
         return True
-
-
-def _corrected(residual: Array, solution: list[Array], made: list[Array]) -> tuple[Array, list[Array]]:
-    """Return the residual and the solution after the best multiple of a correction."""
-    image, *correction = made
-    along = float(image @ residual)
-    return residual - along * image, _plus(solution, along, correction)
-
-
-def _plus(parts: list[Array], factor: float, others: list[Array]) -> list[Array]:
-    return [part + factor * other for part, other in zip(parts, others, strict=True)]
 
 
 def bordered(

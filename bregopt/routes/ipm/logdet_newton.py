@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,10 +29,9 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, LinearMap, Program, Start, StopReason
 from bregopt.rigorous.refutation import recedes
-from bregopt.routes.ipm.iterate import Iterate
+from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
-from bregopt.routes.ipm.primal_dual import PrimalDual
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
 from bregopt.routes.ipm.start import first_iterate
@@ -142,9 +141,9 @@ class _RowNewton(Method):
         self._problem, self._tuning = problem, tuning
 
     @cached_property
-    def _engine(self) -> PrimalDual:
+    def _engine(self) -> Engine:
         problem = self._problem
-        return PrimalDual(problem.program, problem.C, self._tuning, weights=problem.mu, stacked=False)
+        return Engine(problem.program, problem.C, self._tuning, weights=problem.mu, stacked=False)
 
     def starts(self) -> Iterator[_Iterate]:
         """Yield a first iterate at the unconstrained minimizer, then one far above the weights."""
@@ -153,7 +152,7 @@ class _RowNewton(Method):
         if first is not None:
             yield first
         # On the central path of <C, X>, far above the weights.
-        yield _Iterate(first_iterate(self._engine, program, self._tuning))
+        yield self._wrapped(first_iterate(self._engine, program, self._tuning))
 
     def _near_minimizer(self) -> _Iterate | None:
         program, matrices = self._problem.program, self._problem.unconstrained
@@ -169,7 +168,10 @@ class _RowNewton(Method):
     def advance(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None if no step is left."""
         new = self._engine.advance(at.iterate)
-        return None if new is None else _Iterate(new)
+        return None if new is None else self._wrapped(new)
+
+    def _wrapped(self, at: Iterate) -> _Iterate:
+        return _Iterate(at, self._engine.plan.matrices(at.X))
 
     def _centered(self, X: Matrices) -> _Iterate | None:
         """Return an iterate at `X`, centered at the largest ``nu`` with ``C - A*(y)`` well inside the cone.
@@ -178,10 +180,12 @@ class _RowNewton(Method):
         """
         mu = self._problem.mu
         nu = max(mu)
+        plan = self._engine.plan
+        flat = plan.joined(X)
         for _ in range(self._tuning.centering_trials):
-            at = self._engine.begin(X, _NO_VARIABLES, nu)
-            if at is not None and _well_inside(at, self._problem.C):
-                return _Iterate(at)
+            at = self._engine.begin(flat, _NO_VARIABLES, nu)
+            if at is not None and _well_inside(plan.matrices(at.Z), self._problem.C):
+                return self._wrapped(at)
             nu *= 0.1
         Z = []
         for X_b, mu_b in zip(X, mu, strict=True):
@@ -189,30 +193,24 @@ class _RowNewton(Method):
             if root is None:
                 return None
             Z.append(mu_b * inverse_of(root))
-        at = self._engine.begin(X, _NO_VARIABLES, max(mu), None, Z)
-        return None if at is None else _Iterate(at)
+        at = self._engine.begin(flat, _NO_VARIABLES, max(mu), None, plan.joined(Z).copy())
+        return None if at is None else self._wrapped(at)
 
 
-@dataclass(frozen=True, eq=False)
-class _Iterate:
+class _Iterate(NamedTuple):
     """An iterate of the engine, with the fields of its certificate."""
 
     iterate: Iterate
-
-    @property
-    def X(self) -> Matrices:
-        return tuple(pair.X for pair in self.iterate.pairs)
+    X: Matrices
 
     @property
     def X_root(self) -> Matrices:
-        return tuple(pair.X_root for pair in self.iterate.pairs)
+        return tuple(self.iterate.X_roots)
 
     @property
     def Z_root(self) -> Matrices | None:
         """The factors of ``C - A*(y)``, None while ``Z`` differs from it."""
-        if self.iterate.dual_residual:
-            return None
-        return tuple(pair.Z_root for pair in self.iterate.pairs)
+        return None if self.iterate.dual_residual else tuple(self.iterate.Z_roots)
 
     @property
     def y(self) -> Array:
@@ -223,9 +221,9 @@ class _Iterate:
         return self.iterate.activity
 
 
-def _well_inside(at: Iterate, C: Matrices) -> bool:
-    """Whether twice the step from `C` to ``Z`` is still in the cone, in each block."""
-    return all(root_of(2 * pair.Z - C_b) is not None for pair, C_b in zip(at.pairs, C, strict=True))
+def _well_inside(Z: Matrices, C: Matrices) -> bool:
+    """Whether twice the step from `C` to `Z` is still in the cone, in each block."""
+    return all(root_of(2 * Z_b - C_b) is not None for Z_b, C_b in zip(Z, C, strict=True))
 
 
 def _scaled_to_diagonal(program: Program, b: int, X: Array) -> Array:

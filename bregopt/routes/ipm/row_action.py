@@ -26,6 +26,15 @@ class RowAction:
     A : LinearMap
     tuning : InteriorPointTuning
     block : int
+
+    Attributes
+    ----------
+    by_term : bool
+        Whether the rows have so few terms that they are evaluated term by term.
+    by_entry : bool
+        Whether they have so few that products are not formed for them.
+    sparse : bool
+        Whether ``A*(y)`` is a sparse matrix.
     """
 
     def __init__(self, A: LinearMap, tuning: InteriorPointTuning, block: int = 0) -> None:
@@ -33,32 +42,44 @@ class RowAction:
         self._parts = A.terms_of(block)
         count = sum(term.rows.count() for term in self._parts)
         self.by_term = count <= tuning.sparse_fraction * self._n**2
-        if self.by_term:
-            terms = [(term.at, term.rows.coordinates()) for term in self._parts]
-            self._row = np.concatenate([_NONE, *(at[t.row] for at, t in terms)])
-            self._i = np.concatenate([_NONE, *(t.i for _, t in terms)])
-            self._j = np.concatenate([_NONE, *(t.j for _, t in terms)])
-            self._value = np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
-            self._many_terms = len(self._row) > tuning.terms_per_order * self._n
-        self._sparse = self.by_term and self._n >= tuning.sparse_order
-        if self._sparse:
-            self._adjoint_map = self._store_pattern()
+        self.by_entry = self.by_term and count <= tuning.terms_per_order * self._n
+        self.sparse = self.by_term and self._n >= tuning.sparse_order
 
-    def _store_pattern(self) -> Any:
-        """Return the linear map from ``y`` to the entries of ``A*(y)``, and store their pattern."""
-        n = self._n
-        position = np.concatenate([self._i * n + self._j, self._j * n + self._i])
-        entries, entry = np.unique(position, return_inverse=True)
-        i, j = np.divmod(entries, n)
-        self._indices, self._indptr = j, np.searchsorted(i, np.arange(n + 1))
-        half = np.concatenate([self._value, self._value]) / 2
-        return sp.csr_array((half, (entry.ravel(), np.tile(self._row, 2))), (len(entries), self._A.m))
+    @cached_property
+    def _terms(self) -> tuple[IntArray, IntArray, IntArray, Array]:
+        """Row, indices ``i`` and ``j``, and value of each term."""
+        terms = [(term.at, term.rows.coordinates()) for term in self._parts]
+        row = np.concatenate([_NONE, *(at[t.row] for at, t in terms)])
+        i = np.concatenate([_NONE, *(t.i for _, t in terms)])
+        j = np.concatenate([_NONE, *(t.j for _, t in terms)])
+        return row, i, j, np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
+
+    @cached_property
+    def _pattern(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """The entries of ``A*(y)``, the entry of each term and of its mirror image, and CSR's indices."""
+        _, i, j, _ = self._terms
+        entries, entry = np.unique(np.concatenate([i * self._n + j, j * self._n + i]), return_inverse=True)
+        line, column = np.divmod(entries, self._n)
+        return entries, entry.ravel(), column, np.searchsorted(line, np.arange(self._n + 1))
+
+    @cached_property
+    def _adjoint_map(self) -> Any:
+        """The linear map from ``y`` to the entries of ``A*(y)``."""
+        (row, _, _, value), (entries, entry, _, _) = self._terms, self._pattern
+        half = np.concatenate([value, value]) / 2
+        return sp.csr_array((half, (entry, np.tile(row, 2))), (len(entries), self._A.m))
 
     def adjoint(self, y: Array) -> Any:
         """Return ``A*(y)``, sparse if the rows are sparse and the order is large."""
-        if not self._sparse:
+        if not self.sparse:
             return self._A.adjoint(y, self._block)
-        return sp.csr_array((self._adjoint_map @ y, self._indices, self._indptr), (self._n, self._n))
+        _, _, column, start = self._pattern
+        return sp.csr_array((self._adjoint_map @ y, column, start), (self._n, self._n))
+
+    def in_pattern(self, S: Array) -> Any:
+        """Return an ``A*(y)``, given with its zeros, as a sparse matrix."""
+        entries, _, column, start = self._pattern
+        return sp.csr_array((S.ravel()[entries], column, start), (self._n, self._n))
 
     def apply(self, S: Array) -> Array:
         """Return ``A(S)`` for a symmetric matrix, shape ``(m,)``."""
@@ -93,27 +114,14 @@ class RowAction:
             largest[term.place] = np.maximum(largest[term.place], term.rows.magnitude(s))
         return largest
 
-    def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
-        """Return ``A(weight K - X + sym(K R))``; `R` of None stands for zero."""
-        if self.by_term:
-            total = -self.apply(X)
-            if weight:
-                total += weight * self.apply(K)
-            return total if R is None else total + self.apply_product(K.T, R.T)  # K is its own transpose
-        if R is None:
-            return self.apply(weight * K - X) if weight else -self.apply(X)
-        half = K @ R
-        half -= X
-        half += weight * K
-        return self.apply((half + half.T) / 2)
-
     def apply_product(self, L: Array, R: Array) -> Array:
         """Return ``A(sym(L R'))``, shape ``(m,)``."""
         if not self.by_term:
             full = L @ R.T
             return self.apply((full + full.T) / 2)
         i, j = self._term_indices
-        if self._many_terms:
+        row, _, _, value = self._terms
+        if not self.by_entry:
             full = L @ R.T
             entry = (full[i, j] + full[j, i]) / 2
         else:
@@ -122,13 +130,14 @@ class RowAction:
             entry = np.einsum("kp,kp->k", L[i], R[j])
             if i is not j:
                 entry = (entry + np.einsum("kp,kp->k", R[i], L[j])) / 2
-        return np.bincount(self._row, weights=self._value * entry, minlength=self._A.m).astype(float)
+        return np.bincount(row, weights=value * entry, minlength=self._A.m).astype(float)
 
     @cached_property
     def _term_indices(self) -> tuple[IntArray | slice, IntArray | slice]:
         """The row and column indices of the terms; one object for both if all are on the diagonal."""
-        i = span(self._i)
-        return (i, i) if np.array_equal(self._i, self._j) else (i, span(self._j))
+        _, row, column, _ = self._terms
+        i = span(row)
+        return (i, i) if np.array_equal(row, column) else (i, span(column))
 
 
 class BlockSchur:

@@ -7,8 +7,8 @@ corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,8 @@ from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
-from bregopt.routes.ipm.groups import GroupRows
-from bregopt.routes.ipm.linear_solvers import Corrections, bordered, conjugate_gradients
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
 
@@ -35,9 +34,7 @@ class RowSystem:
 
     Parameters
     ----------
-    A : LinearMap
-    rows : sequence of GroupRows
-        The rows in each group of blocks.
+    plan : Plan
     B : csr_array of shape (m, k)
     tuning : InteriorPointTuning
     direct : bool
@@ -45,25 +42,18 @@ class RowSystem:
         gradients.
     """
 
-    def __init__(
-        self,
-        A: LinearMap,
-        rows: Sequence[GroupRows],
-        B: Any,
-        tuning: InteriorPointTuning,
-        direct: bool = False,
-    ) -> None:
-        self._A, self._rows, self._B, self._tuning = A, rows, lean(B), tuning
-        self._Bt = sp.csr_array(B.T) if sp.issparse(self._B) else self._B.T
-        self._direct = direct or A.m <= tuning.largest_formed_rows
+    def __init__(self, plan: Plan, B: Any, tuning: InteriorPointTuning, direct: bool = False) -> None:
+        self.plan, self.B, self._tuning = plan, lean(B), tuning
+        self.Bt = sp.csr_array(self.B.T) if sp.issparse(self.B) else self.B.T
+        self._direct = direct or plan.m <= tuning.largest_formed_rows
 
     @property
     def direct(self) -> bool:
         return self._direct
 
-    def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array] | None:
-        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, None where the matrix is dense."""
-        return None
+    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
+        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
+        return DefiniteFactor(self.plan.gram(P, rows), self._tuning).solve
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         bounded = np.flatnonzero(np.isfinite(scaling_point.D))
@@ -73,41 +63,38 @@ class RowSystem:
             D_u = scaling_point.D_u
             metric = VariableMetric(D_u, ~np.isfinite(D_u))
             solve = self._iterative(scaling_point, bounded)
-        equations = _Equations(self._rows, self._B, self._Bt, scaling_point, bounded, metric)
-        return _RowSolve(equations, solve, self._tuning, refined=self._direct)
+        return _RowSolve(self, scaling_point, bounded, metric, solve, self._tuning)
 
-    def _factorized(self, scaling_point: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
+    def _factorized(self, at: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
         """Return ``D_u`` with the variables that border the system, and the solver."""
-        D_u = scaling_point.D_u
-        groups = zip(self._rows, scaling_point.X, scaling_point.K, scaling_point.roots, strict=True)
-        schur_matrices = (rows.schur(X, K, bounded, root) for rows, X, K, root in groups)
-        M = next(schur_matrices)
-        for other in schur_matrices:
-            M += other
+        D_u = at.D_u
+        M = self.plan.schur(at.X, at.K, bounded, at.roots)
         checkpoint()
-        np.einsum("ii->i", M)[:] += scaling_point.D[bounded]
+        np.einsum("ii->i", M)[:] += at.D[bounded]
         if len(D_u) == 0:
-            none = VariableMetric(D_u, np.zeros(0, dtype=bool))
-            return none, bordered(M, np.zeros((len(M), 0)), self._tuning)
-        B = self._B if len(bounded) == self._A.m else self._B[bounded]
-        cones, p_u, ratio = scaling_point.cones, scaling_point.p_u, self._tuning.border_ratio
-        metric = VariableMetric.split(D_u, cones, p_u, B, M.diagonal(), ratio)
+            factor = DefiniteFactor(M, self._tuning)
+            return _NO_METRIC, lambda b, q: (factor.solve(b, refined=False), q)
+        B = self.B if len(bounded) == self.plan.m else self.B[bounded]
+        metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), self._tuning.border_ratio)
         M += metric.gram(B)
         return metric, bordered(M, dense(B[:, metric.bordering]), self._tuning, metric.corner)
 
-    def _iterative(self, scaling_point: ScalingPoint, bounded: IntArray) -> _Solve:
+    def _iterative(self, at: ScalingPoint, bounded: IntArray) -> _Solve:
         """Return the solver by conjugate gradients, for blocks that are not stacked and have no variables."""
-        full = np.zeros(self._A.m)
-        groups = tuple(zip(self._rows, scaling_point.X, scaling_point.K, strict=True))
+        plan, full = self.plan, np.zeros(self.plan.m)
+        X, K = plan.views(at.X), plan.views(at.K)
+        groups: tuple[tuple[Any, Array, Array], ...] = tuple(
+            zip((group.rows for group in plan.groups), X, K, strict=True)
+        )
 
         def operator(v: Array) -> Array:
             full[bounded] = v
-            product: Array = scaling_point.D[bounded] * v
+            product: Array = at.D[bounded] * v
             for rows, X, K in groups:
                 product += rows.apply_product(K.T, (rows.adjoint(full) @ X).T)[bounded]
             return product
 
-        diagonal = _diagonal(self._A, scaling_point.X, scaling_point.K)[bounded] + scaling_point.D[bounded]
+        diagonal = _diagonal(plan.A, plan.matrices(at.X), plan.matrices(at.K))[bounded] + at.D[bounded]
         tuning = self._tuning
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
@@ -117,7 +104,10 @@ class RowSystem:
         return solve
 
 
-def _diagonal(A: LinearMap, X: Sequence[Array], K: Sequence[Array]) -> Array:
+_NO_METRIC = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool))
+
+
+def _diagonal(A: LinearMap, X: tuple[Array, ...], K: tuple[Array, ...]) -> Array:
     """Return the diagonal of ``A T A*``, exact for rows of rank one and approximate for others."""
     diagonal = np.zeros(A.m)
     for term in A.terms:
@@ -138,121 +128,118 @@ def _quadratic_forms(U: Any, P: Array) -> Array:
     return np.asarray(forms).ravel()
 
 
-class _Equations(NamedTuple):
-    """The equations of a step.
-
-    Parameters
-    ----------
-    rows : sequence of GroupRows
-        The rows in each group of blocks.
-    B, Bt : array or csr_array of shape (m, k) and (k, m)
-    at : ScalingPoint
-    bounded : int array
-        The rows with finite bounds.
-    metric : VariableMetric
-        ``D_u``, and the variables that border the system.
-    """
-
-    rows: Sequence[GroupRows]
-    B: Any
-    Bt: Any
-    at: ScalingPoint
-    bounded: IntArray
-    metric: VariableMetric
-
-    def left_sides(self, dy: Array, du: Array, dX: Sequence[Array]) -> Array:
-        """Return the left sides of the bounded rows, and of the equations of the bordering variables."""
-        own, bordering = self.bounded, self.metric.bordering
-        activity = self.B @ du if len(du) else np.zeros(len(dy))
-        for rows, S in zip(self.rows, dX, strict=True):
-            activity += rows.apply(S)
-        left = activity[own] + self.at.D[own] * dy[own]
-        if len(du) == 0:
-            return left
-        border = (self.Bt @ dy)[bordering] - self.metric.quotient(du[bordering])
-        return np.concatenate([left, border])
-
-
 class _RowSolve:
     """The solver of the system at one point for any right-hand side.
 
     Parameters
     ----------
-    equations : _Equations
+    system : RowSystem
+    at : ScalingPoint
+    bounded : int array
+        The rows with finite bounds.
+    metric : VariableMetric
+        ``D_u``, and the variables that border the system.
     solve : callable
         Returns the multipliers of the bounded rows and the bordering variables for their right-hand sides.
     tuning : InteriorPointTuning
-    refined : bool
-        Whether solutions are refined.
     """
 
     def __init__(
         self,
-        equations: _Equations,
-        solve: Callable[[Array, Array], tuple[Array, Array]],
+        system: RowSystem,
+        at: ScalingPoint,
+        bounded: IntArray,
+        metric: VariableMetric,
+        solve: _Solve,
         tuning: InteriorPointTuning,
-        refined: bool,
     ) -> None:
-        self._equations, self._solve, self._tuning, self._refined = equations, solve, tuning, refined
+        self._plan, self._B, self._Bt, self._at = system.plan, system.B, system.Bt, at
+        self._own: Any = slice(None) if len(bounded) == system.plan.m else bounded
+        self._count, self._D = len(bounded), at.D[bounded]
+        self._metric, self._solve, self._tuning = metric, solve, tuning
+        self._eliminates = len(at.D_u) > 0 and not metric.bordering.all()
+        self._refines = system.direct
         self._corrections = Corrections(tuning)
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
-        equations, (rows, B, _, at, bounded, metric) = self._equations, self._equations
-        bordering = metric.bordering
-        right, constant = rhs.r, np.zeros_like(rhs.q)
-        if not bordering.all():
-            constant = np.where(bordering, 0.0, rhs.r_u) - metric.product(rhs.q)
-            right = right - B @ constant
-        groups = tuple(zip(rhs.weights, at.X, at.K, rhs.R, strict=True))
-        for own, group in zip(rows, groups, strict=True):
-            right = right - own.apply_sum(*group)
-        right, q = right[bounded], rhs.q[bordering] - metric.quotient(rhs.r_u[bordering])
+        plan, at, metric, own = self._plan, self._at, self._metric, self._own
+        weight, right, constant, q = plan.spread(rhs.weights), rhs.r, rhs.q, rhs.q
+        if len(q):
+            bordering = metric.bordering
+            constant = np.zeros_like(q)
+            if self._eliminates:
+                constant = np.where(bordering, 0.0, rhs.r_u) - metric.product(q)
+                right = right - self._B @ constant
+            q = q[bordering] - metric.quotient(rhs.r_u[bordering])
+        right = (right - plan.apply_sum(weight, at.X, at.K, rhs.R))[own]
         dy, du = self._variables(right, q, constant)
-        adjoint = tuple(own.adjoint(dy) for own in rows)
-        dX = [_matrix_step(*group, S) for group, S in zip(groups, adjoint, strict=True)]
-        if not self._refined:
-            return Step(tuple(dX), du, dy, adjoint)
-        wanted = np.concatenate([rhs.r[bounded], q])
-        residual = float(np.linalg.norm(wanted - equations.left_sides(dy, du, dX)))
-        size = float(np.hypot(np.linalg.norm(right), np.linalg.norm(q)))
+        adjoint = plan.adjoint(dy)
+        dX = _matrix_step(plan, at, weight, rhs.R, adjoint)
+        if not self._refines:
+            return Step(dX, du, dy, adjoint)
+        residual = np.concatenate([rhs.r[own], q]) if len(q) else rhs.r[own]
+        residual = residual - self._left_sides(dy, du, dX)
+        size = float(right @ right) + float(q @ q)
         least, largest = self._tuning.least_refined_residual, self._tuning.largest_refined_residual
         # A larger residual is no round-off: the equations contradict each other.
-        if least * size < residual <= largest * size:
-            responses = self._responses(dy)
-            dX = [_matrix_step(*group) + T for group, T in zip(groups, responses, strict=True)]
-            left = wanted - equations.left_sides(dy, du, dX)
-            solution = [dy, du, *dX]
-            dy, du, *dX = self._corrections.refined(left, solution, self._correction, least * size)
-            adjoint = tuple(own.adjoint(dy) for own in rows)
-        return Step(tuple(dX), du, dy, adjoint)
+        if least**2 * size < float(residual @ residual) <= largest**2 * size:
+            m, k = len(dy), len(du)
+            dX = _matrix_step(plan, at, weight, rhs.R, None) + self._responses(adjoint)
+            wanted = np.concatenate([rhs.r[own], q]) - self._left_sides(dy, du, dX)
+            solution = np.concatenate([dy, du, dX])
+            enough = least * float(np.sqrt(size))
+            solution = self._corrections.refined(wanted, solution, self._correction, enough)
+            dy, du, dX = solution[:m], solution[m : m + k], solution[m + k :]
+            adjoint = plan.adjoint(dy)
+        return Step(dX, du, dy, adjoint)
+
+    def _left_sides(self, dy: Array, du: Array, dX: Array) -> Array:
+        """Return the left sides of the bounded rows, and of the equations of the bordering variables."""
+        own, activity = self._own, self._plan.apply(dX)
+        if len(du) == 0:
+            return np.asarray(activity[own] + self._D * dy[own])
+        activity = activity + self._B @ du
+        bordering = self._metric.bordering
+        border = (self._Bt @ dy)[bordering] - self._metric.quotient(du[bordering])
+        return np.concatenate([activity[own] + self._D * dy[own], border])
 
     def _variables(self, right: Array, q: Array, constant: Array) -> tuple[Array, Array]:
         """Return ``dy`` and ``du``; `constant` is the part of ``du`` that does not depend on ``dy``."""
-        _, B, Bt, _, bounded, metric = self._equations
-        dy, du = np.zeros(B.shape[0]), np.zeros_like(constant)
-        dy[bounded], du[metric.bordering] = self._solve(right, q)
-        if not metric.bordering.all():
-            du += constant + metric.product(Bt @ dy)
+        solved, bordering = self._solve(right, q)
+        if isinstance(self._own, slice):
+            dy = solved
+        else:
+            dy = np.zeros(self._plan.m)
+            dy[self._own] = solved
+        if len(constant) == 0:
+            return dy, constant
+        du = np.zeros_like(constant)
+        du[self._metric.bordering] = bordering
+        if self._eliminates:
+            du += constant + self._metric.product(self._Bt @ dy)
         return dy, du
 
-    def _correction(self, residual: Array) -> list[Array]:
+    def _correction(self, residual: Array) -> tuple[Array, Array]:
         """Return the left sides of the step for these right-hand sides, and its ``dy``, ``du`` and ``dX``."""
-        equations = self._equations
-        right, q = np.split(residual, [len(equations.bounded)])
-        dy, du = self._variables(right, q, np.zeros_like(equations.metric.d))
-        dX = self._responses(dy)
-        return [equations.left_sides(dy, du, dX), dy, du, *dX]
+        right, q = residual[: self._count], residual[self._count :]
+        dy, du = self._variables(right, q, np.zeros_like(self._metric.d))
+        dX = self._responses(self._plan.adjoint(dy))
+        return self._left_sides(dy, du, dX), np.concatenate([dy, du, dX])
 
-    def _responses(self, dy: Array) -> list[Array]:
-        """Return ``T(A*(dy))`` of each group, with round-off relative to ``X``."""
-        pairs = zip(self._products, self._equations.rows, strict=True)
-        return [product(rows.adjoint(dy)) for product, rows in pairs]
+    def _responses(self, adjoint: Array) -> Array:
+        """Return ``T(A*(dy))``, with round-off relative to ``X``."""
+        responses = np.empty_like(adjoint)
+        for group, product in zip(self._plan.groups, self._products, strict=True):
+            group.of(responses)[...] = product(group.of(adjoint))
+        return responses
 
     @cached_property
     def _products(self) -> list[_ScaledProduct]:
-        at = self._equations.at
-        return [_ScaledProduct(X, K, root) for X, K, root in zip(at.X, at.K, at.roots, strict=True)]
+        at, views = self._at, self._plan.views
+        return [
+            _ScaledProduct(X, K, root) for X, K, root in zip(views(at.X), views(at.K), at.roots, strict=True)
+        ]
 
 
 class _ScaledProduct:
@@ -278,13 +265,21 @@ class _ScaledProduct:
         return symmetrize(self._half @ (transposed @ (S @ L)) @ transposed)
 
 
-def _matrix_step(weight: float, X: Array, K: Array, R: Array | None, adjoint: Any = None) -> Array:
+def _matrix_step(plan: Plan, at: ScalingPoint, weight: float | Array, R: Any, adjoint: Array | None) -> Array:
     """Return ``w K - X + sym(K (A*(dy) X + R))``; None stands for zero."""
-    half = adjoint @ X if adjoint is not None else np.zeros_like(X)
-    if R is not None:
-        half += R
-    dX: Array = K @ half
-    dX -= X
-    if weight:
-        dX += weight * K
-    return symmetrize(dX)
+    dX = np.zeros(plan.size) if adjoint is None and R is None else np.empty(plan.size)
+    for g, group in enumerate(plan.groups):
+        half = None if R is None else R[g]
+        if adjoint is not None:
+            product = group.product(group.of(adjoint), group.of(at.X))
+            half = product if half is None else product + half
+        own = group.of(dX)
+        if half is None:
+            own[...] = 0.0
+            continue
+        np.matmul(group.of(at.K), half, out=own)
+        symmetrize(own)
+    dX -= at.X
+    if not isinstance(weight, float) or weight:
+        dX += weight * at.K
+    return dX

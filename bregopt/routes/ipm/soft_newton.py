@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,10 +23,9 @@ from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.program import Bounds, Penalty
-from bregopt.routes.ipm.groups import rows_of_blocks
+from bregopt.program import Bounds, Face, Penalty
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
-from bregopt.routes.ipm.newton_point import RightHandSide, ScalingPoint, Step
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method
@@ -130,8 +129,9 @@ class SoftNewton(Method):
         self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
-        rows = rows_of_blocks(self._A, tuning)
-        self._system = system_for(self._A, rows, problem.program.B, exact, tuning)
+        faces = [Face.whole(n) for n in self._A.orders]
+        self._plan = Plan(self._A, problem.C, faces, tuning, stacked=False)
+        self._system = system_for(self._plan, problem.program.B, exact, tuning)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > tuning.response_flops
         self._rounds = tuning.more_response_rounds if expensive else tuning.response_rounds
@@ -191,11 +191,11 @@ class SoftNewton(Method):
         """Return the iterate after a joint step."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        rhs = RightHandSide(self._problem.mu, (None,) * len(at.X), r, _NONE, _NONE)
-        step = self._step(at.primal, at.dual.K, D, rhs)
-        dy, dZ = step.y, tuple(-adjoint for adjoint in step.adjoint)
+        rhs = RightHandSide(self._problem.mu, None, r, _NONE, _NONE)
+        dX, dy, adjoint = self._step(at.primal, at.dual.K, D, rhs)
+        dZ = tuple(-own for own in adjoint)
         round_off = self._round_off(at.X)
-        primal = self._primal_search(at.primal, step, round_off)
+        primal = self._primal_search(at.primal, dX, round_off)
         dual, _ = self._line_search(
             at.dual, lambda alpha: self._dual_step(at.dual, alpha, dy, dZ, side), round_off
         )
@@ -219,8 +219,8 @@ class SoftNewton(Method):
         R = tuple(-(Z @ X) for Z, X in zip(self._Z(y), at.X, strict=True))
         rhs = RightHandSide(tuple(2 * mu for mu in mus), R, np.zeros(self._A.m), _NONE, _NONE)
         K = tuple(X / mu for X, mu in zip(at.X, mus, strict=True))
-        step = self._step(at.primal, K, D, rhs)
-        primal = self._primal_search(at.primal, step, self._round_off(at.X))
+        dX, _, _ = self._step(at.primal, K, D, rhs)
+        primal = self._primal_search(at.primal, dX, self._round_off(at.X))
         y = self._bounds.response(primal.activity)
         dual = self._dual(y, self._Z(y))
         if dual is None or dual.cost > at.dual.cost:
@@ -233,20 +233,24 @@ class SoftNewton(Method):
         constant = sum(mu * len(X) * (1 - math.log(mu)) for X, mu in blocks)
         return at.primal.cost + at.dual.cost - constant
 
-    def _step(self, at: _Primal, K: Matrices, D: Array, rhs: RightHandSide) -> Step:
-        return self._system.factor(ScalingPoint(at.X, K, at.roots, D, _NONE))(rhs)
+    def _step(
+        self, at: _Primal, K: Matrices, D: Array, rhs: RightHandSide
+    ) -> tuple[Matrices, Array, Matrices]:
+        """Return ``dX``, ``dy`` and ``A*(dy)``."""
+        plan = self._plan
+        point = ScalingPoint(plan.joined(at.X), plan.joined(K), at.roots, D, _NONE)
+        step = self._system.factor(point)(rhs)
+        return plan.matrices(step.X), step.y, plan.matrices(step.adjoint)
 
-    def _primal_search(self, at: _Primal, step: Step, round_off: float) -> _Primal:
-        return self._line_search(at, lambda alpha: self._primal(_moved(at.X, alpha, step.X)), round_off)[0]
+    def _primal_search(self, at: _Primal, dX: Matrices, round_off: float) -> _Primal:
+        return self._line_search(at, lambda alpha: self._primal(_moved(at.X, alpha, dX)), round_off)[0]
 
     def _round_off(self, matrices: Matrices) -> float:
         """Return an estimate of the round-off in an objective near the given matrices."""
         blocks = zip(self._sizes, matrices, strict=True)
         return EPS * sum(size * float(np.linalg.norm(X)) for size, X in blocks)
 
-    def _dual_step(
-        self, dual: _Dual, alpha: float, dy: Array, dZ: tuple[Any, ...], side: Array
-    ) -> _Dual | None:
+    def _dual_step(self, dual: _Dual, alpha: float, dy: Array, dZ: Matrices, side: Array) -> _Dual | None:
         """Return the multipliers after a step; those that would change sides stop at zero."""
         full = dual.y + alpha * dy
         y, Z = self._bounds.stop(full, side), _moved(dual.Z, alpha, dZ)
@@ -359,7 +363,7 @@ class SoftNewton(Method):
         return at, 0.0
 
 
-def _moved(matrices: Matrices, alpha: float, step: tuple[Any, ...]) -> Matrices:
+def _moved(matrices: Matrices, alpha: float, step: Matrices) -> Matrices:
     """Return the matrices after a step, each a new array."""
     return tuple(S + alpha * dS for S, dS in zip(matrices, step, strict=True))
 

@@ -22,8 +22,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
-from bregopt.routes.ipm.groups import GroupRows
-from bregopt.routes.ipm.newton_point import ScalingPoint
+from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.stack_rows import SchurValues
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -37,44 +36,34 @@ class SparseRowSystem(RowSystem):
 
     Parameters
     ----------
-    A : LinearMap
-    rows : sequence of GroupRows
-        The rows in each group of blocks.
+    plan : Plan
     B : csr_array of shape (m, k)
     tuning : InteriorPointTuning
     """
 
-    def __init__(
-        self,
-        A: LinearMap,
-        rows: Sequence[GroupRows],
-        B: Any,
-        tuning: InteriorPointTuning,
-    ) -> None:
-        super().__init__(A, rows, B, tuning, direct=True)
-        self._formulas = [group.formula for group in rows]
-        self._pattern = _Pattern(A.m, self._formulas, B)
+    def __init__(self, plan: Plan, B: Any, tuning: InteriorPointTuning) -> None:
+        super().__init__(plan, B, tuning, direct=True)
+        self._formulas = [group.rows.formula for group in plan.groups]
+        self._pattern = _Pattern(plan.m, self._formulas, B)
 
     @classmethod
-    def of(
-        cls, A: LinearMap, rows: Sequence[GroupRows], B: Any, tuning: InteriorPointTuning
-    ) -> SparseRowSystem | None:
+    def of(cls, plan: Plan, B: Any, tuning: InteriorPointTuning) -> SparseRowSystem | None:
         """Return the system, None where the matrix or its factor is not sparse."""
-        if A.m < tuning.sparse_rows or _pairs(A) > tuning.sparse_schur * A.m**2:
+        A, m = plan.A, plan.m
+        if m < tuning.sparse_rows or _pairs(A) > tuning.sparse_schur * m**2:
             return None
-        fill = fill_of(A, B, tuning.sparse_search * A.m**3)
-        return cls(A, rows, B, tuning) if fill <= tuning.sparse_factor * A.m**2 / 2 else None
+        fill = fill_of(A, B, tuning.sparse_search * m**3)
+        return cls(plan, B, tuning) if fill <= tuning.sparse_factor * m**2 / 2 else None
 
-    def gram(self, P: Sequence[Array], rows: IntArray) -> Callable[[Array], Array]:
-        """Return the solver of these equations, without variables."""
-        matrix = self._matrix(P, P, np.zeros(self._A.m), np.ones(self._B.shape[1]))
+    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
+        matrix = self._matrix(P, P, np.zeros(self.plan.m), np.ones(self.B.shape[1]))
         return _SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
 
     def _factorized(
         self, scaling_point: ScalingPoint, bounded: IntArray
     ) -> tuple[VariableMetric, Callable[[Array, Array], tuple[Array, Array]]]:
         X, K, D, D_u = scaling_point.X, scaling_point.K, scaling_point.D, scaling_point.D_u
-        m, k, count = self._A.m, len(D_u), len(bounded)
+        m, k, count = self.plan.m, len(D_u), len(bounded)
         matrix = self._matrix(X, K, np.where(np.isfinite(D), D, 0.0), 1 / D_u)
         if count < m:
             kept = np.concatenate([bounded, np.arange(m, m + k)])
@@ -88,9 +77,10 @@ class SparseRowSystem(RowSystem):
 
         return VariableMetric(D_u, np.ones(k, dtype=bool)), solve
 
-    def _matrix(self, X: Sequence[Array], K: Sequence[Array], D: Array, E: Array) -> Any:
+    def _matrix(self, X: Array, K: Array, D: Array, E: Array) -> Any:
         """Return ``[[M + D, B], [B', -E]]`` in CSC form."""
-        values = [formula.values(*pair) for formula, *pair in zip(self._formulas, X, K, strict=True)]
+        views = zip(self._formulas, self.plan.views(X), self.plan.views(K), strict=True)
+        values = [formula.values(*pair) for formula, *pair in views]
         return self._pattern.matrix(np.concatenate(values), D, E)
 
 

@@ -1,6 +1,6 @@
-"""The rows of a stack of blocks of equal order, as one linear map on arrays of shape ``(B, n, n)``.
+"""The Schur matrix of a stack of blocks of equal order, arrays of shape ``(B, n, n)``.
 
-Its part of the Schur matrix is ``H_kl = sum_b <A_kb, sym(X_b A_lb K_b)>``, by the cheaper of two formulas
+It is ``H_kl = sum_b <A_kb, sym(X_b A_lb K_b)>``, by the cheaper of two formulas
 (Fujisawa, Kojima and Nakata 1997):
 
 - rows with few terms: products of entries of ``X`` and ``K`` on the distinct places of the terms, and from
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
@@ -27,7 +26,7 @@ __all__ = ["ProductSchur", "SchurValues", "StackRows", "StackTerms", "TermSchur"
 
 
 class StackRows:
-    """``A`` and ``A*`` of a stack, and its part of the Schur matrix.
+    """The rows of a stack: their part of the Schur matrix.
 
     Parameters
     ----------
@@ -37,7 +36,6 @@ class StackRows:
 
     def __init__(self, terms: StackTerms, tuning: InteriorPointTuning) -> None:
         self._terms, self._tuning = terms, tuning
-        self._shape = terms.count, terms.n, terms.n
 
     @staticmethod
     def fits(terms: StackTerms, tuning: InteriorPointTuning) -> bool:
@@ -45,41 +43,9 @@ class StackRows:
         return _formula(terms, tuning).numbers(terms) <= tuning.stack_numbers
 
     @cached_property
-    def _map(self) -> Any:
-        """The rows as vectors in the entries of the stack, shape ``(m, B n^2)``."""
-        t, n = self._terms, self._terms.n
-        place = np.concatenate([(t.block * n + t.i) * n + t.j, (t.block * n + t.j) * n + t.i])
-        half = np.concatenate([t.value, t.value]) / 2
-        rows = sp.csr_array((half, (np.tile(t.row, 2), place)), (t.m, t.count * n**2))
-        return rows.toarray() if rows.nnz > self._tuning.dense_stack * t.m * t.count * n**2 else rows
-
-    @cached_property
-    def _transposed(self) -> Any:
-        return self._map.T if isinstance(self._map, np.ndarray) else sp.csr_array(self._map.T)
-
-    @cached_property
     def formula(self) -> _StackSchur:
         """The cheaper formula of the Schur matrix."""
         return _formula(self._terms, self._tuning)(self._terms, self._tuning)
-
-    def adjoint(self, y: Array) -> Array:
-        """Return ``A*(y)``, shape ``(B, n, n)``."""
-        S: Array = (self._transposed @ y).reshape(self._shape)
-        return S
-
-    def apply(self, S: Array) -> Array:
-        """Return ``A(sym(S))`` for any square matrices, shape ``(m,)``."""
-        activity: Array = self._map @ S.ravel()
-        return activity
-
-    def apply_sum(self, weight: float, X: Array, K: Array, R: Array | None) -> Array:
-        """Return ``A(weight K - X + sym(K R))``; `R` of None stands for zero."""
-        total = weight * K - X if weight else -X
-        return self.apply(total if R is None else total + K @ R)
-
-    def apply_product(self, L: Array, R: Array) -> Array:
-        """Return ``A(sym(L R'))``."""
-        return self.apply(L @ np.swapaxes(R, 1, 2))
 
     def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return ``<A_k, sym(X A_l K)>``, summed over the blocks, for all rows or for some."""

@@ -7,18 +7,15 @@ positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.routes.ipm.cones import Cone
-from bregopt.routes.ipm.iterate import Iterate
-from bregopt.routes.ipm.primal_dual import PrimalDual
+from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["first_iterate", "warm_iterate"]
@@ -28,17 +25,17 @@ __all__ = ["first_iterate", "warm_iterate"]
 class _LeastNorm:
     """The least-norm ``X`` with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there, or None."""
 
-    X: tuple[Array, ...] | None
+    X: Array | None
     y: Array | None
 
 
-def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTuning) -> Iterate:
+def first_iterate(engine: Engine, program: Program, tuning: InteriorPointTuning) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
     Parameters
     ----------
     engine : PrimalDual
-        Its matrices are those of its groups, and so are all matrices here.
+        Its matrices are one flat vector, and so are all matrices here.
     program : Program
     tuning : InteriorPointTuning
     """
@@ -47,12 +44,12 @@ def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTun
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
         return at
-    X = least.X or _identity_multiples(engine, program, tuning)
+    X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
     mean, weight = _mean_eigenvalue(engine, program, X, tuning), _largest_weight(engine, program)
     d = tuning.first_dual_scale * _dual_size(engine, program)
     # The path begins no lower than a weight, unless the rows ask for an X that is zero beside it.
     d = max(d, min(weight / mean, d / np.finfo(float).eps))
-    Z = [d * group.identity for group in engine.groups]
+    Z = d * _identity(engine, whole=True)
     nu = mean * d
     at = engine.begin(X, _interior_variables(program, tuning), nu, None, Z)
     if at is None:
@@ -61,7 +58,7 @@ def first_iterate(engine: PrimalDual, program: Program, tuning: InteriorPointTun
 
 
 def warm_iterate(
-    engine: PrimalDual, program: Program, start: Start, tuning: InteriorPointTuning
+    engine: Engine, program: Program, start: Start, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return an iterate near an earlier answer, away from the boundary; None if there is none.
 
@@ -75,17 +72,13 @@ def warm_iterate(
 
 
 def _combined_start(
-    engine: PrimalDual, program: Program, start: Start, inside: _InteriorPoint, tuning: InteriorPointTuning
+    engine: Engine, program: Program, start: Start, inside: _InteriorPoint, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return the convex combination of an earlier answer and an interior point; None outside the cone."""
     fraction = tuning.warm_distance
-    X = tuple(
-        _combination(group.joined(start.X), own, fraction)
-        for group, own in zip(engine.groups, inside.X, strict=True)
-    )
+    X = _combination(engine.plan.joined(start.X), inside.X, fraction)
     y = _combination(program.bounds.clip(start.y), inside.y, fraction)
-    gap = sum(float(np.vdot(X_g, group.Z(y))) for group, X_g in zip(engine.groups, X, strict=True))
-    nu = gap / max(engine.order, 1)
+    nu = float(X @ _slack(engine, y)) / max(engine.plan.order, 1)
     return engine.begin(X, _combination(start.u, inside.u, fraction), nu, y) if nu > 0 else None
 
 
@@ -95,44 +88,45 @@ def _combination(a: Array, b: Array, fraction: float) -> Array:
 
 
 def _shifted_start(
-    engine: PrimalDual, program: Program, start: Start, tuning: InteriorPointTuning
+    engine: Engine, program: Program, start: Start, tuning: InteriorPointTuning
 ) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
-    X, Z, means = [], [], []
-    y = program.bounds.clip(start.y)
-    for group in engine.groups:
-        cone = group.cone
-        inside, own = cone.compressed(group.joined(start.X)), cone.compressed(group.Z(y))
+    y, mean = program.bounds.clip(start.y), 0.0
+    X, Z = engine.plan.joined(start.X).copy(), _slack(engine, y)
+    for group in engine.plan.groups:
+        cone, X_g, Z_g = group.cone, group.of(X), group.of(Z)
+        inside, own = cone.compressed(X_g), cone.compressed(Z_g)
         order = max(inside.shape[1], 1)
         mean_X = np.einsum("bii->b", inside) / order
         size = np.linalg.norm(own, axis=(1, 2)) / np.sqrt(order)
-        X.append(cone.lifted(_shifted(inside, tuning.warm_distance * mean_X)))
-        Z.append(cone.lifted(_shifted(own, tuning.warm_distance * size)))
-        means += [float(np.vdot(X[-1], Z[-1])) / order]
+        X_g[...] = cone.lifted(_shifted(inside, tuning.warm_distance * mean_X))
+        Z_g[...] = cone.lifted(_shifted(own, tuning.warm_distance * size))
+        mean += float(np.vdot(X_g, Z_g)) / order / len(program.blocks)
     u = _inside_cones(program, np.clip(start.u, *_inner_box(program, tuning)), tuning)
-    return engine.begin(X, u, sum(means) / len(program.blocks), y, Z)
+    return engine.begin(X, u, mean, y, Z)
 
 
 @dataclass(frozen=True, eq=False)
 class _InteriorPoint:
     """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the nearby point of the path."""
 
-    X: tuple[Array, ...]
+    X: Array
     u: Array
     y: Array
     nu: float
 
 
 def _interior_point(
-    engine: PrimalDual, program: Program, least: _LeastNorm, tuning: InteriorPointTuning
+    engine: Engine, program: Program, least: _LeastNorm, tuning: InteriorPointTuning
 ) -> _InteriorPoint | None:
     """Return an interior point; None if no combination of equalities is the identity."""
     checkpoint()
     if least.y is None:
         return None
-    X = least.X or _identity_multiples(engine, program, tuning)
+    X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
     y = _feasible_multipliers(program, tuning)
-    Z = [group.cone.compressed(group.Z(y)) for group in engine.groups]
+    slack = _slack(engine, y)
+    Z = [group.cone.compressed(group.of(slack)) for group in engine.plan.groups]
     shift = max(_shift_to_psd(Z_g) for Z_g in Z)
     size = max(_mean_size(Z_g) for Z_g in Z)
     mean = _mean_eigenvalue(engine, program, X, tuning)
@@ -143,39 +137,49 @@ def _interior_point(
     return _InteriorPoint(X, u, y - t * least.y, nu)
 
 
-def _identity_multiples(
-    engine: PrimalDual, program: Program, tuning: InteriorPointTuning
-) -> tuple[Array, ...]:
+def _slack(engine: Engine, y: Array) -> Array:
+    """Return ``C - A*(y)``."""
+    slack: Array = engine.plan.cost - engine.plan.adjoint(y)
+    return slack
+
+
+def _identity(engine: Engine, whole: bool = False) -> Array:
+    """Return the identity of each block, on its face or on the `whole` cone."""
+    identity = np.zeros(engine.plan.size)
+    for group in engine.plan.groups:
+        group.of(identity)[...] = np.eye(group.shape[-1]) if whole else group.cone.identity()
+    return identity
+
+
+def _identity_multiples(engine: Engine, program: Program, tuning: InteriorPointTuning) -> Array:
     """Return multiples of the identity on the faces, far above the scale of the bounds."""
-    size = _primal_size(program, tuning)
-    return tuple(size * group.cone.identity() for group in engine.groups)
+    return _primal_size(program, tuning) * _identity(engine)
 
 
-def _mean_eigenvalue(
-    engine: PrimalDual, program: Program, X: Sequence[Array], tuning: InteriorPointTuning
-) -> float:
-    if not engine.order:
+def _mean_eigenvalue(engine: Engine, program: Program, X: Array, tuning: InteriorPointTuning) -> float:
+    if not engine.plan.order:
         return _primal_size(program, tuning)
-    traces = (group.cone.traces(X_g).sum() for group, X_g in zip(engine.groups, X, strict=True))
-    return float(sum(traces)) / engine.order
+    return float(engine.plan.traces(X).sum()) / engine.plan.order
 
 
-def _least_norm(engine: PrimalDual, program: Program, tuning: InteriorPointTuning) -> _LeastNorm:
-    bounds, groups = program.bounds, engine.groups
+def _least_norm(engine: Engine, program: Program, tuning: InteriorPointTuning) -> _LeastNorm:
+    bounds, plan = program.bounds, engine.plan
     equal = np.flatnonzero(bounds.equal & program.alone)
     if len(equal) == 0:
         return _LeastNorm(None, None)
-    P = [group.cone.identity() for group in groups]
+    P = _identity(engine)
     solve = engine.gram(P, equal)
     y, w = np.zeros(program.m), np.zeros(program.m)
-    y[equal] = solve(engine.activity(P, np.zeros(program.k))[equal])
+    y[equal] = solve(plan.apply(P)[equal])
     w[equal] = solve(bounds.lo[equal])
-    X = [group.cone.project(dense(group.rows.adjoint(w))) for group in groups]
-    inside = all(_is_inside(group.cone, X_g, tuning) for group, X_g in zip(groups, X, strict=True))
-    error = max(
-        _distance_from_identity(group.cone.compressed(dense(group.rows.adjoint(y)))) for group in groups
-    )
-    return _LeastNorm(tuple(X) if inside else None, y if error <= tuning.identity_tol else None)
+    X, of_identity = plan.adjoint(w), plan.adjoint(y)
+    inside, error = True, 0.0
+    for group in plan.groups:
+        cone, X_g = group.cone, group.of(X)
+        X_g[...] = cone.project(X_g)
+        inside = inside and _is_inside(cone, X_g, tuning)
+        error = max(error, _distance_from_identity(cone.compressed(group.of(of_identity))))
+    return _LeastNorm(X if inside else None, y if error <= tuning.identity_tol else None)
 
 
 def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Array:
@@ -198,9 +202,7 @@ def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Arra
     return y if inside.all() and feasible else zero
 
 
-def _central_variables(
-    engine: PrimalDual, program: Program, X: Sequence[Array], u: Array, y: Array, nu: float
-) -> Array:
+def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: Array, nu: float) -> Array:
     """Return the variables, the free ones such that rows with multipliers are near the path.
 
     On the path a slack is ``nu / y`` and the violation of a hinge ``nu / (gamma - y)``.
@@ -235,15 +237,14 @@ def _mean_size(C: Array) -> float:
     return float(np.linalg.norm(C, axis=(1, 2)).max(initial=0.0)) / np.sqrt(max(C.shape[1], 1))
 
 
-def _dual_size(engine: PrimalDual, program: Program) -> float:
+def _dual_size(engine: Engine, program: Program) -> float:
     """Return the size of the costs, one if all are zero."""
-    norms = [group.cost_norm for group in engine.groups]
-    return max([*norms, scale_of(program).dual]) or 1.0
+    return max(engine.plan.largest_cost, scale_of(program).dual) or 1.0
 
 
-def _largest_weight(engine: PrimalDual, program: Program) -> float:
+def _largest_weight(engine: Engine, program: Program) -> float:
     """Return the largest weight of a log-determinant or logarithm; the path begins no lower."""
-    weights = [group.weight for group in engine.groups]
+    weights = [group.weight for group in engine.plan.groups]
     logarithms = program.bounds.gamma[program.bounds.kind == Penalty.LOG]
     return max(*weights, float(logarithms.max(initial=0.0)))
 

@@ -15,13 +15,10 @@ and ``K`` diagonal, so that ``T`` is an entrywise product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from bregopt.arrays import Mask
-from bregopt.program import LinearMap
-from bregopt.routes.ipm.groups import GroupRows
-from bregopt.routes.ipm.newton_point import System
+from bregopt.routes.ipm.plan import Plan, System
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -29,8 +26,7 @@ __all__ = ["system_for"]
 
 
 def system_for(
-    A: LinearMap,
-    rows: Sequence[GroupRows],
+    plan: Plan,
     B: Any,
     exact: Mask,
     tuning: InteriorPointTuning,
@@ -41,9 +37,7 @@ def system_for(
 
     Parameters
     ----------
-    A : LinearMap
-    rows : sequence of GroupRows
-        The rows in each group of blocks.
+    plan : Plan
     B : csr_array of shape (m, k)
     exact : boolean array of shape (m,)
         Marks the rows with ``D = 0``, the hard equalities.
@@ -53,15 +47,16 @@ def system_for(
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     """
+    A = plan.A
     several = len(A.orders) > 1
     if several and direct and not in_rows:
         from bregopt.routes.ipm.sparse_row_system import SparseRowSystem  # only several matrices wait
 
-        sparse = SparseRowSystem.of(A, rows, B, tuning)
+        sparse = SparseRowSystem.of(plan, B, tuning)
         if sparse is not None:
             return sparse
     if in_rows or several:
-        return RowSystem(A, rows, B, tuning, direct)
+        return RowSystem(plan, B, tuning, direct)
     (n,), k, m = A.orders, B.shape[1], A.m
     equalities = int(exact.sum())
     # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
@@ -72,4 +67,4 @@ def system_for(
         from bregopt.routes.ipm.entry_system import EntrySystem  # only many rows wait
 
         return EntrySystem(A, B, exact, tuning)
-    return RowSystem(A, rows, B, tuning, direct)
+    return RowSystem(plan, B, tuning, direct)

@@ -1,0 +1,476 @@
+"""The primal-dual Newton method that the routes share: all rows at once, in the HKM direction.
+
+The problem is ``min sum <C, X> - w logdet X + c'u`` under rows, a box and second-order cones of variables,
+with a weight ``w`` for each matrix. The finite bounds of rows and box, and the cones, are on their central
+path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`, :mod:`bregopt.routes.ipm.second_order`). The iterate
+consists of ``X``, ``Z``, ``u`` and the slacks and multipliers of the bounds, with
+
+    A(X) + B u equal to bounds plus slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
+
+All are linearized (:mod:`bregopt.routes.ipm.systems`). The second and third hold from the start where
+possible; otherwise their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
+``nu`` decreases. For a semidefinite program both decrease together.
+
+``X`` and ``Z`` are one flat vector each, of which the matrices are views (:mod:`bregopt.routes.ipm.plan`).
+A block may be restricted to a face of the cone (:mod:`bregopt.program.face`). ``X`` and ``inv(Z)`` are then
+stored in the coordinates of the rows, in which the rows are sparse, and only decompositions use the face.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array, IntArray
+from bregopt.clock import checkpoint
+from bregopt.program import Bounds, Face, Program
+from bregopt.routes.ipm.bound_state import BoundState, BoundStep, FiniteBounds
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve
+from bregopt.routes.ipm.row_system import RowSystem
+from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
+from bregopt.routes.ipm.systems import system_for
+from bregopt.routes.ipm.tuning import InteriorPointTuning
+
+__all__ = ["Direction", "Engine", "Iterate", "Linearization"]
+
+
+class Iterate(NamedTuple):
+    """A point of the method.
+
+    Parameters
+    ----------
+    X, Z : array of shape (size,)
+        Flat vectors of matrices in the interior of the cone.
+    X_roots, Z_roots : sequence of arrays
+        Their roots for each group, in the sense of its cone.
+    residual : array of shape (size,), optional
+        ``C - A*(y) - Z``; None for zero.
+    exact : sequence of bool
+        Marks the groups without residual.
+    u, z : array of shape (k,)
+        Variables, and the multipliers of their box and of their second-order cones.
+    y, activity : array of shape (m,)
+    bounds : BoundState
+        Of the rows and, after them, of the box.
+    second_order : SecondOrderState
+        Of the variables in second-order cones.
+    dual_residual : float
+        The norm of the residual, largest over the groups; zero if it is round-off.
+    """
+
+    X: Array
+    Z: Array
+    X_roots: Sequence[Array]
+    Z_roots: Sequence[Array]
+    residual: Array | None
+    exact: Sequence[bool]
+    u: Array
+    z: Array
+    y: Array
+    activity: Array
+    bounds: BoundState
+    second_order: SecondOrderState
+    dual_residual: float
+
+
+class Direction(NamedTuple):
+    """A Newton step; `X` and `Z` are flat."""
+
+    X: Array
+    Z: Array
+    u: Array
+    bounds: BoundStep
+    second_order: SecondOrderStep
+
+
+class Linearization(NamedTuple):
+    """Newton's system at an iterate, factorized, with ``inv(Z)``, `D` of the bounds and ``q = B'dy + dz``."""
+
+    at: Iterate
+    solve: Solve
+    K: Array
+    D: Array
+    q: Array
+
+
+class Engine:
+    """Newton's method for one problem.
+
+    Parameters
+    ----------
+    program : Program
+        Rows, box, second-order cones and ``c``; the objectives of its blocks are not used.
+    C : sequence of arrays of shape (n_b, n_b)
+    tuning : InteriorPointTuning
+    faces : sequence of Face, optional
+        The whole cone by default.
+    direct : bool
+        Whether the system is factorized at any size.
+    weights : sequence of float, optional
+        ``w`` of each block; zero by default, as for a semidefinite program.
+    stacked : bool
+        Whether small blocks of equal order and weight are stacked.
+
+    Attributes
+    ----------
+    plan : Plan
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        C: Sequence[Array],
+        tuning: InteriorPointTuning,
+        faces: Sequence[Face] | None = None,
+        direct: bool = False,
+        weights: Sequence[float] | None = None,
+        stacked: bool = True,
+    ) -> None:
+        self._tuning, self._program = tuning, program
+        self._c, self._Bt, self._m = program.c, program.Bt, program.m
+        self._finite = FiniteBounds.of(_with_box(program))
+        faces = tuple(Face.whole(n) for n in program.A.orders) if faces is None else faces
+        self.plan = Plan(program.A, C, faces, tuning, stacked, weights)
+        self._weights = tuple(group.weight for group in self.plan.groups)
+        self._faces = [group for group in self.plan.groups if group.cone.is_face]
+        exact = program.bounds.equal
+        fixed = bool((program.u_lo == program.u_hi).any())
+        in_rows = fixed or bool(program.cones.count) or any(face.codimension for face in faces)
+        self._system = system_for(self.plan, program.B, exact, tuning, in_rows, direct)
+
+    def in_rows(self) -> Engine | None:
+        """Return the method with its system in the rows; None if it has that or it would be too large.
+
+        The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
+        """
+        if isinstance(self._system, RowSystem) or self._m > self._tuning.largest_formed_rows:
+            return None
+        other = copy.copy(self)
+        other._system = RowSystem(self.plan, self._program.B, self._tuning, direct=True)
+        return other
+
+    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
+        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
+        if isinstance(self._system, RowSystem):
+            return self._system.gram(P, rows)
+        return DefiniteFactor(self.plan.gram(P, rows), self._tuning).solve
+
+    def begin(
+        self, X: Array, u: Array, nu: float, y: Array | None = None, Z: Array | None = None
+    ) -> Iterate | None:
+        """Return the iterate at given matrices, with bounds centered at `nu`; None outside the cone.
+
+        Parameters
+        ----------
+        X : array of shape (size,)
+        u : array of shape (k,)
+            Inside the box and the second-order cones.
+        nu : float
+        y : array of shape (m,), optional
+            Multipliers that those of the iterate are close to.
+        Z : array of shape (size,), optional
+            ``C - A*(y)`` by default.
+        """
+        y_near = np.full(self._m + len(u), np.nan)
+        if y is not None:
+            y_near[: self._m] = y
+        bounded_values = np.concatenate([self.activity(X, u), u])
+        magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
+        bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near, self._tuning)
+        cones = self._program.cones
+        near = None if y is None else (self._c - self._Bt @ y)[cones.index]
+        second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
+        exact = (Z is None,) * len(self.plan.groups)
+        return self._iterate(X.copy(), Z, exact, u, bounds, second_order)
+
+    def activity(self, X: Array, u: Array) -> Array:
+        """Return ``A(X) + B u``."""
+        activity = self.plan.apply(X)
+        return activity + u @ self._Bt if len(u) else activity
+
+    def _sizes(self, X: Array, u: Array) -> Array:
+        """Return the largest activity of each row for these diagonals, or its bounds if larger; not zero."""
+        size = self._program.absolute_B @ np.abs(u) + self.plan.magnitudes(X) + TINY
+        return np.maximum(size, self._program.bounds.sizes)
+
+    def linearization(self, at: Iterate) -> Linearization | None:
+        """Return Newton's system at an iterate.
+
+        None if a multiplier is at an end of its range, or so close that the system overflows.
+        """
+        D, m = at.bounds.complementarity_diagonal(), self._m
+        if not np.isfinite(D).all():
+            return None
+        of_rows = at.bounds.row_diagonal(D)
+        K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), of_rows[m:], None, at.second_order.cones
+        if cones.count:
+            D_u[cones.index], p_u = at.second_order.metric()
+        try:
+            solve = self._system.factor(ScalingPoint(at.X, K, at.X_roots, of_rows[:m], D_u, cones, p_u))
+        except np.linalg.LinAlgError:
+            return None
+        q = self._c - self._Bt @ at.y - at.z if len(at.u) else at.u
+        return Linearization(at, solve, K, D, q)
+
+    def direction(
+        self,
+        linearization: Linearization,
+        weights: tuple[float, ...],
+        nu: float,
+        predictor: Direction | None = None,
+    ) -> Direction | None:
+        """Return the step to the given `weights`, one for each group, and `nu`; None if it is not finite.
+
+        With a `predictor` the step includes its second-order terms (Mehrotra).
+        """
+        checkpoint()
+        at, q, m = linearization.at, linearization.q, self._m
+        target = at.bounds.finite.slacks.target(nu, None if predictor is None else predictor.bounds)
+        values = np.concatenate([at.activity, at.u]) if len(q) else at.activity
+        bound_rhs = at.bounds.right_hand_side(values, target)
+        r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
+        r_u, in_cones = r[m:], at.second_order.cones.index
+        if len(in_cones):
+            r_u[in_cones] = at.second_order.right_hand_side(
+                nu, None if predictor is None else predictor.second_order
+            )
+        R = self._matrix_rhs(at, predictor)
+        step = linearization.solve(RightHandSide(weights, R, r[:m], r_u, q))
+        multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
+        if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
+            return None
+        bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
+        dZ = -step.adjoint if at.residual is None else at.residual - step.adjoint
+        second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
+        return Direction(step.X, dZ, step.u, bounds, second_order)
+
+    def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None] | None:
+        """Return ``R`` of each group: its residual and the second-order terms of a predictor; None for zero."""
+        if at.residual is None and predictor is None:
+            return None
+        R: list[Array | None] = []
+        for group, exact in zip(self.plan.groups, at.exact, strict=True):
+            own = None
+            if at.residual is not None and not exact:
+                own = -(group.of(at.residual) @ group.of(at.X))
+            if predictor is not None:
+                dX, dZ = group.of(predictor.X), group.of(predictor.Z)
+                # Without a residual dZ has the entries of the rows.
+                second = group.product(dZ, dX) if exact else dZ @ dX
+                own = -second if own is None else own - second
+            R.append(own)
+        return R
+
+    def step_lengths(self, linearization: Linearization, step: Direction, tol: float) -> tuple[float, float]:
+        """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
+        at = linearization.at
+        primal, dual = at.bounds.step_lengths(step.bounds)
+        if at.second_order.cones.count:
+            of_cones = at.second_order.step_lengths(step.second_order)
+            primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
+        for group, X_root, Z_root in zip(self.plan.groups, at.X_roots, at.Z_roots, strict=True):
+            of, cone = group.of, group.cone
+            primal = min(primal, cone.primal_length(of(at.X), X_root, of(step.X), tol))
+            K = linearization.K
+            dual = min(dual, cone.dual_length(of(at.Z), Z_root, of(K), of(step.Z), tol))
+        return primal, dual
+
+    def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
+        """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
+        decrease = self._tuning.step_decrease
+        while max(primal, dual) > self._tuning.least_step:
+            new = self._iterate(
+                at.X + primal * step.X,
+                None if at.residual is None else at.Z + dual * step.Z,
+                at.exact,
+                at.u + primal * step.u,
+                at.bounds.after_step(step.bounds, primal, dual),
+                at.second_order.after_step(step.second_order, primal, dual),
+            )
+            if new is not None:
+                return new
+            primal, dual, decrease = decrease * primal, decrease * dual, decrease**2
+        return None
+
+    def advance(self, at: Iterate) -> Iterate | None:
+        """Return the iterate after a predictor and a corrector (Mehrotra 1992), None if no step is left.
+
+        Both use the same factorized system. The predictor aims at ``nu = 0``. Its step length determines
+        the centering parameter of the corrector. While ``X Z`` of a group is far above ``w I``, its weight
+        decreases too.
+        """
+        # Diverging iterates may overflow; a step that is not finite is rejected.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._advance(at)
+
+    def _advance(self, at: Iterate) -> Iterate | None:
+        tuning, weights = self._tuning, self._weights
+        falling = self._falling(at)
+        linearization = self.linearization(at)
+        step = None if linearization is None else self.direction(linearization, weights, 0.0)
+        if linearization is None or step is None:
+            return None
+        lengths = self.step_lengths(linearization, step, tuning.predictor_length_tol)
+        primal, dual = (min(1.0, length) for length in lengths)
+        now, order = self.complementarity(at, falling), self.products(at, falling)
+        if order and now:
+            after = self._complementarity_after(at, step, primal, dual, falling)
+            centering = min(1.0, max(after / now, 0.0))
+            expensive = self.plan.order >= tuning.centering_exponent_order and not at.dual_residual
+            least_exponent = tuning.centering_exponent if expensive else 1.0
+            exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
+            nu = max(centering**exponent, tuning.least_centering) * now / order
+            targets = tuple(max(nu, w) if g in falling else w for g, w in enumerate(weights))
+            corrected = self._corrected(linearization, targets, nu, step, min(primal, dual))
+            if corrected is None:
+                return None
+            step, lengths = corrected
+        least, most = tuning.least_step_fraction, tuning.largest_step_fraction
+        fraction = least + (most - least) * min(primal, dual)
+        primal, dual = (min(1.0, fraction * length) for length in lengths)
+        return self.after_step(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
+
+    def _corrected(
+        self,
+        linearization: Linearization,
+        weights: tuple[float, ...],
+        nu: float,
+        predictor: Direction,
+        predictor_length: float,
+    ) -> tuple[Direction, tuple[float, float]] | None:
+        """Return the step to `weights` and `nu` and its step lengths; None if it is not finite.
+
+        The step has the second-order terms of the `predictor`, unless they make it too short: near a singular
+        solution they may consist of round-off.
+        """
+        best = None
+        for second_order in (predictor, None):
+            step = self.direction(linearization, weights, nu, second_order)
+            if step is None:
+                continue
+            lengths = self.step_lengths(linearization, step, self._tuning.step_length_tol)
+            if best is None or min(lengths) > min(best[1]):
+                best = step, lengths
+            if min(lengths) >= self._tuning.corrector_ratio * predictor_length**2:
+                break
+        return best
+
+    def _falling(self, at: Iterate) -> list[int]:
+        """Return the groups whose ``X Z`` is far above ``w I``."""
+        ratio, groups = self._tuning.weight_ratio, self.plan.groups
+        if not any(self._weights):
+            return list(range(len(groups)))
+        return [
+            g
+            for g, group in enumerate(groups)
+            if float(group.of(at.X).ravel() @ group.of(at.Z).ravel())
+            > ratio * group.weight * max(group.cone.order, 1)
+        ]
+
+    def products(self, at: Iterate, groups: Sequence[int]) -> int:
+        """Return the number of terms in the complementarity of rows, variables and some groups."""
+        own = self.plan.groups
+        of_variables = at.bounds.products + at.second_order.products
+        return sum(own[g].cone.order for g in groups) + of_variables
+
+    def complementarity(self, at: Iterate, groups: Sequence[int]) -> float:
+        """Return the complementarity of rows and variables, plus ``<X, Z>`` of some groups."""
+        of_variables = at.bounds.complementarity() + at.second_order.complementarity()
+        return self._inner(at.X, at.Z, groups) + of_variables
+
+    def _complementarity_after(
+        self, at: Iterate, step: Direction, primal: float, dual: float, groups: Sequence[int]
+    ) -> float:
+        """Return the complementarity after a step of these lengths."""
+        total = at.bounds.complementarity_after(step.bounds, primal, dual)
+        total += at.second_order.complementarity_after(step.second_order, primal, dual)
+        total += self._inner(at.X, at.Z, groups) + primal * self._inner(step.X, at.Z, groups)
+        total += dual * self._inner(at.X, step.Z, groups)
+        return total + dual * primal * self._inner(step.X, step.Z, groups)
+
+    def _inner(self, X: Array, Z: Array, groups: Sequence[int]) -> float:
+        """Return ``<X, Z>`` in some groups."""
+        own = self.plan.groups
+        if len(groups) == len(own):
+            return float(X @ Z)
+        return math.fsum(float(X[own[g].part] @ Z[own[g].part]) for g in groups)
+
+    def _iterate(
+        self,
+        X: Array,
+        Z: Array | None,
+        exact: Sequence[bool],
+        u: Array,
+        bounds: BoundState,
+        second_order: SecondOrderState | None,
+    ) -> Iterate | None:
+        """Return an iterate, None if one of its matrices is not positive definite on its face.
+
+        `X` may be changed. A ``Z`` of None stands for ``C - A*(y)``, as its part in the groups marked `exact`
+        does, and a `second_order` of None for a point outside its cones.
+        """
+        checkpoint()
+        if second_order is None:
+            return None
+        y, z = bounds.multipliers, u
+        if len(u):
+            y, z = y[: self._m], y[self._m :].copy()
+            z[second_order.cones.index] = second_order.z
+        if not (np.abs(y) < self._tuning.largest_multiplier).all():
+            return None
+        X_roots = self.plan.roots(X)
+        if X_roots is None:
+            return None
+        slack = self.plan.cost - self.plan.adjoint(y)
+        found = self._dual(slack, Z, exact)
+        if found is None:
+            return None
+        for group in self._faces:  # round-off would move X off its face, step by step
+            group.of(X)[...] = group.cone.project(group.of(X))
+        Z, Z_roots, residual, exact, largest = found
+        activity = self.activity(X, u)
+        return Iterate(
+            X, Z, X_roots, Z_roots, residual, exact, u, z, y, activity, bounds, second_order, largest
+        )
+
+    def _dual(
+        self, slack: Array, Z: Array | None, exact: Sequence[bool]
+    ) -> tuple[Array, list[Array], Array | None, Sequence[bool], float] | None:
+        """Return ``Z``, its roots, its residual, the groups without one, and the largest norm of a residual.
+
+        A residual that is round-off is dropped, unless `slack`, which is ``C - A*(y)``, is not definite:
+        without an interior of the dual it never is, and the residual has to stay.
+        """
+        if Z is None:
+            roots = self.plan.roots(slack)
+            return None if roots is None else (slack, roots, None, exact, 0.0)
+        found, marks, largest, residual = [], [], 0.0, slack - Z
+        for group, is_exact in zip(self.plan.groups, exact, strict=True):
+            own, given, error = group.of(slack), group.of(Z), 0.0
+            root = None
+            if not is_exact:
+                error = float(np.linalg.norm(group.of(residual)))
+            if is_exact or error <= self._tuning.dual_round_off * float(np.linalg.norm(given)):
+                root = group.cone.root(own)
+            dropped = is_exact or root is not None
+            if not dropped:
+                root = group.cone.root(given)
+                largest = max(largest, error)
+            if root is None:
+                return None
+            if dropped:
+                given[...] = own
+                group.of(residual)[...] = 0.0
+            found.append(root)
+            marks.append(dropped)
+        return Z, found, None if all(marks) else residual, marks, largest
+
+
+def _with_box(program: Program) -> Bounds:
+    """Return the bounds of the rows, followed by those of the variables."""
+    return program.bounds.followed_by(Bounds.of_hard_rows(program.u_lo, program.u_hi))
