@@ -33,7 +33,15 @@ from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
-__all__ = ["DualBound", "Known", "PrimalDualPoint", "divergence_factor", "row_residuals"]
+__all__ = [
+    "DualBound",
+    "Known",
+    "PrimalDualPoint",
+    "box_minimum",
+    "divergence_factor",
+    "relative_to_costs",
+    "row_residuals",
+]
 
 
 class Known(TypedDict, total=False):
@@ -328,9 +336,9 @@ class PrimalDualPoint:
                 cost -= smallest * float(self.traces[b])
         sizes = dimacs_sizes(self.program)
         if least < 0:
-            residual = _relative_to_costs(self.program, -least, self.y)
+            residual = relative_to_costs(self.program, -least, self.y)
             residual = residual if sizes is None else max(residual, -least / sizes.costs)
-        box, miss, left, far = _box_minimum(self.program, self.u, self.y)
+        box, miss, left, far = box_minimum(self.program, self.u, self.y)
         terms.append(box)
         value = math.fsum(terms) + self.program.offset if all(map(math.isfinite, terms)) else -math.inf
         miss = miss if sizes is None else max(miss, far / sizes.costs)
@@ -382,7 +390,7 @@ def _is_exact(trace: TraceBound | None) -> bool:
     return trace is not None and trace.exact
 
 
-def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
+def relative_to_costs(program: Program, miss: float, y: Array) -> float:
     """Return the dual residual of the eigenvalue ``-miss``, relative to the scale of the costs.
 
     It is multiplied up where the multipliers are far larger than that scale (see ``DIVERGENT``).
@@ -392,7 +400,7 @@ def _relative_to_costs(program: Program, miss: float, y: Array) -> float:
     return miss / eta * max(1.0, largest / (DIVERGENT * eta))
 
 
-def _box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float, float]:
+def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float, float]:
     """Return the minimum of ``(c - B'y)'u`` over the box; of other ``u`` residual, its cost and its norm.
 
     The residual of a free variable is its reduced cost. That of a cone is the least change of the cost of its

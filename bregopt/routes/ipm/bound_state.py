@@ -18,6 +18,7 @@ Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,7 @@ __all__ = ["BoundState", "BoundStep", "FiniteBounds"]
 Subset = IntArray | slice
 
 
-@dataclass(frozen=True, eq=False)
-class BoundStep:
+class BoundStep(NamedTuple):
     """A Newton step in the multipliers, the slacks and their prices."""
 
     p: Array
@@ -202,7 +202,6 @@ class FiniteBounds:
         return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
 
 
-@dataclass(frozen=True, eq=False)
 class BoundState:
     """The multipliers and slacks of the finite bounds of all rows.
 
@@ -215,9 +214,8 @@ class BoundState:
         The slacks.
     """
 
-    finite: FiniteBounds
-    p: Array
-    s: Array
+    def __init__(self, finite: FiniteBounds, p: Array, s: Array) -> None:
+        self.finite, self.p, self.s = finite, p, s
 
     @classmethod
     def at(

@@ -9,25 +9,41 @@ own keeps ``X Z = w I`` at the weight ``w`` of that term, while ``mu`` vanishes 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array
-from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
+from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, trace_bounds
+from bregopt.certify.constants import (
+    DIVERGENT,
+    LARGEST_U,
+    LARGEST_X,
+    NEGLIGIBLE_OBJECTIVE,
+    ROUND_OFF_OF_TERMS,
+    ROW_NOISE,
+)
+from bregopt.certify.dimacs import dimacs_sizes
+from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
-from bregopt.program import Answer, Block, Program, Start, StopReason, pays
+from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.anchor import divergence_of
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
 __all__ = ["follow_path"]
+
+# Diagonal of ``A*(y)``, relative to its terms, from which no correction makes ``y`` a Farkas vector.
+_FARKAS_NOISE = 1e-6
+_NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -64,19 +80,28 @@ class _CentralPath(Method):
         self.patience = self._tuning.stall_steps
         self._has_no_objective = not pays(program)
         self._inner: Answer | None = None
+        self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine.plan)
+        self._row_norms, self._unbounded = program.A.norms(), not any(trace_bounds(program))
 
     def certificate(self, at: Iterate) -> Certificate:
-        plan, y = self._plan, 0 * at.y if self._has_no_objective else at.y
-        X = plan.matrices(at.X)
+        """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
+        y = 0 * at.y if self._has_no_objective else at.y
         least = 0.0 if self._has_no_objective or self._dual_feasible(at) else -at.dual_residual
+        found = None if self._scores is None else self._scores.of(at, y, least)
+        if found is None:
+            found = self._whole_certificate(at, y, least)
+        if self._inner is None and found.meets(self._tuning.inner_error):
+            self._inner = Answer(self._plan.matrices(at.X), at.u, y, StopReason.CONVERGED, 0)
+        return found
+
+    def _whole_certificate(self, at: Iterate, y: Array, least: float) -> Certificate:
+        """Return the certificate; `least` is a bound on the eigenvalues of ``C - A*(y)``."""
+        plan, X = self._plan, self._plan.matrices(at.X)
         smallest = tuple(0.0 if block.nearness else least for block in self._program.blocks)
         known = Known(activity=at.activity, cone_residual=0.0, smallest_eigenvalues=smallest)
         if len(plan.groups) < len(X):  # one pass over the groups instead of one over the blocks
             known |= Known(magnitudes=plan.magnitudes(at.X), traces=plan.traces(at.X))
-        certificate = certify(PrimalDualPoint(self._program, X, at.u, y, **known))
-        if self._inner is None and certificate.meets(self._tuning.inner_error):
-            self._inner = Answer(X, at.u, y, StopReason.CONVERGED, 0)
-        return certificate
+        return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
         return self._engine.advance(at)
@@ -110,7 +135,7 @@ class _CentralPath(Method):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
                 y = self._diverging_multipliers(direction)
-                if self._progress.contradicts(program, y):
+                if self._may_contradict(y) and self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
         decreases = certificate.primal < program.offset
         no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
@@ -125,6 +150,13 @@ class _CentralPath(Method):
         size = np.abs(y) * self._program.row_sizes
         least = self._tuning.farkas_least_multiplier * size.max(initial=0.0)
         return np.where(size > least, y, 0.0)
+
+    def _may_contradict(self, y: Array) -> bool:
+        """Whether the diagonal of ``A*(y)`` allows a contradiction, where no row bounds a trace."""
+        if not self._unbounded:
+            return True
+        supply = float(self._plan.diagonal(self._plan.adjoint(y)).max(initial=0.0))
+        return supply <= _FARKAS_NOISE * float(np.abs(y) @ self._row_norms)
 
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
@@ -165,6 +197,76 @@ class _CentralPath(Method):
     def _dual_feasible(self, at: Iterate) -> bool:
         """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
         return at.residual is None or self._plan.roots(at.Z + at.residual) is not None
+
+
+class _Scores:
+    """The numbers of a certificate for a linear objective and hard rows, from an iterate's at hand.
+
+    They follow the rules of :mod:`bregopt.certify`, with all that does not change computed once.
+    """
+
+    def __init__(self, program: Program, plan: Plan) -> None:
+        self._program, self._plan = program, plan
+        bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
+        assert sizes is not None
+        self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
+        self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
+        unit = program.row_units * scale.primal
+        self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
+        self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
+
+    def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
+        """Return them, None where they are not known up to factors that matter.
+
+        `least` is a lower bound on the eigenvalues of ``C - A*(y)``.
+        """
+        program, sizes = self._program, self._sizes
+        primal = float(self._plan.cost @ at.X) + program.offset
+        dual = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) + program.offset
+        traces = self._plan.traces(at.X)
+        cost = miss = 0.0
+        if least < 0:
+            for bound, trace in zip(self._traces, traces, strict=True):
+                if bound is not None:
+                    dual += bound.least(least)
+                else:
+                    cost -= LARGEST_X * least * float(trace)
+                    miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
+        missed = np.maximum(np.maximum(program.bounds.lo - at.activity, at.activity - program.bounds.hi), 0.0)
+        reach, largest = self._reach, float(traces.max())
+        if program.k:
+            if ((at.u < program.u_lo) | (at.u > program.u_hi)).any():
+                return None
+            primal += float(program.c @ at.u)
+            of_box, beyond, left, far = box_minimum(program, at.u, y)
+            dual, cost = dual + of_box, cost + LARGEST_U * left
+            miss = max(miss, beyond, far / sizes.costs)
+            reach = np.maximum(reach, program.absolute_B @ np.abs(at.u))
+            largest = max(largest, float((np.abs(at.u) * program.column_sizes).max()))
+        if not largest <= DIVERGENT * self._scale.primal:
+            return None
+        residual = self._residual(missed, reach)
+        if residual > _NEGLIGIBLE:
+            residual = self._residual(missed, np.maximum(reach, self._plan.magnitudes(at.X)))
+        residual = max(residual, math.sqrt(float(missed @ missed)) / sizes.bounds)
+        dual -= cost
+        loss, constant = float(np.abs(y) @ missed), program.stated_constant
+        size = max(self._scale.resolution, abs(primal - constant), abs(dual - constant))
+        if not NEGLIGIBLE_OBJECTIVE * self._scale.objective <= size < math.inf:
+            return None
+        distance = abs(primal - dual)
+        gap = max((distance + loss) / size, distance / (1 + abs(primal) + abs(dual))) if size else math.inf
+        if primal < dual <= primal + ROUND_OFF_OF_TERMS * self._scale.objective:
+            dual = primal
+        elif primal < dual:
+            primal += loss
+        return Certificate(primal, dual, gap, residual, miss, distance + loss, size=size)
+
+    def _residual(self, missed: Array, reach: Array) -> float:
+        """Return the largest relative violation of a row; `reach` is the size of its terms."""
+        relative = missed / np.maximum(np.minimum(reach, self._stated), TINY)
+        relative[(reach <= self._noise) & (missed <= self._round_off)] = 0.0
+        return float(relative.max(initial=0.0))
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, inverse_of, root_of
+from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Face
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -76,7 +76,7 @@ class Cone(Protocol):
         """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
         ...
 
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Any, tol: float) -> float:
+    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
         """Return the same for ``Z``, with ``K = inv(Z)``."""
         ...
 
@@ -109,7 +109,7 @@ class FaceCone:
         return self._face.lift(np.eye(self.order))
 
     def traces(self, X: Array) -> Array:
-        return np.array([np.trace(X)])
+        return np.array([X.trace()])
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return float(weights[0]) * X
@@ -121,10 +121,43 @@ class FaceCone:
         return self._face.lift(M[0])
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        return _primal_length(X, root, step, self._face, tol, self._tuning)
+        if len(root) < self._tuning.lanczos_order:
+            return self._length(X, root, step, tol)
+        L, face = np.asfortranarray(root), self._face
 
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Any, tol: float) -> float:
-        return _dual_length(Z, root, K, step, self._face, tol, self._tuning)
+        def operator(v: Array) -> tuple[Array, Array]:
+            """Return ``inv(L) V' step V inv(L)' v``."""
+            inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
+            w, _ = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)
+            return w, w
+
+        start = _random_vector(len(L))
+        return _length_to_boundary(_least_eigenvalue(operator, start, start, self._tuning))
+
+    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
+        if len(root) < self._tuning.lanczos_order:
+            return self._length(Z, root, step, tol)
+
+        def operator(v: Array) -> tuple[Array, Array]:
+            """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
+            Sv = step @ v
+            return K @ Sv, Sv
+
+        start = _random_vector(len(Z))
+        return _length_to_boundary(_least_eigenvalue(operator, K @ start, start, self._tuning))
+
+    def _length(self, S: Array, root: Array, step: Array, tol: float) -> float:
+        """Return the length by the eigenvalues of ``inv(L) step inv(L)'``, or by trial factorizations."""
+        if self.is_face:
+            S, step = self._face.compress(S), self._face.compress(step)
+        if len(root) >= self._tuning.trial_order:
+            return _step_length_by_trials(S, step, tol, self._tuning)
+        if len(root) == 0:
+            return math.inf
+        half, _ = lapack.dtrtrs(root, step, lower=1)
+        scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
+        least = float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0])
+        return math.inf if least >= 0 else -1 / least
 
 
 class StackCone:
@@ -174,61 +207,8 @@ class StackCone:
         scaled = root @ step @ np.swapaxes(root, 1, 2)
         return _length_to_boundary(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
 
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Any, tol: float) -> float:
-        return self.primal_length(Z, root, dense(step), tol)
-
-
-def _primal_length(
-    X: Array, root: Array, step: Array, face: Face, tol: float, tuning: InteriorPointTuning
-) -> float:
-    """Return approximately the largest ``alpha`` with ``X + alpha step`` psd on the face.
-
-    `root` is the Cholesky factor of ``X`` on the face.
-    """
-    if len(root) < tuning.lanczos_order:
-        return _step_length(X, step, root, face, tol, tuning)
-    L = np.asfortranarray(root)
-
-    def operator(v: Array) -> tuple[Array, Array]:
-        """Return ``inv(L) V' step V inv(L)' v``."""
-        inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
-        w, _ = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)
-        return w, w
-
-    start = _random_vector(len(L))
-    return _length_to_boundary(_least_eigenvalue(operator, start, start, tuning))
-
-
-def _dual_length(
-    Z: Array, root: Array, K: Array, step: Any, face: Face, tol: float, tuning: InteriorPointTuning
-) -> float:
-    """Return approximately the largest ``alpha`` with ``Z + alpha step`` psd on the face; ``K = inv(Z)``."""
-    if len(root) < tuning.lanczos_order:
-        return _step_length(Z, step, root, face, tol, tuning)
-
-    def operator(v: Array) -> tuple[Array, Array]:
-        """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
-        Sv = step @ v
-        return K @ Sv, Sv
-
-    start = _random_vector(len(Z))
-    return _length_to_boundary(_least_eigenvalue(operator, K @ start, start, tuning))
-
-
-def _step_length(
-    S: Array, step: Any, root: Array, face: Face, tol: float, tuning: InteriorPointTuning
-) -> float:
-    """Return approximately the largest ``alpha`` with ``S + alpha step`` psd on the face.
-
-    `root` is the Cholesky factor of `S` on the face.
-    """
-    if len(root) >= tuning.trial_order:
-        return _step_length_by_trials(face.compress(S), face.compress(dense(step)), tol, tuning)
-    if len(root) == 0:
-        return math.inf
-    half, _ = lapack.dtrtrs(root, face.compress(dense(step)), lower=1)
-    scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-    return _length_to_boundary(float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0]))
+    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
+        return self.primal_length(Z, root, step, tol)
 
 
 def _length_to_boundary(least: float) -> float:

@@ -137,6 +137,7 @@ class Engine:
         faces = tuple(Face.whole(n) for n in program.A.orders) if faces is None else faces
         self.plan = Plan(program.A, C, faces, tuning, stacked, weights)
         self._weights = tuple(group.weight for group in self.plan.groups)
+        self._weight, self._weighted = self.plan.spread(self._weights), any(self._weights)
         self._faces = [group for group in self.plan.groups if group.cone.is_face]
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
@@ -204,7 +205,7 @@ class Engine:
         None if a multiplier is at an end of its range, or so close that the system overflows.
         """
         D, m = at.bounds.complementarity_diagonal(), self._m
-        if not np.isfinite(D).all():
+        if not math.isfinite(np.add.reduce(D)):
             return None
         of_rows = at.bounds.row_diagonal(D)
         K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), of_rows[m:], None, at.second_order.cones
@@ -220,11 +221,11 @@ class Engine:
     def direction(
         self,
         linearization: Linearization,
-        weights: tuple[float, ...],
+        weight: float | Array,
         nu: float,
         predictor: Direction | None = None,
     ) -> Direction | None:
-        """Return the step to the given `weights`, one for each group, and `nu`; None if it is not finite.
+        """Return the step to the given `weight` and `nu`; None if it is not finite.
 
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
@@ -240,9 +241,9 @@ class Engine:
                 nu, None if predictor is None else predictor.second_order
             )
         R = self._matrix_rhs(at, predictor)
-        step = linearization.solve(RightHandSide(weights, R, r[:m], r_u, q))
+        step = linearization.solve(RightHandSide(weight, R, r[:m], r_u, q))
         multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
-        if not (np.isfinite(multipliers).all() and np.isfinite(step.u).all()):
+        if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
         bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
         dZ = -step.adjoint if at.residual is None else at.residual - step.adjoint
@@ -250,20 +251,21 @@ class Engine:
         return Direction(step.X, dZ, step.u, bounds, second_order)
 
     def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None] | None:
-        """Return ``R`` of each group: its residual and the second-order terms of a predictor; None for zero."""
+        """Return ``R`` of each group: its residual and a predictor's second-order terms; None for zero."""
         if at.residual is None and predictor is None:
             return None
-        R: list[Array | None] = []
-        for group, exact in zip(self.plan.groups, at.exact, strict=True):
-            own = None
-            if at.residual is not None and not exact:
-                own = -(group.of(at.residual) @ group.of(at.X))
-            if predictor is not None:
-                dX, dZ = group.of(predictor.X), group.of(predictor.Z)
-                # Without a residual dZ has the entries of the rows.
-                second = group.product(dZ, dX) if exact else dZ @ dX
-                own = -second if own is None else own - second
-            R.append(own)
+        R: list[Array | None] = [None] * len(at.exact)
+        if at.residual is not None:
+            parts = zip(self.plan.views(at.residual), self.plan.views(at.X), at.exact, strict=True)
+            R = [None if exact else -(residual @ X) for residual, X, exact in parts]
+        if predictor is None:
+            return R
+        dX, dZ = self.plan.views(predictor.X), self.plan.views(predictor.Z)
+        for g, group in enumerate(self.plan.groups):
+            # Without a residual dZ has the entries of the rows.
+            second = group.product(dZ[g], dX[g]) if at.exact[g] else dZ[g] @ dX[g]
+            own = R[g]
+            R[g] = -second if own is None else own - second
         return R
 
     def step_lengths(self, linearization: Linearization, step: Direction, tol: float) -> tuple[float, float]:
@@ -273,11 +275,11 @@ class Engine:
         if at.second_order.cones.count:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
-        for group, X_root, Z_root in zip(self.plan.groups, at.X_roots, at.Z_roots, strict=True):
-            of, cone = group.of, group.cone
-            primal = min(primal, cone.primal_length(of(at.X), X_root, of(step.X), tol))
-            K = linearization.K
-            dual = min(dual, cone.dual_length(of(at.Z), Z_root, of(K), of(step.Z), tol))
+        views = self.plan.views
+        X, Z, K, dX, dZ = views(at.X), views(at.Z), views(linearization.K), views(step.X), views(step.Z)
+        for g, group in enumerate(self.plan.groups):
+            primal = min(primal, group.cone.primal_length(X[g], at.X_roots[g], dX[g], tol))
+            dual = min(dual, group.cone.dual_length(Z[g], at.Z_roots[g], K[g], dZ[g], tol))
         return primal, dual
 
     def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -309,14 +311,14 @@ class Engine:
             return self._advance(at)
 
     def _advance(self, at: Iterate) -> Iterate | None:
-        tuning, weights = self._tuning, self._weights
+        tuning = self._tuning
         falling = self._falling(at)
         linearization = self.linearization(at)
-        step = None if linearization is None else self.direction(linearization, weights, 0.0)
+        step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
         if linearization is None or step is None:
             return None
         lengths = self.step_lengths(linearization, step, tuning.predictor_length_tol)
-        primal, dual = (min(1.0, length) for length in lengths)
+        primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
         now, order = self.complementarity(at, falling), self.products(at, falling)
         if order and now:
             after = self._complementarity_after(at, step, primal, dual, falling)
@@ -325,32 +327,35 @@ class Engine:
             least_exponent = tuning.centering_exponent if expensive else 1.0
             exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
             nu = max(centering**exponent, tuning.least_centering) * now / order
-            targets = tuple(max(nu, w) if g in falling else w for g, w in enumerate(weights))
-            corrected = self._corrected(linearization, targets, nu, step, min(primal, dual))
+            target: float | Array = nu
+            if self._weighted:
+                own = enumerate(self._weights)
+                target = self.plan.spread([max(nu, w) if g in falling else w for g, w in own])
+            corrected = self._corrected(linearization, target, nu, step, min(primal, dual))
             if corrected is None:
                 return None
             step, lengths = corrected
         least, most = tuning.least_step_fraction, tuning.largest_step_fraction
         fraction = least + (most - least) * min(primal, dual)
-        primal, dual = (min(1.0, fraction * length) for length in lengths)
+        primal, dual = min(1.0, fraction * lengths[0]), min(1.0, fraction * lengths[1])
         return self.after_step(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
 
     def _corrected(
         self,
         linearization: Linearization,
-        weights: tuple[float, ...],
+        weight: float | Array,
         nu: float,
         predictor: Direction,
         predictor_length: float,
     ) -> tuple[Direction, tuple[float, float]] | None:
-        """Return the step to `weights` and `nu` and its step lengths; None if it is not finite.
+        """Return the step to `weight` and `nu` and its step lengths; None if it is not finite.
 
         The step has the second-order terms of the `predictor`, unless they make it too short: near a singular
         solution they may consist of round-off.
         """
         best = None
         for second_order in (predictor, None):
-            step = self.direction(linearization, weights, nu, second_order)
+            step = self.direction(linearization, weight, nu, second_order)
             if step is None:
                 continue
             lengths = self.step_lengths(linearization, step, self._tuning.step_length_tol)
@@ -360,22 +365,22 @@ class Engine:
                 break
         return best
 
-    def _falling(self, at: Iterate) -> list[int]:
+    def _falling(self, at: Iterate) -> Sequence[int]:
         """Return the groups whose ``X Z`` is far above ``w I``."""
         ratio, groups = self._tuning.weight_ratio, self.plan.groups
-        if not any(self._weights):
-            return list(range(len(groups)))
-        return [
-            g
-            for g, group in enumerate(groups)
-            if float(group.of(at.X).ravel() @ group.of(at.Z).ravel())
-            > ratio * group.weight * max(group.cone.order, 1)
+        if not self._weighted:
+            return range(len(groups))
+        far = [
+            self._inner(at.X, at.Z, [g]) > ratio * own.weight * own.cone.order for g, own in enumerate(groups)
         ]
+        return [g for g in range(len(groups)) if far[g]]
 
     def products(self, at: Iterate, groups: Sequence[int]) -> int:
         """Return the number of terms in the complementarity of rows, variables and some groups."""
         own = self.plan.groups
         of_variables = at.bounds.products + at.second_order.products
+        if len(groups) == len(own):
+            return self.plan.order + of_variables
         return sum(own[g].cone.order for g in groups) + of_variables
 
     def complementarity(self, at: Iterate, groups: Sequence[int]) -> float:
@@ -398,7 +403,7 @@ class Engine:
         own = self.plan.groups
         if len(groups) == len(own):
             return float(X @ Z)
-        return math.fsum(float(X[own[g].part] @ Z[own[g].part]) for g in groups)
+        return sum(float(X[own[g].part] @ Z[own[g].part]) for g in groups)
 
     def _iterate(
         self,
@@ -421,7 +426,7 @@ class Engine:
         if len(u):
             y, z = y[: self._m], y[self._m :].copy()
             z[second_order.cones.index] = second_order.z
-        if not (np.abs(y) < self._tuning.largest_multiplier).all():
+        if not np.maximum.reduce(np.abs(y), initial=0.0) < self._tuning.largest_multiplier:
             return None
         X_roots = self.plan.roots(X)
         if X_roots is None:

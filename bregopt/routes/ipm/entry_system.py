@@ -61,8 +61,8 @@ class EntrySystem:
             solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal, self._tuning)
 
         def step(rhs: RightHandSide) -> Step:
-            (weight,), (R,) = rhs.weights, rhs.R or (None,)
-            G = np.diag(weight * k - 1)
+            (R,) = rhs.R or (None,)
+            G = np.diag(rhs.weight * k - 1)
             if R is not None:
                 G += Pk.T @ R @ inverse.T
             delta, du, dy = solve(G, rhs)

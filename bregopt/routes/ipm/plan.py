@@ -1,10 +1,11 @@
 """The plan of a program: what the method knows of its structure, computed once for all steps.
 
-All matrices are one flat vector. Its parts are the groups: a block, or a stack of small blocks of equal order
-and weight, which one call of LAPACK factorizes. The rows are one matrix on that vector where their entries are
-few enough to be listed, so that ``A`` and ``A*`` are one product each for all blocks. Rows with fewer numbers
-than entries (rank one, distances) keep their own formulas. The Schur matrix is a sum over the groups, by the
-cheapest formula for each (:mod:`bregopt.routes.ipm.schur`, :mod:`bregopt.routes.ipm.stack_rows`).
+All matrices are one flat vector. Its parts are the groups: a block, or a stack of small blocks of equal
+order and weight, which one call of LAPACK factorizes. The rows are one matrix on that vector where their
+entries are few enough to be listed, so that ``A`` and ``A*`` are one product each for all blocks. Rows of
+fewer numbers than entries, such as ``z z'``, keep their own formulas. The Schur matrix is a sum
+over the groups, by the cheapest formula for each (:class:`DenseSchur`, :mod:`bregopt.routes.ipm.schur`,
+:mod:`bregopt.routes.ipm.stack_rows`).
 
 Newton's system at a point of the method is stated here, too; :mod:`bregopt.routes.ipm.systems` solves it.
 """
@@ -21,7 +22,8 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.linalg import dense, symmetrize
-from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones
+from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
+from bregopt.program.rows import DenseRows
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Group", "GroupRows", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
 _SMALL_MAP = 50_000  # entries of a matrix of rows whose dense products take less time than sparse ones' calls
+# Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
+_CHEAP, _FULL = 3e4, 0.3
 _LISTED = 2_000_000  # entries of the rows in a block up to which they are listed
 
 
@@ -111,8 +115,8 @@ class Plan:
     Attributes
     ----------
     groups : tuple of Group
-    size : int
-        The length of the flat vector.
+    size, order : int
+        The length of the flat vector, and the sum of the orders of all matrices on their faces.
     cost : array of shape (size,)
         The cost matrices.
     """
@@ -145,17 +149,10 @@ class Plan:
             n = faces[blocks[0]].n
             add(blocks, StackCone(len(blocks), n), rows, (len(blocks), n, n))
         self.groups, self.size = tuple(groups), start
+        self.order = sum(group.cone.order for group in groups)
+        self._shapes = [(group.part, group.shape) for group in groups]
         self.cost = self.joined(C)
         self._map, self._adjoint, self._by_formula = self._listed_rows()
-
-    @property
-    def order(self) -> int:
-        """The sum of the orders of all matrices on their faces."""
-        return self._order
-
-    @cached_property
-    def _order(self) -> int:
-        return sum(group.cone.order for group in self.groups)
 
     @cached_property
     def largest_cost(self) -> float:
@@ -164,7 +161,9 @@ class Plan:
 
     def views(self, v: Array) -> list[Array]:
         """Return the arrays of the groups in a flat vector, as views."""
-        return [v[group.part].reshape(group.shape) for group in self.groups]
+        if len(self._shapes) == 1:
+            return [v.reshape(self._shapes[0][1])]
+        return [v[part].reshape(shape) for part, shape in self._shapes]
 
     def joined(self, matrices: Sequence[Any]) -> Array:
         """Return the flat vector of the matrices of all blocks."""
@@ -206,17 +205,16 @@ class Plan:
         """Return ``A(weight K - X + sym(K R))``; None stands for zero."""
         total = -X if isinstance(weight, float) and not weight else weight * K - X
         by_entry: list[tuple[Any, Array, Array]] = []
-        for group, R_g in zip(self.groups, R or (), strict=R is not None):
-            if R_g is None:
-                continue
-            if group.by_entry:
-                by_entry.append((group.rows, group.of(K), R_g))
-                continue
-            product = group.of(K) @ R_g
-            if group in self._by_formula:
-                symmetrize(product)
-            own = group.of(total)
-            own += product
+        if R is not None:
+            parts = zip(self.groups, R, self.views(K), self.views(total), strict=True)
+            for group, R_g, K_g, own in parts:
+                if R_g is None:
+                    continue
+                if group.by_entry:
+                    by_entry.append((group.rows, K_g, R_g))
+                    continue
+                product = K_g @ R_g
+                own += symmetrize(product) if group in self._by_formula else product
         activity = self.apply(total)
         for rows, K_g, R_g in by_entry:
             activity += rows.apply_product(K_g, R_g.T)  # K is its own transpose
@@ -228,12 +226,22 @@ class Plan:
 
     def schur(self, X: Array, K: Array, rows: IntArray, roots: Sequence[Array | None]) -> Array:
         """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of some rows, in ascending order."""
-        own = zip(self.groups, roots, strict=True)
-        parts = (group.rows.schur(group.of(X), group.of(K), rows, root) for group, root in own)
-        H = next(parts)
-        for part in parts:
-            H += part
+        H: Array | None = None
+        for g, (X_g, K_g) in enumerate(zip(self.views(X), self.views(K), strict=True)):
+            own = self._dense[g]
+            part = self.groups[g].rows.schur(X_g, K_g, rows, roots[g]) if own is None else own(X_g, K_g, rows)
+            H = part if H is None else np.add(H, part, out=H)
+        assert H is not None
         return H
+
+    @cached_property
+    def _dense(self) -> list[DenseSchur | None]:
+        """The rows of the groups whose Schur matrix costs least from dense matrices."""
+        found: list[DenseSchur | None] = []
+        for group in self.groups:
+            dense = isinstance(self._map, np.ndarray) and isinstance(group.rows, RowAction)
+            found.append(DenseSchur.of(self._map[:, group.part], group, self._tuning) if dense else None)
+        return found
 
     def magnitudes(self, X: Array) -> Array:
         """Return the largest ``sum_ij |A_ij| s_i s_j`` of each row in a block, with ``s^2 = diag(X)``."""
@@ -242,23 +250,37 @@ class Plan:
 
     def traces(self, X: Array) -> Array:
         """Return the trace of each block."""
+        if len(self.A.orders) == 1:
+            return self.groups[0].cone.traces(X.reshape(self.groups[0].shape))
         traces = np.zeros(len(self.A.orders))
         for group in self.groups:
             traces[list(group.blocks)] = group.cone.traces(group.of(X))
         return traces
 
+    def diagonal(self, v: Array) -> Array:
+        """Return the diagonals of all matrices."""
+        return v[self._diagonal]
+
+    @cached_property
+    def _diagonal(self) -> IntArray:
+        """The places of the diagonals in the flat vector."""
+        parts = []
+        for group in self.groups:
+            n = group.shape[-1]
+            first = np.arange(group.part.start, group.part.stop, n * n) if n else np.zeros(0, dtype=np.intp)
+            parts.append((first[:, None] + np.arange(n) * (n + 1)).ravel())
+        return np.concatenate(parts)
+
     def inverses(self, roots: Sequence[Array]) -> Array:
         """Return the inverses of matrices from their roots."""
-        K = np.empty(self.size)
-        for group, root in zip(self.groups, roots, strict=True):
-            group.of(K)[...] = group.cone.inverse(root)
-        return K
+        K = [group.cone.inverse(root).ravel() for group, root in zip(self.groups, roots, strict=True)]
+        return K[0] if len(K) == 1 else np.concatenate(K)
 
     def roots(self, v: Array) -> list[Array] | None:
         """Return the roots of the matrices, None if one of them is not positive definite on its face."""
         roots = []
-        for group in self.groups:
-            root = group.cone.root(v[group.part].reshape(group.shape))
+        for group, own in zip(self.groups, self.views(v), strict=True):
+            root = group.cone.root(own)
             if root is None:
                 return None
             roots.append(root)
@@ -266,34 +288,43 @@ class Plan:
 
     def _listed_rows(self) -> tuple[Any, Any, tuple[Group, ...]]:
         """Return the matrix of the rows that are listed, its transpose, and the groups whose rows are not."""
-        A, m, tuning = self.A, self.m, self._tuning
-        small = m * self.size <= _SMALL_MAP
+        m, size = self.m, self.size
+        small = m * size <= _SMALL_MAP
         by_formula = () if small else tuple(group for group in self.groups if not self._is_listed(group))
-        row, place, half = [], [], []
-        for group in self.groups:
-            if group in by_formula:
-                continue
-            n = group.shape[-1]
-            for k, b in enumerate(group.blocks):
-                first = group.part.start + k * n * n
-                for term in A.terms_of(b):
-                    t = term.rows.coordinates()
-                    row += [term.at[t.row]] * 2
-                    place += [first + t.i * n + t.j, first + t.j * n + t.i]
-                    half += [t.value / 2] * 2
-        if not row:
-            return None, None, by_formula or ()
-        entries = np.concatenate(half), (np.concatenate(row), np.concatenate(place))
-        rows = sp.csr_array(entries, (m, self.size))
-        if small or rows.nnz > tuning.dense_stack * m * self.size:
-            rows = rows.toarray()
-        return rows, rows.T, by_formula
+        listed = [
+            (group.part.start + k * group.shape[-1] ** 2, term)
+            for group in self.groups
+            if group not in by_formula
+            for k, b in enumerate(group.blocks)
+            for term in self.A.terms_of(b)
+        ]
+        if small or sum(term.rows.count() for _, term in listed) > self._tuning.dense_stack * m * size:
+            rows: Any = np.zeros((m, size))
+            for first, term in listed:
+                if isinstance(term.rows, DenseRows):
+                    rows[term.place, first : first + term.rows.n**2] = term.rows.stack.reshape(
+                        term.rows.m, -1
+                    )
+                else:
+                    np.add.at(rows, *_entries(first, term))
+        else:
+            parts = [_entries(first, term) for first, term in listed]
+            at, place, half = (np.concatenate(own) for own in zip(*((*k, v) for k, v in parts), strict=True))
+            rows = sp.csr_array((half, (at, place)), (m, size))
+        return (rows, rows.T, by_formula) if listed else (None, None, by_formula)
 
     def _is_listed(self, group: Group) -> bool:
         """Whether the entries of the rows in a group are few, and none of its families has fewer numbers."""
         rows = [term.rows for b in group.blocks for term in self.A.terms_of(b)]
         short = any(own.rank is not None and own.count() > 2 * own.m * own.n for own in rows)
         return len(group.blocks) > 1 or not (short or sum(own.count() for own in rows) > _LISTED)
+
+
+def _entries(first: int, term: Term) -> tuple[tuple[IntArray, IntArray], Array]:
+    """Return rows, places in the flat vector, and values of a family, for a matrix that begins at `first`."""
+    t, n = term.rows.coordinates(), term.rows.n
+    place = np.concatenate([first + t.i * n + t.j, first + t.j * n + t.i])
+    return (np.tile(term.at[t.row], 2), place), np.tile(t.value / 2, 2)
 
 
 def _stacks(
@@ -316,6 +347,35 @@ def _stacks(
             terms = StackTerms.of(A, own)
             if StackRows.fits(terms, tuning):
                 yield own, StackRows(terms, tuning)
+
+
+class DenseSchur:
+    """The Schur matrix of a block ``tr(A_k X A_l K)`` from rows that are stored as dense matrices.
+
+    Parameters
+    ----------
+    A : array of shape (m, n * n)
+    """
+
+    def __init__(self, A: Array, n: int) -> None:
+        self._A, self._n = A, n
+
+    @classmethod
+    def of(cls, A: Array, group: Group, tuning: InteriorPointTuning) -> DenseSchur | None:
+        """Return it for the rows of a group, None where another formula costs less."""
+        m, n = len(A), group.shape[-1]
+        cost = tuning.flop_cost * (2.0 * m * n**3 + float(m * n) ** 2)
+        full = cost <= _CHEAP or np.count_nonzero(A) > _FULL * A.size
+        hadamard = isinstance(group.rows, RowAction) and group.rows.hadamard
+        return cls(np.ascontiguousarray(A), n) if full and not hadamard else None
+
+    def __call__(self, X: Array, K: Array, rows: IntArray) -> Array:
+        """Return the Schur matrix of some rows, in ascending order."""
+        n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
+        tall = A.reshape(-1, n)
+        left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
+        H: Array = left @ right.reshape(A.shape).T
+        return H
 
 
 class ScalingPoint(NamedTuple):
@@ -351,10 +411,11 @@ class ScalingPoint(NamedTuple):
 class RightHandSide(NamedTuple):
     """Right-hand sides: of ``dX = w K - X + sym(K (A*(dy) X + R))`` and of the rows and variables.
 
-    `weights` and `R` have one element for each group of blocks; an array of None, or None, stands for zero.
+    The weight is a number, or one for each entry of the flat vector. `R` has one element for each group; None
+    stands for zero.
     """
 
-    weights: Sequence[float]
+    weight: float | Array
     R: Sequence[Array | None] | None
     r: Array
     r_u: Array

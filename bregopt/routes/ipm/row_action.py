@@ -98,6 +98,11 @@ class RowAction:
         whole = root is not None and len(root) == self._n
         return self._gram.assemble(X, K, rows, root if whole else None)
 
+    @property
+    def hadamard(self) -> bool:
+        """Whether the Schur matrix is an entrywise product of matrices of its order."""
+        return self._gram.hadamard
+
     @cached_property
     def formula(self) -> BlockSchur:
         """The Schur matrix of the rows that meet the block."""

@@ -7,7 +7,7 @@ corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,7 @@ class _RowSolve:
         tuning: InteriorPointTuning,
     ) -> None:
         self._plan, self._B, self._Bt, self._at = system.plan, system.B, system.Bt, at
+        self._X, self._K = self._plan.views(at.X), self._plan.views(at.K)
         self._own: Any = slice(None) if len(bounded) == system.plan.m else bounded
         self._count, self._D = len(bounded), at.D[bounded]
         self._metric, self._solve, self._tuning = metric, solve, tuning
@@ -164,7 +165,7 @@ class _RowSolve:
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
         plan, at, metric, own = self._plan, self._at, self._metric, self._own
-        weight, right, constant, q = plan.spread(rhs.weights), rhs.r, rhs.q, rhs.q
+        weight, right, constant, q = rhs.weight, rhs.r, rhs.q, rhs.q
         if len(q):
             bordering = metric.bordering
             constant = np.zeros_like(q)
@@ -175,7 +176,7 @@ class _RowSolve:
         right = (right - plan.apply_sum(weight, at.X, at.K, rhs.R))[own]
         dy, du = self._variables(right, q, constant)
         adjoint = plan.adjoint(dy)
-        dX = _matrix_step(plan, at, weight, rhs.R, adjoint)
+        dX = self._matrix_step(weight, rhs.R, adjoint)
         if not self._refines:
             return Step(dX, du, dy, adjoint)
         residual = np.concatenate([rhs.r[own], q]) if len(q) else rhs.r[own]
@@ -185,7 +186,7 @@ class _RowSolve:
         # A larger residual is no round-off: the equations contradict each other.
         if least**2 * size < float(residual @ residual) <= largest**2 * size:
             m, k = len(dy), len(du)
-            dX = _matrix_step(plan, at, weight, rhs.R, None) + self._responses(adjoint)
+            dX = self._matrix_step(weight, rhs.R, None) + self._responses(adjoint)
             wanted = np.concatenate([rhs.r[own], q]) - self._left_sides(dy, du, dX)
             solution = np.concatenate([dy, du, dX])
             enough = least * float(np.sqrt(size))
@@ -193,6 +194,22 @@ class _RowSolve:
             dy, du, dX = solution[:m], solution[m : m + k], solution[m + k :]
             adjoint = plan.adjoint(dy)
         return Step(dX, du, dy, adjoint)
+
+    def _matrix_step(
+        self, weight: float | Array, R: Sequence[Array | None] | None, adjoint: Array | None
+    ) -> Array:
+        """Return ``w K - X + sym(K (A*(dy) X + R))``; None stands for zero."""
+        plan, at = self._plan, self._at
+        dX = weight * at.K - at.X
+        S = None if adjoint is None else plan.views(adjoint)
+        for g, (group, own) in enumerate(zip(plan.groups, plan.views(dX), strict=True)):
+            half = None if R is None else R[g]
+            if S is not None:
+                product = group.product(S[g], self._X[g])
+                half = product if half is None else product + half
+            if half is not None:
+                own += symmetrize(self._K[g] @ half)
+        return dX
 
     def _left_sides(self, dy: Array, du: Array, dX: Array) -> Array:
         """Return the left sides of the bounded rows, and of the equations of the bordering variables."""
@@ -229,17 +246,14 @@ class _RowSolve:
 
     def _responses(self, adjoint: Array) -> Array:
         """Return ``T(A*(dy))``, with round-off relative to ``X``."""
-        responses = np.empty_like(adjoint)
-        for group, product in zip(self._plan.groups, self._products, strict=True):
-            group.of(responses)[...] = product(group.of(adjoint))
-        return responses
+        parts = zip(self._products, self._plan.views(adjoint), strict=True)
+        responses = [product(S).ravel() for product, S in parts]
+        return responses[0] if len(responses) == 1 else np.concatenate(responses)
 
     @cached_property
     def _products(self) -> list[_ScaledProduct]:
-        at, views = self._at, self._plan.views
-        return [
-            _ScaledProduct(X, K, root) for X, K, root in zip(views(at.X), views(at.K), at.roots, strict=True)
-        ]
+        parts = zip(self._X, self._K, self._at.roots, strict=True)
+        return [_ScaledProduct(X, K, root) for X, K, root in parts]
 
 
 class _ScaledProduct:
@@ -263,23 +277,3 @@ class _ScaledProduct:
             return symmetrize(self._K @ (S @ self._X))
         L, transposed = self._L, np.swapaxes(self._L, -1, -2)
         return symmetrize(self._half @ (transposed @ (S @ L)) @ transposed)
-
-
-def _matrix_step(plan: Plan, at: ScalingPoint, weight: float | Array, R: Any, adjoint: Array | None) -> Array:
-    """Return ``w K - X + sym(K (A*(dy) X + R))``; None stands for zero."""
-    dX = np.zeros(plan.size) if adjoint is None and R is None else np.empty(plan.size)
-    for g, group in enumerate(plan.groups):
-        half = None if R is None else R[g]
-        if adjoint is not None:
-            product = group.product(group.of(adjoint), group.of(at.X))
-            half = product if half is None else product + half
-        own = group.of(dX)
-        if half is None:
-            own[...] = 0.0
-            continue
-        np.matmul(group.of(at.K), half, out=own)
-        symmetrize(own)
-    dX -= at.X
-    if not isinstance(weight, float) or weight:
-        dX += weight * at.K
-    return dX

@@ -15,6 +15,7 @@ one array (:mod:`bregopt.program.cones`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ from bregopt.program import SecondOrderCones
 __all__ = ["SecondOrderState", "SecondOrderStep"]
 
 
-@dataclass(frozen=True, eq=False)
-class SecondOrderStep:
+class SecondOrderStep(NamedTuple):
     """A Newton step in the variables in cones and in their multipliers."""
 
     x: Array

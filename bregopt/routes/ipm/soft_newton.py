@@ -191,7 +191,7 @@ class SoftNewton(Method):
         """Return the iterate after a joint step."""
         side = self._bounds.side(at.activity, at.y)
         r, D = self._bounds.meet(at.activity, at.y, side)
-        rhs = RightHandSide(self._problem.mu, None, r, _NONE, _NONE)
+        rhs = RightHandSide(self._plan.spread(self._problem.mu), None, r, _NONE, _NONE)
         dX, dy, adjoint = self._step(at.primal, at.dual.K, D, rhs)
         dZ = tuple(-own for own in adjoint)
         round_off = self._round_off(at.X)
@@ -217,7 +217,7 @@ class SoftNewton(Method):
         # The step X - X Z X / mu is that of w = 2 mu, K = X / mu and R = -Z X.
         mus = self._problem.mu
         R = tuple(-(Z @ X) for Z, X in zip(self._Z(y), at.X, strict=True))
-        rhs = RightHandSide(tuple(2 * mu for mu in mus), R, np.zeros(self._A.m), _NONE, _NONE)
+        rhs = RightHandSide(2 * self._plan.spread(mus), R, np.zeros(self._A.m), _NONE, _NONE)
         K = tuple(X / mu for X, mu in zip(at.X, mus, strict=True))
         dX, _, _ = self._step(at.primal, K, D, rhs)
         primal = self._primal_search(at.primal, dX, self._round_off(at.X))

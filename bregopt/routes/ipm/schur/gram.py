@@ -67,6 +67,17 @@ class Gram:
         products = PlaceProducts(placed.after(many), m, tuning) if many < len(placed.at) else None
         return _Formulas(None, rank_one, congruences, products)
 
+    @cached_property
+    def hadamard(self) -> bool:
+        """Whether all rows are diagonal entries, or rank-one terms, one each."""
+        rank = [term.rows.rank for term in self._parts]
+        if all(term.rows.single for term in self._parts) or all(r == 1 for r in rank):
+            rank_one = self._formulas.only_rank_one
+            return self._formulas.diagonal is not None or (
+                rank_one is not None and rank_one.one_per_row(self._A.m)
+            )
+        return False
+
     def assemble(self, P: Array, Q: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return the Schur matrix of all rows, or of some in ascending order.
 
