@@ -28,7 +28,7 @@ from bregopt.certify.constants import (
 from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
-from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
+from bregopt.program import Answer, Block, Bounds, Program, Start, StopReason, pays, scale_of
 from bregopt.program.anchor import divergence_of
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
@@ -82,6 +82,7 @@ class _CentralPath(Method):
         self._inner: Answer | None = None
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine.plan)
         self._row_norms, self._unbounded = program.A.norms(), not any(trace_bounds(program))
+        self._lo, self._hi = _finite(program.bounds)
 
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
@@ -152,9 +153,14 @@ class _CentralPath(Method):
         return np.where(size > least, y, 0.0)
 
     def _may_contradict(self, y: Array) -> bool:
-        """Whether the diagonal of ``A*(y)`` allows a contradiction, where no row bounds a trace."""
+        """Whether the bounds and the diagonal of ``A*(y)`` allow a contradiction, where no row bounds a trace."""
         if not self._unbounded:
             return True
+        if (
+            not len(self._program.c)
+            and float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) <= 0
+        ):
+            return False
         supply = float(self._plan.diagonal(self._plan.adjoint(y)).max(initial=0.0))
         return supply <= _FARKAS_NOISE * float(np.abs(y) @ self._row_norms)
 
@@ -210,7 +216,7 @@ class _Scores:
         bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
         assert sizes is not None
         self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
-        self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
+        self._lo, self._hi = _finite(bounds)
         unit = program.row_units * scale.primal
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
@@ -254,8 +260,10 @@ class _Scores:
         size = max(self._scale.resolution, abs(primal - constant), abs(dual - constant))
         if not NEGLIGIBLE_OBJECTIVE * self._scale.objective <= size < math.inf:
             return None
-        distance = abs(primal - dual)
-        gap = max((distance + loss) / size, distance / (1 + abs(primal) + abs(dual))) if size else math.inf
+        distance, gap = abs(primal - dual), 0.0
+        if distance + loss:
+            gap = (distance + loss) / size if size else math.inf
+            gap = max(gap, distance / (1 + abs(primal) + abs(dual)))
         if primal < dual <= primal + ROUND_OFF_OF_TERMS * self._scale.objective:
             dual = primal
         elif primal < dual:
@@ -267,6 +275,12 @@ class _Scores:
         relative = missed / np.maximum(np.minimum(reach, self._stated), TINY)
         relative[(reach <= self._noise) & (missed <= self._round_off)] = 0.0
         return float(relative.max(initial=0.0))
+
+
+def _finite(bounds: Bounds) -> tuple[Array, Array]:
+    """Return the bounds, zero where they are infinite: no multiplier prices these."""
+    lo, hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
+    return lo, hi
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:
