@@ -153,13 +153,11 @@ class _CentralPath(Method):
         return np.where(size > least, y, 0.0)
 
     def _may_contradict(self, y: Array) -> bool:
-        """Whether the bounds and the diagonal of ``A*(y)`` allow a contradiction, where no row bounds a trace."""
+        """Whether the bounds and the diagonal of ``A*(y)`` allow a contradiction; yes if rows bound a trace."""
         if not self._unbounded:
             return True
-        if (
-            not len(self._program.c)
-            and float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) <= 0
-        ):
+        demand = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi)
+        if not self._program.k and demand <= 0:
             return False
         supply = float(self._plan.diagonal(self._plan.adjoint(y)).max(initial=0.0))
         return supply <= _FARKAS_NOISE * float(np.abs(y) @ self._row_norms)

@@ -239,7 +239,8 @@ class Plan:
         """The rows of the groups whose Schur matrix costs least from dense matrices."""
         found: list[DenseSchur | None] = []
         for group in self.groups:
-            dense = isinstance(self._map, np.ndarray) and isinstance(group.rows, RowAction)
+            whole = isinstance(group.rows, RowAction) and not group.cone.is_face
+            dense = isinstance(self._map, np.ndarray) and whole
             found.append(DenseSchur.of(self._map[:, group.part], group, self._tuning) if dense else None)
         return found
 
@@ -298,6 +299,8 @@ class Plan:
             for k, b in enumerate(group.blocks)
             for term in self.A.terms_of(b)
         ]
+        if not listed:
+            return None, None, by_formula
         if small or sum(term.rows.count() for _, term in listed) > self._tuning.dense_stack * m * size:
             rows: Any = np.zeros((m, size))
             for first, term in listed:
@@ -311,7 +314,7 @@ class Plan:
             parts = [_entries(first, term) for first, term in listed]
             at, place, half = (np.concatenate(own) for own in zip(*((*k, v) for k, v in parts), strict=True))
             rows = sp.csr_array((half, (at, place)), (m, size))
-        return (rows, rows.T, by_formula) if listed else (None, None, by_formula)
+        return rows, rows.T, by_formula
 
     def _is_listed(self, group: Group) -> bool:
         """Whether the entries of the rows in a group are few, and none of its families has fewer numbers."""

@@ -199,16 +199,21 @@ class _RowSolve:
         self, weight: float | Array, R: Sequence[Array | None] | None, adjoint: Array | None
     ) -> Array:
         """Return ``w K - X + sym(K (A*(dy) X + R))``; None stands for zero."""
-        plan, at = self._plan, self._at
-        dX = weight * at.K - at.X
+        plan, at, products = self._plan, self._at, []
         S = None if adjoint is None else plan.views(adjoint)
-        for g, (group, own) in enumerate(zip(plan.groups, plan.views(dX), strict=True)):
+        for g, group in enumerate(plan.groups):
             half = None if R is None else R[g]
             if S is not None:
                 product = group.product(S[g], self._X[g])
-                half = product if half is None else product + half
-            if half is not None:
-                own += symmetrize(self._K[g] @ half)
+                half = product if half is None else np.add(product, half, out=product)
+            own = np.zeros_like(self._X[g]) if half is None else self._K[g] @ half
+            products.append(own.ravel())
+        dX: Array = products[0] if len(products) == 1 else np.concatenate(products)
+        dX -= at.X
+        if not isinstance(weight, float) or weight:
+            dX += weight * at.K
+        for own in plan.views(dX):
+            symmetrize(own)
         return dX
 
     def _left_sides(self, dy: Array, du: Array, dX: Array) -> Array:
