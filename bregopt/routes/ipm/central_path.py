@@ -153,7 +153,7 @@ class _CentralPath(Method):
         return np.where(size > least, y, 0.0)
 
     def _may_contradict(self, y: Array) -> bool:
-        """Whether the bounds and the diagonal of ``A*(y)`` allow a contradiction; yes if rows bound a trace."""
+        """Whether bounds and the diagonal of ``A*(y)`` allow a contradiction; yes if rows bound a trace."""
         if not self._unbounded:
             return True
         demand = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi)

@@ -222,7 +222,7 @@ class InteriorPointTuning(WorkingSetTuning):
     stack_flop_cost : float
         Approximate nanoseconds of one multiplication inside small matrix products.
     dense_stack : float
-        Fraction of nonzeros from which the rows of a stack are a dense matrix.
+        Fraction of nonzeros from which the rows on the flat vector are a dense matrix.
     dense_matrices : int
         Matrices of each block's order in memory at a time, for the estimate of memory.
     schur_matrices : int
@@ -284,7 +284,7 @@ class InteriorPointTuning(WorkingSetTuning):
     dual_divergence: float = 0.1
     ray_least_trace: float = 1e-9
     farkas_least_multiplier: float = 1e-12
-    # primal_dual.py
+    # engine.py
     least_step_fraction: float = 0.9
     largest_step_fraction: float = 0.99
     least_step: float = 1e-7
@@ -362,7 +362,7 @@ class InteriorPointTuning(WorkingSetTuning):
     support_fraction: float = 0.7
     dense_rows_fraction: float = 0.15
     dense_rows_size: int = 4_000
-    # groups.py, stack_rows.py
+    # plan.py, stack_rows.py
     stack_order: int = 40
     stack_terms: int = 5_000_000
     stack_numbers: float = 5e7
