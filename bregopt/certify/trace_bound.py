@@ -144,7 +144,7 @@ def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Ar
     at, i, w = np.concatenate(rows), np.concatenate(places), np.concatenate(weights)
     keys, inverse = np.unique(at * n + i, return_inverse=True)
     if len(keys) < len(w):  # terms of the same entry
-        at, i, w = keys // n, keys % n, np.bincount(inverse, w)
+        at, i, w = keys // n, keys % n, np.asarray(np.bincount(inverse, w))
     return at, i, w
 
 
