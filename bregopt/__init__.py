@@ -78,8 +78,12 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.ellipsoid import Ellipsoid
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
-    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
-    from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
+    from bregopt.problems.logdet.lasso import (
+        GraphicalLassoPath,
+        GraphicalLassoSolution,
+        graphical_lasso,
+        graphical_lasso_path,
+    )
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
@@ -274,8 +278,8 @@ _MODULES = {
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_solution",
-    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso",
     "soft_margin": "bregopt.problems.margin",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
