@@ -89,8 +89,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import verify
-    from bregopt.rigorous.certificate import BoundCertificate
-    from bregopt.rigorous.verification import ProvenBound, Verification
+    from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.contradiction import Conflict
 
 __version__ = "0.1.0"
@@ -285,8 +284,8 @@ _MODULES = {
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",
-    "ProvenBound": "bregopt.rigorous.verification",
-    "Verification": "bregopt.rigorous.verification",
+    "ProvenBound": "bregopt.rigorous.certificate",
+    "Verification": "bregopt.rigorous.certificate",
     "Conflict": "bregopt.routes.contradiction",
 }
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from numpy.typing import ArrayLike
 
 from bregopt.modeling.problem import Problem
-from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.verification import Verification
+from bregopt.rigorous.certificate import BoundCertificate, Verification
 from bregopt.routes.solution import Solution
 from bregopt.routes.verified import verified
 
