@@ -47,9 +47,7 @@ if _TYPE_CHECKING:
     from bregopt.crosscheck import CrossCheck, cross_check
     from bregopt.io.cbf_reader import read_cbf
     from bregopt.io.cbf_writer import write_cbf
-    from bregopt.io.dimacs import dimacs_errors
-    from bregopt.io.sdpa_reader import read_sdpa
-    from bregopt.io.sdpa_writer import write_sdpa
+    from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
     from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
@@ -88,7 +86,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
-    from bregopt.problems.verify import verify
+    from bregopt.problems.verify import dimacs_errors, verify
     from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.contradiction import Conflict
 
@@ -222,9 +220,9 @@ _MODULES = {
     "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf_reader",
     "write_cbf": "bregopt.io.cbf_writer",
-    "dimacs_errors": "bregopt.io.dimacs",
-    "read_sdpa": "bregopt.io.sdpa_reader",
-    "write_sdpa": "bregopt.io.sdpa_writer",
+    "dimacs_errors": "bregopt.problems.verify",
+    "read_sdpa": "bregopt.io.sdpa",
+    "write_sdpa": "bregopt.io.sdpa",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
     "abs": "bregopt.modeling.convex.elementwise",

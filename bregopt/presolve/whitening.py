@@ -32,7 +32,7 @@ __all__ = ["InCoordinatesOfAnswer", "Scaled", "Scaling", "Whitened", "Whitening"
 # Entries of the dense matrices of all rows above which no answer is sought in other coordinates: the search
 # takes a second.
 _LARGEST_FORMED = 1_000_000
-# Condition number of X0 up to which Newton's method keeps the coordinates of the rows: there these are sparse.
+# Up to this condition number of X0, Newton's method keeps the coordinates of the rows, which are sparse.
 _WHITENED_CONDITION = 1e6
 # Condition number up to which the reference keeps them. Its backends lose digits earlier.
 _REFERENCE_CONDITION = 1e3
