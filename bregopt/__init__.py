@@ -47,9 +47,7 @@ if _TYPE_CHECKING:
     from bregopt.crosscheck import CrossCheck, cross_check
     from bregopt.io.cbf_reader import read_cbf
     from bregopt.io.cbf_writer import write_cbf
-    from bregopt.io.dimacs import dimacs_errors
-    from bregopt.io.sdpa_reader import read_sdpa
-    from bregopt.io.sdpa_writer import write_sdpa
+    from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
     from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
@@ -78,15 +76,18 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.ellipsoid import Ellipsoid
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
-    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
-    from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
+    from bregopt.problems.logdet.lasso import (
+        GraphicalLassoPath,
+        GraphicalLassoSolution,
+        graphical_lasso,
+        graphical_lasso_path,
+    )
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
-    from bregopt.problems.verify import verify
-    from bregopt.rigorous.certificate import BoundCertificate
-    from bregopt.rigorous.verification import ProvenBound, Verification
+    from bregopt.problems.verify import dimacs_errors, verify
+    from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.contradiction import Conflict
 
 __version__ = "0.1.0"
@@ -219,9 +220,9 @@ _MODULES = {
     "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf_reader",
     "write_cbf": "bregopt.io.cbf_writer",
-    "dimacs_errors": "bregopt.io.dimacs",
-    "read_sdpa": "bregopt.io.sdpa_reader",
-    "write_sdpa": "bregopt.io.sdpa_writer",
+    "dimacs_errors": "bregopt.problems.verify",
+    "read_sdpa": "bregopt.io.sdpa",
+    "write_sdpa": "bregopt.io.sdpa",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
     "abs": "bregopt.modeling.convex.elementwise",
@@ -274,15 +275,15 @@ _MODULES = {
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_solution",
-    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso",
     "soft_margin": "bregopt.problems.margin",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",
-    "ProvenBound": "bregopt.rigorous.verification",
-    "Verification": "bregopt.rigorous.verification",
+    "ProvenBound": "bregopt.rigorous.certificate",
+    "Verification": "bregopt.rigorous.certificate",
     "Conflict": "bregopt.routes.contradiction",
 }
 

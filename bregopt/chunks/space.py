@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array, symmetric_matrix
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
 from bregopt.linalg import is_definite
-from bregopt.presolve.constants import RANK_TOL
+from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import LowRank, Matrix
 
 __all__ = ["Space", "divergence_class", "space_of"]

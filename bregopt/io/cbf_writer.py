@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.files import path_of, replacing
-from bregopt.io.linear import check_linear
+from bregopt.io.text_files import check_linear
 from bregopt.modeling.problem import Problem
 from bregopt.program import Block, Program
 from bregopt.program.rows import Coordinates, SparseRows

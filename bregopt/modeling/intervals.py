@@ -14,8 +14,7 @@ from bregopt.modeling.parametric import AffineNumbers, ParametricMatrix
 from bregopt.modeling.variables import Parameter
 from bregopt.program import Program
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import Data, MatrixData
-from bregopt.rigorous.listing import Spread, data_of
+from bregopt.rigorous.data import Data, MatrixData, Spread, data_of
 
 __all__ = ["interval_data", "uncertain"]
 

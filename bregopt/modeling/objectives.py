@@ -20,8 +20,7 @@ from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.naming import Formula
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Parameter
-from bregopt.presolve.constants import RANK_TOL
-from bregopt.presolve.range_space import with_complement
+from bregopt.presolve.range_space import RANK_TOL, with_complement
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = [

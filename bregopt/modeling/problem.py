@@ -37,7 +37,7 @@ from bregopt.routes.solve_options import RouteOptions, SolverLike
 if TYPE_CHECKING:
     import cvxpy
 
-    from bregopt.rigorous.verification import ProvenBound
+    from bregopt.rigorous.certificate import ProvenBound
 
 __all__ = ["Declared", "Problem"]
 
@@ -235,7 +235,7 @@ class Problem:
             If a fixing has another shape or type, or is outside its bounds.
         """
         from bregopt.modeling.fixings import fixed  # only those who prove bounds wait
-        from bregopt.rigorous.verification import ProvenBound
+        from bregopt.rigorous.certificate import ProvenBound
         from bregopt.routes.verified import node_bound
 
         program = fixed(self._compiled, self.program(), fixings)

@@ -12,8 +12,7 @@ from bregopt.arrays import Array, IntArray, positive_integer
 from bregopt.divergences import Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
-from bregopt.io.present_assets import present_stack
-from bregopt.io.stacks import read_stack
+from bregopt.io.stacks import present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs

@@ -17,7 +17,7 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
-from bregopt.io.matrix_stacks import Group
+from bregopt.io.stacks import Group
 from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record, Warnings

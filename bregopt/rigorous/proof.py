@@ -18,10 +18,9 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.linalg import factorized
-from bregopt.rigorous.data import Data
+from bregopt.rigorous.data import Data, Side
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.side import Side
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]

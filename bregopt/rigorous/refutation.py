@@ -24,10 +24,9 @@ from bregopt.program import Block, LowRank, Matrix, Penalty, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Distances, RankOne, Rows
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import LARGEST_DENSE, Data
+from bregopt.rigorous.data import LARGEST_DENSE, LARGEST_LISTED, Data, data_of
 from bregopt.rigorous.exact import exact_farkas, exact_inverse, exact_ray
 from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.listing import LARGEST_LISTED, data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.reduction import reduced

@@ -26,7 +26,7 @@ from bregopt.program.scale import scale_of
 from bregopt.rigorous.refutation import recedes
 
 if TYPE_CHECKING:
-    from bregopt.presolve.recession import Recession
+    from bregopt.presolve.revealed_faces import Recession
 
 __all__ = ["with_attainment"]
 
@@ -82,7 +82,7 @@ def _is_linear(program: Program, answer: Answer) -> bool:
 
 
 def _found(program: Program, X: Sequence[Any]) -> Recession | None:
-    from bregopt.presolve.recession import recession  # only answers that diverge wait
+    from bregopt.presolve.revealed_faces import recession  # only answers that diverge wait
 
     try:
         return recession(program, X)

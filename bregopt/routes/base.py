@@ -16,7 +16,7 @@ from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
-from bregopt.presolve.constants import RANK_TOL
+from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.tuning import Tuning

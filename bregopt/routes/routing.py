@@ -186,7 +186,7 @@ def _order(program: Program) -> int:
 
 def _narrow(program: Program) -> bool:
     """Whether all entries of cost and rows in the one matrix are in a narrow band, after reordering."""
-    from bregopt.presolve.clique_rows import pattern_of  # only large problems wait
+    from bregopt.presolve.clique_blocks import pattern_of  # only large problems wait
 
     pattern = pattern_of(program, 0) if len(program.blocks) == 1 else None
     return pattern is not None and pattern.bandwidth <= _NARROW

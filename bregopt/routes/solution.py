@@ -22,7 +22,7 @@ from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.certify.accuracy import Accuracy
-    from bregopt.rigorous.verification import Verification
+    from bregopt.rigorous.certificate import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic.form import Conic, others
-from bregopt.presolve.matrix_inequalities import without_round_off
-from bregopt.presolve.row_recognition import recognize
+from bregopt.presolve.dual_form import without_round_off
+from bregopt.presolve.svec import recognize
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 

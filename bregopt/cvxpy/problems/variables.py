@@ -16,7 +16,7 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Parameter, Variable
-from bregopt.presolve.row_recognition import recognize
+from bregopt.presolve.svec import recognize
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,

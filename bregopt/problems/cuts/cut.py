@@ -26,13 +26,11 @@ from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
-from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
 from bregopt.problems.cuts.exact import partitions
-from bregopt.problems.cuts.parted import PartedGraph
+from bregopt.problems.cuts.multilevel import SignGraph, refined
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
-from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search
-from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit

@@ -23,9 +23,8 @@ from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
-from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
+from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.exact import partitions
-from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.parts import PartSearch, numbered
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened

@@ -14,9 +14,8 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.multilevel import SignGraph, cycle
 from bregopt.problems.cuts.proof import principal
-from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["PartSearch", "assigned", "clustered", "numbered"]

@@ -17,8 +17,7 @@ from scipy.linalg import lapack
 from bregopt import clock
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.clock import remaining
-from bregopt.problems.logdet.criterion import Candidates, LocalModel, local_model
-from bregopt.problems.logdet.weight_bounds import WeightBounds
+from bregopt.problems.logdet.candidates import Candidates, LocalModel, WeightBounds, local_model
 
 __all__ = ["Model", "OptimalWeights", "optimal_weights"]
 

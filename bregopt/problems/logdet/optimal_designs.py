@@ -25,11 +25,10 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.psd import PSD
 from bregopt.modeling.variables import Variable
-from bregopt.problems.logdet.criterion import Candidates, congruent
+from bregopt.problems.logdet.answer import verdict
+from bregopt.problems.logdet.candidates import Candidates, WeightBounds, congruent, weight_bounds
 from bregopt.problems.logdet.design import Design, criterion_value
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
-from bregopt.problems.logdet.proven import verdict
-from bregopt.problems.logdet.weight_bounds import WeightBounds, weight_bounds
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

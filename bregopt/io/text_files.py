@@ -1,4 +1,4 @@
-"""The lines of text files, and the errors that name one of them."""
+"""What text formats share: lines with errors that name them, and the refusal of what no format can state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.program import Program
 
-__all__ = ["Lines", "number"]
+__all__ = ["Lines", "check_linear", "number"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +70,27 @@ def number(word: str) -> float:
 def _listed(columns: Sequence[str]) -> str:
     *first, last = columns
     return f"{len(columns)} numbers: {', '.join(first)} and {last}" if first else f"1 number: {last}"
+
+
+def check_linear(program: Program, file: str) -> None:
+    """Refuse a program with a divergence, a bound on eigenvalues or a soft row; `file` is the kind of file.
+
+    Raises
+    ------
+    ValueError
+        The message names the term or row.
+    """
+    for block, divergence in zip(program.blocks, program.divergences, strict=True):
+        if divergence is not None:
+            raise ValueError(
+                f"the objective has the {divergence} divergence of {block.name}; "
+                f"{file} takes linear objectives only"
+            )
+        if block.cap is not None:
+            raise ValueError(
+                f"lambda_max({block.name}) <= {block.cap:g} is no row; {file} takes rows only. Declare "
+                f"S = bo.PSD({block.n}) and the rows {block.name} + S == {block.cap:g} * np.eye({block.n})"
+            )
+    soft = np.flatnonzero(~program.bounds.hard)
+    if len(soft):
+        raise ValueError(f"{program.row_name(int(soft[0]))} is soft; {file} takes hard rows only")
