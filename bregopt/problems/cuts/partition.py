@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import IntArray
+from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import GraphLike, read_graph
 from bregopt.modeling.atoms import diag, quad_form
 from bregopt.modeling.inner_products import inner
@@ -149,11 +149,15 @@ def partition(
         def best() -> IntArray:
             return search.best
 
-        def every() -> IntArray | None:
-            return partitions(n, k, lambda each: (np.sort(each) == np.sort(wanted)).all(axis=1), max(wanted))
+        def allowed(sizes: IntArray) -> Mask:
+            return np.asarray((np.sort(sizes) == np.sort(wanted)).all(axis=1))
 
+        every = partitions(n, k, allowed, max(wanted)) if bound else None
+        if every is not None:  # up to 2^15 partitions: the best of them takes less time than a search
+            search.take(proof.best_of(every))
         with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
-            search.run()
+            if every is None:
+                search.run()
         answer = unrelaxed(proof.bound)
         if bound:
             with clock.reserving((1 - _RELAXED) * (limit or 0.0)):
@@ -167,8 +171,9 @@ def partition(
                     answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
                 else:
                     answer = relaxed(problem, proof, best, options)
-            search.round_matrix(answer.X)
-        found = proof.settled(search.best, every if bound else lambda: None)
+            if every is None:
+                search.round_matrix(answer.X)
+        found = proof.settled(search.best, lambda: every)
     labels, cut = numbered(found.part, wanted), proof.weight(found.part)
     inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
     return Partition(

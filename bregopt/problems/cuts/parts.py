@@ -62,6 +62,10 @@ class PartSearch:
         """The number of its part for each vertex; the parts have the sizes in the order asked for."""
         return numbered(self._part, self._sizes)
 
+    def take(self, part: IntArray) -> None:
+        """Make a partition the best one."""
+        self._part, self._kept = part, self._inside(part)
+
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""
         self._each("rounds", range(self._rounds), self._round)

@@ -102,6 +102,11 @@ class Proof:
         bound = self._less(bound, margin)
         return self._unimprovable(part) or self._lattice.proves(bound, self.weight(part), self.largest)
 
+    def best_of(self, parts: IntArray) -> IntArray:
+        """Return the best of several partitions, shape (count, n), compared exactly."""
+        best: IntArray = parts[strongest(parts[:, self._i] != parts[:, self._j], self._weights, self.largest)]
+        return best
+
     def settled(self, part: IntArray, every: Callable[[], IntArray | None]) -> Settled:
         """Return the best partition that is known, the bound, and whether it is proven that none is better.
 
@@ -127,8 +132,7 @@ class Proof:
         parts = every()
         if parts is None:
             return Settled(part, bound, optimal)
-        cut = parts[:, self._i] != parts[:, self._j]
-        best = parts[strongest(cut, self._weights, self.largest)]
+        best = self.best_of(parts)
         return Settled(best, bound if optimal else self._beyond_weight(best), True)
 
     def _better(self, bound: float) -> float:
