@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
@@ -146,7 +146,7 @@ class Solution:
     _units: Units | None = field(default=None, repr=False)  # of X, where the program has others
 
     def __post_init__(self) -> None:
-        _protect(vars(self))
+        _protect(vars(self).values())
 
     def __getstate__(self) -> dict[str, Any]:
         formed = ("_derivative", "_in_program", "accuracy", "_interval")  # when they were asked for
@@ -154,7 +154,7 @@ class Solution:
         return {**kept, "_compiled": None, "_inner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _protect(state)  # pickle does not keep the flag
+        _protect(state.values())  # pickle does not keep the flag
         vars(self).update(state)
 
     @property
@@ -437,16 +437,17 @@ class Solution:
         return f"$$\n{latex_table((), facts, left=2)}\n$$"
 
 
-def _protect(value: Any) -> None:
-    """Make every array in a value read-only, recursively."""
-    if isinstance(value, np.ndarray):
-        value.setflags(write=False)
-    elif isinstance(value, dict):
-        for part in value.values():
-            _protect(part)
-    elif isinstance(value, tuple):
-        for part in value:
-            _protect(part)
+def _protect(values: Iterable[Any]) -> None:
+    """Make every array among values read-only, also inside dicts and tuples."""
+    left = list(values)
+    while left:
+        value = left.pop()
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        elif isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, tuple):
+            left.extend(value)
 
 
 def _rank(X: Matrix) -> int:
