@@ -147,8 +147,8 @@ class TripletChunks:
         ----------
         Shen, Welsh, Wang (2008), PSDBoost, eq. 3.
         """
+        from bregopt.chunks.largest_margin import solve
         from bregopt.chunks.solve import Options  # modules that only a solve needs
-        from bregopt.chunks.triplet_solve import solve
 
         return solve(self, C, Options(executor, sample, seed, tol, max_passes, resume))
 
