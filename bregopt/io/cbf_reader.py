@@ -31,9 +31,8 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import rows
 from bregopt.program.rows import Coordinates, SparseRows
 

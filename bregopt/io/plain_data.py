@@ -22,14 +22,12 @@ from bregopt.errors import did_you_mean
 from bregopt.modeling.affine import Affine, Product
 from bregopt.modeling.complex_expressions import ComplexEquality, ComplexExpression
 from bregopt.modeling.convex.atom import Atom
-from bregopt.modeling.convex.expression import CurvedExpression, Term
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression, Term
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.hermitian_inequality import HermitianInequality
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import FAMILIES, Bilinear, Coordinates, Rows
 
 __all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "check_object", "is_constant", "same_data"]

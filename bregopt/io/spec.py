@@ -32,8 +32,7 @@ from bregopt.memory import check_memory
 from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution

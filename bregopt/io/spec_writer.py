@@ -26,14 +26,12 @@ from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
-from bregopt.modeling.convex.expression import Term
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.hermitian import HermitianPSD
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["toml_text", "write_spec"]

@@ -18,8 +18,7 @@ from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curv
 from bregopt.modeling.expressions import ExpressionLike, Operand
 from bregopt.modeling.hermitian import HermitianPSD, embedded
 from bregopt.modeling.naming import Formula
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.range_space import RANK_TOL, with_complement
 from bregopt.program.lowrank import LowRank, Matrix
 

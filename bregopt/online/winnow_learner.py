@@ -17,7 +17,7 @@ from bregopt.errors import SolverError
 from bregopt.modeling.atoms import trace
 from bregopt.modeling.objectives import Minimize, von_neumann_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.online import meg, winnow
 from bregopt.online.instances import activities, instances, positive_definite, spectrum_ends, total_loss
 from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number

@@ -31,7 +31,7 @@ from bregopt.divergences import psd_part
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.cut_rows import cut_rows
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.proof import TOL, Proof, relaxed
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base
