@@ -14,8 +14,7 @@ from bregopt.errors import SolverError
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.routes import routing
-from bregopt.routes.derivatives.answers import check_exists, optimum_of
-from bregopt.routes.derivatives.derivative import Derivative
+from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.tuning import LARGEST_RESIDUAL
 
 __all__ = ["ProblemFunction"]
