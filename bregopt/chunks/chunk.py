@@ -16,7 +16,7 @@ from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
 from bregopt.threads import threads_for
 
-__all__ = ["HINGE_NOISE", "Batch", "Chunk", "Sums", "block_sums", "buffer", "release_buffers", "sums_of"]
+__all__ = ["HINGE_NOISE", "Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sums_of"]
 
 _BLOCK = 3_000  # rows; blocks of 1,000 take 1.3 times as long at d = 50, and 20,000 1.2 times
 _kept = threading.local()  # the buffers of this worker, by name
@@ -94,7 +94,7 @@ class Chunk:
             yield whole.part(start, min(start + _BLOCK, len(self.rows)))
 
     def vectors(self) -> Array:
-        """Return the vectors ``z_k``, shape ``(k, d)``, in this worker's buffer.
+        """Return the vectors ``z_k``, shape ``(k, d)``, in this worker's _buffer.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Chunk:
         """
         rows = self.rows.read()
         if self.points is None:
-            Z = buffer("vectors", rows.shape)
+            Z = _buffer("vectors", rows.shape)
             np.copyto(Z, rows)
             return Z
         points = self.points.read()
@@ -114,9 +114,9 @@ class Chunk:
                 f"row {self.numbers[k]} is the pair {rows[k].tolist()}; "
                 f"expected points 0 to {len(points) - 1}"
             )
-        Z, other = (buffer(name, (len(rows), points.shape[1])) for name in ("vectors", "products"))
+        Z, other = (_buffer(name, (len(rows), points.shape[1])) for name in ("vectors", "products"))
         if points.dtype == Z.dtype:
-            np.take(points, rows[:, 0], axis=0, out=Z, mode="clip")  # other modes buffer the output
+            np.take(points, rows[:, 0], axis=0, out=Z, mode="clip")  # other modes _buffer the output
             np.take(points, rows[:, 1], axis=0, out=other, mode="clip")
         else:
             Z[:], other[:] = points[rows[:, 0]], points[rows[:, 1]]
@@ -178,7 +178,7 @@ def release_buffers() -> None:
     vars(_kept).clear()
 
 
-def buffer(name: str, shape: tuple[int, ...]) -> Array:
+def _buffer(name: str, shape: tuple[int, ...]) -> Array:
     """Return an array that this worker keeps from chunk to chunk; fresh memory costs as much as products."""
     size = int(np.prod(shape))
     held: Array | None = getattr(_kept, name, None)
@@ -244,7 +244,7 @@ def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sum
 def block_sums(block: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:
     """Return the sums over the soft rows of one block."""
     Z, bounds = block.vectors(), block.bounds(penalty)
-    R = buffer("products", Z.shape)
+    R = _buffer("products", Z.shape)
     np.copyto(R, Z)
     dtrmm(1.0, root, R.T, lower=1, trans_a=1, overwrite_b=1)  # R = Z root, in half of the flops
     a = np.einsum("ij,ij->i", R, R)
@@ -275,8 +275,8 @@ def _weighted_moment(Z: Array, weights: Array) -> Array:
     moment = np.zeros((Z.shape[1], Z.shape[1]))
     for sign in (-1, 1):
         rows = np.flatnonzero(sign * weights > 0)
-        scaled = buffer("products", (len(rows), Z.shape[1]))
-        np.take(Z, rows, axis=0, out=scaled, mode="clip")  # other modes buffer the output
+        scaled = _buffer("products", (len(rows), Z.shape[1]))
+        np.take(Z, rows, axis=0, out=scaled, mode="clip")  # other modes _buffer the output
         scaled *= np.sqrt(sign * weights[rows])[:, None]
         moment += sign * (scaled.T @ scaled)  # NumPy takes a product with its own transpose as symmetric
     return moment

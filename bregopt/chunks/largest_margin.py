@@ -47,7 +47,7 @@ from bregopt.threads import threads_for
 if TYPE_CHECKING:
     from bregopt.chunks.triplets import TripletChunks
 
-__all__ = ["EQUAL", "Center", "MarginProblem", "Model", "Optimum", "largest_margin", "model_of", "solve"]
+__all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "solve"]
 
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
@@ -261,7 +261,7 @@ class MarginProblem:
         split = self._split(at.root, at.level, band, stride)
         if self.C * split.number >= 1:  # equal multipliers below the level
             self.offer(float(np.linalg.eigvalsh(split.moment)[-1]) / split.number)
-        model = model_of(split, self.points, self.C, stride)
+        model = _model_of(split, self.points, self.C, stride)
         self.unit = self.unit or scale_of(model.program()).objective
         start = Optimum(at.root, at.level, np.where(split.below, model.weight, 0.0))
         return model, start, stride == 1
@@ -431,7 +431,7 @@ class Model:
         )
 
 
-def model_of(split: Split, points: Array, C: float, stride: int) -> Model:
+def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
     """Return the model of all triplets, around the level that splits them.
 
     Parameters

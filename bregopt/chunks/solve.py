@@ -33,7 +33,7 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.chunks.rows import RowChunks
 
-__all__ = ["Options", "Space", "divergence_class", "solve", "space_of"]
+__all__ = ["Options", "Space", "divergence_class", "solve"]
 
 _SHOWN = 10  # rows that a message names
 _CITATION = (
@@ -78,7 +78,7 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     """Return the answer of :meth:`bregopt.RowChunks.solve`."""
     began = time.perf_counter()
     kind = divergence_class(divergence)
-    space = space_of(X0, rows.dimension, kind)
+    space = _space_of(X0, rows.dimension, kind)
     anchored: Any = kind
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
@@ -265,7 +265,7 @@ class Space:
         return outer @ outer.T if self.factor is None else LowRank(self.factor @ outer)
 
 
-def space_of(X0: Any, dimension: int | None, kind: type[Divergence]) -> Space:
+def _space_of(X0: Any, dimension: int | None, kind: type[Divergence]) -> Space:
     """Return the space of ``X0`` for vectors of a dimension, None for pairs of the rows of its factor.
 
     Raises

@@ -24,7 +24,6 @@ __all__ = [
     "Source",
     "SourceLike",
     "is_dask",
-    "opened",
     "parquet_columns",
     "source",
     "source_of",
@@ -46,7 +45,7 @@ class _FileRows(NamedTuple):
 class Source:
     """An array, the npy or Parquet file that holds it, or a Dask array, from row `start` to row `stop`.
 
-    A file is opened where it is read, so a pickle holds its path only.
+    A file is _opened where it is read, so a pickle holds its path only.
     """
 
     data: Any
@@ -75,17 +74,17 @@ class Source:
         """Return the rows as an array, a memory map for an npy file."""
         if isinstance(self.data, ParquetColumns | DaskArray):
             return self.data.read(self.start, self.stop)
-        return opened(self.data)[self.start : self.stop]
+        return _opened(self.data)[self.start : self.stop]
 
     @property
     def dtype(self) -> Any:
         """The type of the numbers."""
-        return opened(self.data).dtype
+        return _opened(self.data).dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the rows as an array."""
-        return (len(self), *opened(self.data).shape[1:])
+        return (len(self), *_opened(self.data).shape[1:])
 
 
 def source_of(value: Any, name: str) -> Source:
@@ -97,7 +96,7 @@ def source_of(value: Any, name: str) -> Source:
         If it is not an array of real numbers with at least one row.
     """
     data = _path_or_array(value, name)
-    array = opened(data)
+    array = _opened(data)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
     if not array.shape or 0 in array.shape:
@@ -114,10 +113,10 @@ def source(array: Array) -> Source:
     return Source(array, 0, len(array))
 
 
-def opened(data: Any) -> Any:
+def _opened(data: Any) -> Any:
     """Return an array with its shape and type, memory-mapped if `data` is the path of an npy file."""
     if isinstance(data, _FileRows):
-        return np.asarray(opened(data.path)[data.numbers])
+        return np.asarray(_opened(data.path)[data.numbers])
     return np.load(data, mmap_mode="r") if isinstance(data, Path) else data
 
 

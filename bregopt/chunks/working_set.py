@@ -38,7 +38,7 @@ from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["Contradiction", "Iterate", "KeptRows", "Screened", "given_rows", "rounds", "screened", "solved"]
+__all__ = ["Contradiction", "Iterate", "KeptRows", "Screened", "given_rows", "rounds", "solved"]
 
 _log = logging.getLogger(__name__)
 _PER_ORDER = 20  # new rows of a round, in units of the order of the matrix
@@ -134,7 +134,7 @@ def _iterate(objective: Objective, root: Array, kept: KeptRows, y: Array, most: 
     """Return the iterate at ``root root'`` after one pass, with the multipliers of kept rows."""
     M = root @ root.T
     found = objective.rows.map(
-        screened,
+        _screened,
         triangular(objective.T @ root),
         objective.penalty,
         objective.T,
@@ -419,7 +419,7 @@ class Screened(NamedTuple):
         return Screened(self.sums.plus(other.sums), _worst(rows, most), max(self.worst, other.worst))
 
 
-def screened(
+def _screened(
     chunk: Chunk, root: Array, penalty: Penalty, scaling: Array, most: int, least: float
 ) -> Screened:
     """Return what one pass over a chunk finds at the matrix ``root root'``, in one BLAS thread.

@@ -22,7 +22,7 @@ from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read
 from bregopt.io.text_files import Lines
 from bregopt.memory import check_memory
 
-__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix", "read_matrix_market"]
+__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
@@ -136,7 +136,7 @@ def _chosen(path: Path, key: str | None, names: list[str]) -> str:
 
 
 def _read_mtx(path: Path, key: str | None) -> Table:
-    return Table(read_matrix_market(path))
+    return Table(_read_matrix_market(path))
 
 
 def _read_csv(path: Path, key: str | None) -> Table:
@@ -204,7 +204,7 @@ def _is_integer(cell: str) -> bool:
     return cell.lstrip("+-").isdigit()
 
 
-def read_matrix_market(path: Path) -> Any:
+def _read_matrix_market(path: Path) -> Any:
     """Read a matrix; a matrix in coordinates stays sparse.
 
     Parameters

@@ -34,7 +34,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["toml_text", "write_spec"]
+__all__ = ["write_spec"]
 
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
@@ -53,12 +53,12 @@ def write_spec(
     document = writer.document(objective, constraints)
     if not writer.arrays:
         with replacing(path) as file:
-            file.write(toml_text(document).encode("utf-8"))
+            file.write(_toml_text(document).encode("utf-8"))
         return
     arrays, content = path.with_suffix(".npz"), zipped(writer.arrays)
     named = {"arrays": arrays.name, "digest": digest_of(content)}
     with replacing(path) as file, replacing(arrays) as beside:  # both are complete before one is replaced
-        file.write(toml_text({**named, **document}).encode("utf-8"))
+        file.write(_toml_text({**named, **document}).encode("utf-8"))
         beside.write(content)
 
 
@@ -317,7 +317,7 @@ def _dotted(table: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def toml_text(document: Mapping[str, Any]) -> str:
+def _toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML: plain values first, then a table for each value that is a mapping.
 
     Parameters

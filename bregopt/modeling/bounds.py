@@ -12,7 +12,7 @@ from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 from bregopt.modeling.naming import axes_of
 
-__all__ = ["PENALTIES", "between", "broadcast_gamma", "soft"]
+__all__ = ["between", "broadcast_gamma", "soft"]
 
 PENALTIES = ("divergence", "hinge")
 

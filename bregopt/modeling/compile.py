@@ -34,7 +34,7 @@ from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import Rows, concatenate_rows, storage
 
-__all__ = ["Compiled", "ConeRows", "compile_problem", "rows_of_cones"]
+__all__ = ["Compiled", "ConeRows", "compile_problem"]
 
 _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
 _SIDES = (("lower", -np.inf), ("upper", np.inf))
@@ -78,7 +78,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
             "itself"
         )
     _check_names([*matrices, *variables])
-    in_cones = rows_of_cones(variables, cones)
+    in_cones = _rows_of_cones(variables, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
     variables = (*variables, *in_cones.variables)
     template = Program(
@@ -295,7 +295,7 @@ class ConeRows:
     rows: tuple[Constraint, ...]
 
 
-def rows_of_cones(given: Sequence[Variable], constraints: Sequence[SecondOrderConstraint]) -> ConeRows:
+def _rows_of_cones(given: Sequence[Variable], constraints: Sequence[SecondOrderConstraint]) -> ConeRows:
     """Return second-order constraints as cones of the `given` variables and of new ones after them."""
     if not constraints:
         return ConeRows(NO_CONES, (), ())

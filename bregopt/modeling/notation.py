@@ -16,20 +16,7 @@ from typing import ClassVar
 
 from bregopt.tables import escaped, latex_text
 
-__all__ = [
-    "APPLIED",
-    "ATOM",
-    "ATOMS",
-    "HTML",
-    "LATEX",
-    "PRODUCT",
-    "SUM",
-    "UNICODE",
-    "Piece",
-    "Style",
-    "tight",
-    "written",
-]
+__all__ = ["ATOMS", "HTML", "LATEX", "UNICODE", "Piece", "Style", "written"]
 
 _TOKEN = re.compile(
     r"(?P<space>\s*)(?:(?P<number>\d+\.?\d*(?:e[-+]?\d+)?)|(?P<name>[^\W\d]\w*)"
@@ -112,7 +99,7 @@ class _Reader:
         first = self._taken("-", "+")
         piece = self._product()
         if first == "-":
-            piece = Piece(minus + tight(self._style, piece, PRODUCT), SUM)
+            piece = Piece(minus + _tight(self._style, piece, PRODUCT), SUM)
         while (mark := self._taken("+", "-")) is not None:
             right = self._product()
             piece = Piece(f"{piece.text} {'+' if mark == '+' else minus} {right.text}", SUM)
@@ -126,8 +113,8 @@ class _Reader:
             if mark is None and not (token.kind in ("number", "name") or token.text == "("):
                 return piece
             right = self._factor()
-            left = style.grouped(piece.text) if piece.level == APPLIED else tight(style, piece, PRODUCT)
-            other = tight(style, right, APPLIED)
+            left = style.grouped(piece.text) if piece.level == APPLIED else _tight(style, piece, PRODUCT)
+            other = _tight(style, right, APPLIED)
             joined = f"{left} / {other}" if mark == "/" else style.spaced(left, other)
             piece = Piece(joined, PRODUCT)
 
@@ -135,9 +122,9 @@ class _Reader:
         style, piece = self._style, self._primary()
         while True:
             if self._next.text == "[" and not self._next.spaced:
-                piece = Piece(style.index(tight(style, piece, ATOM), self._bracket()))
+                piece = Piece(style.index(_tight(style, piece, ATOM), self._bracket()))
             elif self._taken(".T"):
-                piece = Piece(style.sup(tight(style, piece, ATOM), "T"))
+                piece = Piece(style.sup(_tight(style, piece, ATOM), "T"))
             else:
                 return piece
 
@@ -367,7 +354,7 @@ class _Html(_Unicode):
 UNICODE, LATEX, HTML = _Unicode(), _Latex(), _Html()
 
 
-def tight(style: Style, piece: Piece, level: int) -> str:
+def _tight(style: Style, piece: Piece, level: int) -> str:
     """Return a part, in parentheses if its operation is looser than the one around it."""
     return piece.text if piece.level >= level else style.grouped(piece.text)
 
@@ -414,11 +401,11 @@ def _quad_form(s: Style, x: Sequence[Piece]) -> Piece:
 
 def _sum(s: Style, x: Sequence[Piece]) -> Piece:
     (summed,) = x
-    return Piece(f"{s.sign('Σ')} {tight(s, summed, ATOM)}", APPLIED)
+    return Piece(f"{s.sign('Σ')} {_tight(s, summed, ATOM)}", APPLIED)
 
 
 def _over(s: Style, x: Sequence[Piece]) -> Piece:
-    return Piece(f"{s.norm(x[0].text, '', '2')} / {tight(s, x[1], ATOM)}", PRODUCT)
+    return Piece(f"{s.norm(x[0].text, '', '2')} / {_tight(s, x[1], ATOM)}", PRODUCT)
 
 
 # A new atom is one line here, if its name and arguments are not as it is written.
@@ -438,11 +425,11 @@ ATOMS: dict[str, Written] = {
     "norm_inf": _norm("∞"),
     "norm_nuc": _norm("*"),
     "sum_squares": _norm(power="2"),
-    "square": lambda s, x: Piece(s.sup(tight(s, x[0], ATOM), "2")),
+    "square": lambda s, x: Piece(s.sup(_tight(s, x[0], ATOM), "2")),
     "maximum": _applied("max"),
     "minimum": _applied("min"),
     "quad_over_lin": _over,
-    "pos": lambda s, x: Piece(s.sub(tight(s, x[0], ATOM), "+")),
+    "pos": lambda s, x: Piece(s.sub(_tight(s, x[0], ATOM), "+")),
     "lambda_max": _spectral("λ", "max"),
     "lambda_min": _spectral("λ", "min"),
     "sigma_max": _spectral("σ", "max"),

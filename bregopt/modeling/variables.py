@@ -19,16 +19,7 @@ from bregopt.modeling.hermitian import HermitianPSD, compressed, embedded
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
 
-__all__ = [
-    "PSD",
-    "VALUE_TOL",
-    "Parameter",
-    "Variable",
-    "checked_name",
-    "checked_shape",
-    "checked_size",
-    "checked_value",
-]
+__all__ = ["PSD", "Parameter", "Variable"]
 
 _ORDER = 16  # bytes that a declaration takes for each row of a matrix: indices
 # Bytes that a declaration takes for each element: two bounds, a column and a coefficient.
@@ -76,8 +67,8 @@ class PSD(Operand):
         return _RealForm(*args, **named).whole
 
     def __init__(self, n: int, name: str | None = None, *, hermitian: bool = False) -> None:
-        self.n = checked_size(n, "n")
-        self.name = checked_name(name, "X")
+        self.n = _checked_size(n, "n")
+        self.name = _checked_name(name, "X")
         check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
         self._value: Array | LowRank | None = None
 
@@ -216,8 +207,8 @@ class Variable(Operand):
         upper: ArrayLike | None = None,
         symmetric: bool = False,
     ) -> None:
-        self.shape = checked_shape(shape)
-        self.name = checked_name(name, "u")
+        self.shape = _checked_shape(shape)
+        self.name = _checked_name(name, "u")
         self.symmetric = self._is_square(symmetric)
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         if not isinstance(nonneg, bool):
@@ -246,7 +237,7 @@ class Variable(Operand):
 
     def _checked(self, value: Any) -> Array | float:
         name = f"value of {self.name}"
-        array = checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
+        array = _checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
         found = self._elements_of(array)
         slack = VALUE_TOL * np.maximum(1.0, np.abs(found))
         outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
@@ -361,14 +352,14 @@ class Parameter(Operand):
         lo: ArrayLike | None = None,
         hi: ArrayLike | None = None,
     ) -> None:
-        self.shape = checked_shape(shape)
-        self.name = checked_name(name, "p")
+        self.shape = _checked_shape(shape)
+        self.name = _checked_name(name, "p")
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         self._value: Array | None = None
         if (lo is None) != (hi is None):
             raise ValueError(f"parameter {self.name} has one of lo and hi; expected both or none")
         self.lo, self.hi = (
-            None if end is None else checked_value(end, f"{which} of parameter {self.name}", self.shape)
+            None if end is None else _checked_value(end, f"{which} of parameter {self.name}", self.shape)
             for end, which in ((lo, "lo"), (hi, "hi"))
         )
         if self.lo is not None and self.hi is not None:
@@ -390,7 +381,7 @@ class Parameter(Operand):
 
     @value.setter
     def value(self, value: Any) -> None:
-        checked = checked_value(value, f"value of parameter {self.name}", self.shape)
+        checked = _checked_value(value, f"value of parameter {self.name}", self.shape)
         outside = False if self.lo is None or self.hi is None else (checked < self.lo) | (checked > self.hi)
         if np.any(outside):
             raise ValueError(
@@ -434,7 +425,7 @@ class Parameter(Operand):
         return f"Parameter({self.shape}, name={self.name!r})"
 
 
-def checked_name(name: Any, prefix: str) -> str:
+def _checked_name(name: Any, prefix: str) -> str:
     """Return the given name, or a generated one that is used once."""
     if name is None:
         return f"{prefix}{next(_counter)}"
@@ -445,7 +436,7 @@ def checked_name(name: Any, prefix: str) -> str:
     return name
 
 
-def checked_value(value: Any, name: str, shape: tuple[int, ...]) -> Array:
+def _checked_value(value: Any, name: str, shape: tuple[int, ...]) -> Array:
     """Return a value as a finite array of the given shape, read-only so that it stays valid."""
     array = finite_array(value, name)
     if array.shape != shape:
@@ -454,7 +445,7 @@ def checked_value(value: Any, name: str, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def checked_size(n: Any, name: str) -> int:
+def _checked_size(n: Any, name: str) -> int:
     """Return a size as a positive integer."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise TypeError(f"{name} is {n!r}; expected a positive integer")
@@ -466,7 +457,7 @@ def checked_size(n: Any, name: str) -> int:
     return int(n)
 
 
-def checked_shape(shape: Any) -> tuple[int, ...]:
+def _checked_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple of positive integers."""
     sizes = shape if isinstance(shape, tuple) else (shape,)
-    return tuple(checked_size(n, "shape") for n in sizes)
+    return tuple(_checked_size(n, "shape") for n in sizes)

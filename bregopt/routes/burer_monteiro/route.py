@@ -44,7 +44,7 @@ from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 from bregopt.routes.progress import Progress, reason
 from bregopt.threads import threads_for
 
-__all__ = ["LowRankRoute", "LowRankSettings", "Staircase", "first_columns"]
+__all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class LowRankRoute:
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and block.n > 1 else "diagonal"
         more = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
-        columns = first_columns(program, surface, settings)
+        columns = _first_columns(program, surface, settings)
         return f"R of {columns} columns at first, on the spheres of the {fixed}{more}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -152,7 +152,7 @@ class Staircase:
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         self._largest_penalties = self._tuning.largest_penalty * self._L.rho
-        columns = first_columns(program, surface, settings)
+        columns = _first_columns(program, surface, settings)
         R = _first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
         self._at = self._L.retract(R)
@@ -301,7 +301,7 @@ class Staircase:
         return V / np.linalg.norm(V, axis=0)
 
 
-def first_columns(program: Program, surface: Surface, settings: Any) -> int:
+def _first_columns(program: Program, surface: Surface, settings: Any) -> int:
     """Return the number of columns of the first ``R``, at most the number that can be needed."""
     (block,) = program.blocks
     tuning = settings.tuning

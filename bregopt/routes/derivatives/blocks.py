@@ -43,7 +43,6 @@ __all__ = [
     "BlockRows",
     "Pair",
     "SpectralPoint",
-    "columns_of",
     "complementary_point",
     "dual_point",
 ]
@@ -175,7 +174,7 @@ class SpectralPoint:
         spectrum, A = self._spectrum, self._rows.A
         own = getattr(type(spectrum), "derivative", None)
         if own not in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative):
-            return columns_of(self.product, A.m)
+            return _columns_of(self.product, A.m)
         differences: Array = spectrum.differences  # type: ignore[attr-defined]
         n = len(differences)
         if A.m * n**2 <= _AT_ONCE:
@@ -228,7 +227,7 @@ class BarrierPoint:
         return self._rows.action.schur(self.X, self.X) / self._mu
 
 
-def columns_of(map_: Callable[[Array], Array], m: int) -> Array:
+def _columns_of(map_: Callable[[Array], Array], m: int) -> Array:
     """Return a linear map of vectors of `m` elements as a matrix."""
     return np.array([map_(unit) for unit in np.eye(m)]).reshape(m, -1)
 
@@ -364,7 +363,7 @@ class WeightedPoint:
 
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
-        return columns_of(self.product, self._rows.A.m)
+        return _columns_of(self.product, self._rows.A.m)
 
     def _solved(self, right: Array) -> Array:
         """Return the matrix ``T`` of the tangent space with ``K(T) = right``."""

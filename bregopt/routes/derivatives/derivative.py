@@ -43,13 +43,10 @@ __all__ = [
     "Gradient",
     "Products",
     "Tangent",
-    "all_of",
     "check_exists",
     "columns",
     "derivative_of",
-    "labeled_like",
     "optimum_of",
-    "unlabeled",
 ]
 
 _REASONS = {
@@ -86,7 +83,7 @@ def derivative_of(solution: Any) -> Derivative:
         raise ValueError(
             "the answer has no program of its own, like one of a stack: solve the problem alone first"
         )
-    if any(np.iscomplexobj(own) for own in all_of(solution.X)):
+    if any(np.iscomplexobj(own) for own in _all_of(solution.X)):
         raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
     if isinstance(solution.X, LowRank) and restated is not None:
         if len(restated.i):
@@ -202,7 +199,7 @@ def _check(program: Program) -> None:
 def _check_same(derivative: Derivative) -> None:
     """Refuse an answer that was changed after the solve in a way that is not known here."""
     for own, anchor, point in zip(
-        all_of(derivative.X), derivative.anchors, derivative.optimum.points, strict=False
+        _all_of(derivative.X), derivative.anchors, derivative.optimum.points, strict=False
     ):
         if isinstance(own, LowRank):
             continue
@@ -247,8 +244,8 @@ class Products:
         at = self.at
         missed = float(np.abs(at.missed).max())
         check_exists(Differentiability(float(at.margins[0]), np.inf, np.inf, missed))
-        S = symmetric_part(unlabeled(S, like, name), len(like), name)
-        return labeled_like(product(S[None])[0], like)
+        S = symmetric_part(_unlabeled(S, like, name), len(like), name)
+        return _labeled_like(product(S[None])[0], like)
 
 
 class Chain(Protocol):
@@ -413,7 +410,7 @@ class Derivative:
     @property
     def count(self) -> int:
         """The number of the user's matrices; those of matrix inequalities follow them."""
-        return len(all_of(self.X))
+        return len(_all_of(self.X))
 
     def required_chain(self) -> Chain:
         """Return the chain, or raise a ValueError without one."""
@@ -438,16 +435,16 @@ class Derivative:
     def _each(self, value: Any, name: str) -> list[Any]:
         """Return one value for each of the user's matrices, without labels."""
         if not isinstance(self.X, tuple):
-            return [unlabeled(value, self.X, name)]
+            return [_unlabeled(value, self.X, name)]
         if value is None:
             return [None] * len(self.X)
         if not isinstance(value, tuple | list) or len(value) != len(self.X):
             raise TypeError(f"{name} is {type(value).__name__}; expected a tuple of {len(self.X)} matrices")
-        return [unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
+        return [_unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
 
     def _like_answer(self, found: Sequence[Array]) -> Any:
         """Return matrices with the labels of the answer, in a tuple if it is one."""
-        parts = tuple(labeled_like(own, like) for own, like in zip(found, all_of(self.X), strict=True))
+        parts = tuple(_labeled_like(own, like) for own, like in zip(found, _all_of(self.X), strict=True))
         return parts if isinstance(self.X, tuple) else parts[0]
 
     def _elements(self, u: Mapping[str, Any] | None) -> Array:
@@ -473,7 +470,7 @@ class Derivative:
         return {name: _like(elements[places[name]], value) for name, value in self.u.items()}
 
 
-def all_of(X: Any) -> tuple[Any, ...]:
+def _all_of(X: Any) -> tuple[Any, ...]:
     """Return all matrices of an answer, whether it has one or several."""
     return X if isinstance(X, tuple) else (X,)
 
@@ -498,7 +495,7 @@ def _like(elements: Array, value: Any) -> Any:
     return matrix
 
 
-def unlabeled(value: Any, like: Any, name: str) -> Any:
+def _unlabeled(value: Any, like: Any, name: str) -> Any:
     """Return a matrix without its labels, after comparing them with those of the answer."""
     index = getattr(value, "index", None)
     own = getattr(like, "index", None)
@@ -511,7 +508,7 @@ def unlabeled(value: Any, like: Any, name: str) -> Any:
     return value.to_numpy()
 
 
-def labeled_like(found: Array, like: Any) -> Any:
+def _labeled_like(found: Array, like: Any) -> Any:
     """Return a matrix with the labels of the answer, if it has some."""
     if not hasattr(like, "columns"):
         return found
