@@ -29,7 +29,7 @@ from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.plain_data import PlainReader
 from bregopt.memory import check_memory
-from bregopt.modeling.hermitian import HermitianPSD
+from bregopt.modeling.complex_expressions import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable

@@ -22,14 +22,13 @@ from bregopt.io.evaluate import evaluate
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.hermitian import HermitianPSD
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank

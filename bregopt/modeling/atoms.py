@@ -21,10 +21,14 @@ from bregopt.arrays import (
     symmetrized,
 )
 from bregopt.modeling.affine import product
-from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_expressions import (
+    ComplexExpression,
+    HermitianPSD,
+    half_embedded,
+    hermitian_forms,
+)
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
-from bregopt.modeling.hermitian import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 

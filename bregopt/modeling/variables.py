@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, ComplexArray, IntArray, entry_indices, finite_array, symmetric_matrix
 from bregopt.cache import cached_property
 from bregopt.memory import check_memory
+from bregopt.modeling.complex_expressions import HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.hermitian import HermitianPSD, compressed, embedded
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
 
