@@ -33,7 +33,7 @@ from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
-from bregopt.chunks.triplet_chunk import Levels, Split, TripletChunk, factors, levels_of, split_of
+from bregopt.chunks.triplets import Levels, Split, TripletChunk, factors, levels_of, split_of
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of

@@ -184,5 +184,3 @@ def _weighed(weights: Any, table: Any) -> tuple[IntArray, IntArray, Array, IntAr
     row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))[each]
     value = weights.data[each] * table.data[at]
     return row, table.indices[at].astype(np.intp), value, weights.indices[each].astype(np.intp)
-
-

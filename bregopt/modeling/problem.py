@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
+from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
-from bregopt.modeling.cut_rows import CutRows
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
