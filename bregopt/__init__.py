@@ -16,13 +16,11 @@ from bregopt.errors import (
     UnsupportedProblemError,
 )
 from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
-from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.bounds import CutRows, between, cut_rows, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
@@ -34,9 +32,8 @@ from bregopt.modeling.objectives import (
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
@@ -50,12 +47,10 @@ if _TYPE_CHECKING:
     from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
-    from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
-    from bregopt.modeling.convex.extremes import max, min
-    from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
-    from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
-    from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
-    from bregopt.modeling.inner_products import inner
+    from bregopt.modeling.atoms import inner
+    from bregopt.modeling.convex.eigenvalues import norm_nuc, sigma_max
+    from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
+    from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
     from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
     from bregopt.problems.correlation.answer import CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
@@ -231,16 +226,16 @@ _MODULES = {
     "minimum": "bregopt.modeling.convex.elementwise",
     "pos": "bregopt.modeling.convex.elementwise",
     "square": "bregopt.modeling.convex.elementwise",
-    "max": "bregopt.modeling.convex.extremes",
-    "min": "bregopt.modeling.convex.extremes",
+    "max": "bregopt.modeling.convex.elementwise",
+    "min": "bregopt.modeling.convex.elementwise",
     "norm1": "bregopt.modeling.convex.norms",
     "norm2": "bregopt.modeling.convex.norms",
     "norm_inf": "bregopt.modeling.convex.norms",
-    "norm_nuc": "bregopt.modeling.convex.singular_values",
-    "sigma_max": "bregopt.modeling.convex.singular_values",
-    "quad_over_lin": "bregopt.modeling.convex.squares",
-    "sum_squares": "bregopt.modeling.convex.squares",
-    "inner": "bregopt.modeling.inner_products",
+    "norm_nuc": "bregopt.modeling.convex.eigenvalues",
+    "sigma_max": "bregopt.modeling.convex.eigenvalues",
+    "quad_over_lin": "bregopt.modeling.convex.norms",
+    "sum_squares": "bregopt.modeling.convex.norms",
+    "inner": "bregopt.modeling.atoms",
     "kron": "bregopt.modeling.subsystems",
     "partial_trace": "bregopt.modeling.subsystems",
     "partial_transpose": "bregopt.modeling.subsystems",

@@ -7,7 +7,7 @@ Such a file states, with matrix variables ``X_j``, scalars ``x_j`` and cones ``K
                            sum_j x_j H_ij + D_i  psd,                 for the matrices i of PSDCON
                            X_j  psd,   x  in  K.
 
-Its text is parsed and checked first: every error names its line. Friberg (2016), CBLIB 2014: a benchmark
+Its text is _parsed and checked first: every error names its line. Friberg (2016), CBLIB 2014: a benchmark
 library for conic mixed-integer and continuous optimization.
 """
 
@@ -31,13 +31,12 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import rows
 from bregopt.program.rows import Coordinates, SparseRows
 
-__all__ = ["COLUMNS", "LINEAR", "SECOND_ORDER", "SUFFIXES", "Cbf", "Entries", "parsed", "read_cbf"]
+__all__ = ["SUFFIXES", "Cbf", "Entries", "read_cbf"]
 
 Cones = Sequence[tuple[str, int]]
 SUFFIXES = (".cbf", ".cbf.gz")
@@ -103,7 +102,7 @@ def read_cbf(path: str | Path) -> Problem:
     Friberg (2016), CBLIB 2014: a benchmark library for conic mixed-integer and continuous optimization.
     """
     path = path_of(path)
-    cbf = parsed(path)
+    cbf = _parsed(path)
     if not cbf.psdvar and not cbf.psdcon:
         raise ValueError(f"{path} has no matrix; expected PSDVAR or PSDCON. For others use CVXPY itself")
     return _Reader(cbf).problem()
@@ -284,7 +283,7 @@ class Cbf:
         return self.entries.get(section) or Entries.none(section)
 
 
-def parsed(path: Path) -> Cbf:
+def _parsed(path: Path) -> Cbf:
     """Return the content of a CBF file.
 
     Raises

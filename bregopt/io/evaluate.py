@@ -20,19 +20,22 @@ import scipy.sparse as sp
 
 from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
-from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
+from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex import elementwise, extremes
-from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
+from bregopt.modeling.convex import elementwise
+from bregopt.modeling.convex.eigenvalues import (
+    lambda_max,
+    lambda_min,
+    lambda_sum_largest,
+    norm_nuc,
+    sigma_max,
+)
 from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
 from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
-from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
-from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
+from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
@@ -307,9 +310,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log_det": log_det,
     "named": named,
     "logdet_div": logdet_div,
-    "max": extremes.max,
+    "max": elementwise.max,
     "maximum": maximum,
-    "min": extremes.min,
+    "min": elementwise.min,
     "minimum": minimum,
     "norm1": norm1,
     "norm2": norm2,

@@ -22,7 +22,7 @@ from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read
 from bregopt.io.text_files import Lines
 from bregopt.memory import check_memory
 
-__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix", "read_matrix_market"]
+__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
@@ -135,10 +135,6 @@ def _chosen(path: Path, key: str | None, names: list[str]) -> str:
     return key
 
 
-def _read_mtx(path: Path, key: str | None) -> Table:
-    return Table(read_matrix_market(path))
-
-
 def _read_csv(path: Path, key: str | None) -> Table:
     lines = _lines(path)
     cells = [row for _, row in lines]
@@ -204,26 +200,8 @@ def _is_integer(cell: str) -> bool:
     return cell.lstrip("+-").isdigit()
 
 
-def read_matrix_market(path: Path) -> Any:
-    """Read a matrix; a matrix in coordinates stays sparse.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    array of shape (rows, columns) or csr_array
-        Integers stay integers; entries of a pattern are one.
-
-    Raises
-    ------
-    TypeError
-        If the numbers are complex.
-    ValueError
-        If the file is of another kind, its counts disagree with its lines, or an entry is no number, lies
-        outside the matrix or is given twice; the message names the line.
-    """
+def _read_mtx(path: Path, key: str | None) -> Table:
+    """Read a Matrix Market file: a matrix in coordinates stays sparse, and entries of a pattern are one."""
     lines = read_bytes(path).decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     kind, field, symmetric = _banner(path, lines[0])
     source = Lines(path, ["" if line.startswith("%") else line for line in lines])
@@ -231,9 +209,8 @@ def read_matrix_market(path: Path) -> Any:
     sizes = [_count(source, head, size) for size in source.table([head], _SIZES[kind])[0]]
     if symmetric and sizes[0] != sizes[1]:
         raise source.error(head, f"a symmetric matrix of shape {sizes[0]} x {sizes[1]}", "a square one")
-    if kind == "array":
-        return _dense(source, head, body, sizes, field, symmetric)
-    return _sparse(source, head, body, sizes, field, symmetric)
+    read = _dense if kind == "array" else _sparse
+    return Table(read(source, head, body, sizes, field, symmetric))
 
 
 def _banner(path: Path, line: str) -> tuple[str, str, bool]:

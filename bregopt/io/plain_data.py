@@ -22,17 +22,15 @@ from bregopt.errors import did_you_mean
 from bregopt.modeling.affine import Affine, Product
 from bregopt.modeling.complex_expressions import ComplexEquality, ComplexExpression
 from bregopt.modeling.convex.atom import Atom
-from bregopt.modeling.convex.expression import CurvedExpression, Term
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression, Term
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.hermitian_inequality import HermitianInequality
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import FAMILIES, Bilinear, Coordinates, Rows
 
-__all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "check_object", "is_constant", "same_data"]
+__all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "is_constant", "same_data"]
 
 CLASSES: dict[str, type] = {
     cls.__name__: cls
@@ -182,7 +180,7 @@ class PlainReader:
         found = {key: self._field(key, part, arguments[key]) for key, part in parts.items()}
         starred = next((key for key, argument in arguments.items() if argument.kind is _STARRED), "")
         item = CLASSES[name](*found.pop(starred, ()), **found)
-        check_object(item)
+        _check_object(item)
         return item
 
     def _field(self, name: str, value: Any, argument: inspect.Parameter) -> Any:
@@ -256,7 +254,7 @@ def _attribute(item: Any, name: str) -> Any:
     return getattr(item, name) if hasattr(item, name) else getattr(item, f"_{name}")
 
 
-def check_object(item: Any) -> None:
+def _check_object(item: Any) -> None:
     """Raise a ValueError if the parts of an object do not agree."""
     if isinstance(item, Affine):
         _check_affine(item)

@@ -27,8 +27,7 @@ from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
 

@@ -17,7 +17,7 @@ from bregopt.io.spec import Spec, load_spec
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 
 __all__ = [
     "ACCEPTED",

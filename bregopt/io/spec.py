@@ -29,31 +29,16 @@ from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.plain_data import PlainReader
 from bregopt.memory import check_memory
-from bregopt.modeling.hermitian import HermitianPSD
+from bregopt.modeling.complex_expressions import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import RouteOptions
 
-__all__ = [
-    "KEYS",
-    "NAME",
-    "Errors",
-    "Spec",
-    "arrays_of",
-    "check_file_options",
-    "check_keys",
-    "entry_of",
-    "inline",
-    "is_name",
-    "labels_a_square",
-    "load_spec",
-    "typed",
-]
+__all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]
 
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
@@ -202,14 +187,14 @@ class _Reader:
         """Return the content of the file, or raise all of its errors."""
         at = self._errors.at
         with at(""):
-            check_keys(self._document, "spec")
+            _check_keys(self._document, "spec")
         title = self._path.stem
         with at(""):
             title = typed(self._document.get("title", title), str, "title")
         sections = {name: self._section(name) for name in _SECTIONS}
         if "arrays" in self._document:
             with at("arrays"):
-                self._arrays = arrays_of(
+                self._arrays = _arrays_of(
                     self._document["arrays"], self._document.get("digest"), self._path.parent
                 )
                 self._names |= {name: part for name, part in self._arrays.items() if is_name(name)}
@@ -228,7 +213,7 @@ class _Reader:
         with at("solve"):
             solver = typed(options.pop("solver", solver), str, "solver")
             check_options(solver, options)
-            check_file_options(options)
+            _check_file_options(options)
         self._errors.check()
         assert problem is not None
         return Spec(title, problem, solver, options, self._labeled[0] if len(self._labeled) == 1 else None)
@@ -262,13 +247,13 @@ class _Reader:
         return any(self._names.get(name) is _FAILED for name in _mentioned(value))
 
     def _datum(self, name: str, value: Any) -> Any:
-        found, table = entry_of(value, self._path.parent)
-        self._labeled += [table] if table is not None and labels_a_square(table) else []
+        found, table = _entry_of(value, self._path.parent)
+        self._labeled += [table] if table is not None and _labels_a_square(table) else []
         return found
 
     def _parameter(self, name: str, value: Any) -> Parameter:
         table = value if isinstance(value, dict) else {"value": value}
-        check_keys(table, "parameter")
+        _check_keys(table, "parameter")
         given = self._values.get(name, table.get("value"))
         number = None if given is None else np.asarray(self._number(given), dtype=float)
         shape = _shape(table.get("shape", () if number is None else number.shape))
@@ -280,7 +265,7 @@ class _Reader:
     def _number(self, value: Any) -> Any:
         """Return numbers that an entry holds, or names."""
         if not isinstance(value, str):
-            return inline(value)
+            return _inline(value)
         if value not in self._names:
             raise ValueError(f"there are no data {value!r}{did_you_mean(value, self._names)}")
         return self._names[value]
@@ -293,10 +278,10 @@ class _Reader:
     def _variable(self, name: str, value: Any) -> PSD | HermitianPSD | Variable:
         table = _table(value)
         if "psd" in table:
-            check_keys(table, "matrix")
+            _check_keys(table, "matrix")
             hermitian = typed(table.get("hermitian", False), bool, "hermitian")
             return PSD(table["psd"], name=typed(table.get("name", name), str, "name"), hermitian=hermitian)
-        check_keys(table, "variable", also=KEYS["matrix"])
+        _check_keys(table, "variable", also=KEYS["matrix"])
         lower, upper = (self._number(table[end]) if end in table else None for end in ("lower", "upper"))
         return Variable(
             _shape(table.get("shape", ())),
@@ -311,7 +296,7 @@ class _Reader:
         """Return the problem; None if an error precedes it."""
         texts: list[Any] = []
         with self._errors.at("problem"):
-            check_keys(table, "problem")
+            _check_keys(table, "problem")
         with self._errors.at("problem"):
             texts = typed(table.get("subject_to", []), list, "subject_to")
         objective = None
@@ -426,7 +411,7 @@ class Errors:
         raise ValueError("\n".join([f"{self._path}: {len(lines)} errors", *lines]))
 
 
-def check_file_options(options: Mapping[str, Any]) -> None:
+def _check_file_options(options: Mapping[str, Any]) -> None:
     """Refuse options of a solve that a file may not set."""
     for name in options:
         if name not in _OPTIONS:
@@ -448,7 +433,7 @@ def typed(value: Any, kind: type, name: str) -> Any:
     return value
 
 
-def check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> None:
+def _check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> None:
     """Refuse a key that a table of this kind does not have."""
     known = (*KEYS[kind], *also)
     for key in table:
@@ -456,12 +441,12 @@ def check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> No
             raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
 
 
-def entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
+def _entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
     """Return the value of an entry of ``[data]``, and the table that it was read from."""
     if not isinstance(value, dict):
-        return inline(value), None
+        return _inline(value), None
     if "factor" in value:
-        check_keys(value, "factor")
+        _check_keys(value, "factor")
         return LowRank(finite_array(value["factor"], "factor", ndim=2)), None
     table = _from_file(value, folder)
     if not typed(value.get("low_rank", False), bool, "low_rank"):
@@ -470,7 +455,7 @@ def entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
     return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1)), table
 
 
-def arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
+def _arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
     """Return all arrays of an ``.npz`` file by name: finite numbers and strings, of any shape, also empty."""
     path = _beside(typed(name, str, "the value"), folder)
     if path.suffix.lower() != ".npz":
@@ -482,13 +467,13 @@ def arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
     return arrays
 
 
-def labels_a_square(table: Table) -> bool:
+def _labels_a_square(table: Table) -> bool:
     """Whether a table is a square matrix with the same labels for rows and columns."""
     labels = {found for found in (table.index, table.columns) if found is not None}
     return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
 
 
-def inline(value: Any) -> Any:
+def _inline(value: Any) -> Any:
     """Return a number or an array; integers stay integers, so that they can be indices."""
     finite = finite_array(value, "the value")
     given = np.asarray(value)
@@ -502,7 +487,7 @@ def inline(value: Any) -> Any:
 
 
 def _from_file(table: dict[str, Any], folder: Path) -> Table:
-    check_keys(table, "file")
+    _check_keys(table, "file")
     if "file" not in table:
         raise ValueError('file is missing; expected { file = "name.csv" }')
     name = typed(table["file"], str, "file")

@@ -22,21 +22,18 @@ from bregopt.io.evaluate import evaluate
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
-from bregopt.modeling.convex.expression import Term
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.hermitian import HermitianPSD
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["toml_text", "write_spec"]
+__all__ = ["write_spec"]
 
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
@@ -55,12 +52,12 @@ def write_spec(
     document = writer.document(objective, constraints)
     if not writer.arrays:
         with replacing(path) as file:
-            file.write(toml_text(document).encode("utf-8"))
+            file.write(_toml_text(document).encode("utf-8"))
         return
     arrays, content = path.with_suffix(".npz"), zipped(writer.arrays)
     named = {"arrays": arrays.name, "digest": digest_of(content)}
     with replacing(path) as file, replacing(arrays) as beside:  # both are complete before one is replaced
-        file.write(toml_text({**named, **document}).encode("utf-8"))
+        file.write(_toml_text({**named, **document}).encode("utf-8"))
         beside.write(content)
 
 
@@ -319,7 +316,7 @@ def _dotted(table: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def toml_text(document: Mapping[str, Any]) -> str:
+def _toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML: plain values first, then a table for each value that is a mapping.
 
     Parameters

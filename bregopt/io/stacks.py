@@ -19,7 +19,6 @@ from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 
 __all__ = [
-    "ALL_PRESENT",
     "ArrayStack",
     "DictStack",
     "FrameStack",
@@ -28,12 +27,9 @@ __all__ = [
     "MatrixStack",
     "PresentStack",
     "StackLike",
-    "frame_stack",
     "is_stack",
-    "length_of",
     "present_stack",
     "read_stack",
-    "real_numbers",
 ]
 
 StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
@@ -64,12 +60,12 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     if is_mapping(value):
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
-        stack = frame_stack(value, name, real)
+        stack = _frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
         stack = ListStack.of(value)
     else:
         array = rectangular(value, name)
-        stack = ArrayStack(real_numbers(array, name) if real else array)
+        stack = ArrayStack(_real_numbers(array, name) if real else array)
         shape = stack.values.shape
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
@@ -80,7 +76,7 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
 
 def _uniform(matrices: Sequence[Any]) -> bool:
     """Whether matrices are of one order, and neither frames nor sparse."""
-    orders = {length_of(matrix) for matrix in matrices}
+    orders = {_length_of(matrix) for matrix in matrices}
     plain = not any(is_pandas(matrix, "DataFrame") or sp.issparse(matrix) for matrix in matrices)
     return plain and len(orders) == 1
 
@@ -191,7 +187,7 @@ class DictStack:
     @property
     def order(self) -> int:
         """The number of all labels, or the largest order."""
-        return max(len(self._all), *(length_of(matrix) for matrix in self.given.values()))
+        return max(len(self._all), *(_length_of(matrix) for matrix in self.given.values()))
 
     @property
     def all_labels(self) -> Iterable[Hashable]:
@@ -255,7 +251,7 @@ class ListStack(DictStack):
         return list(super().collected(matrices).values())
 
 
-def real_numbers(array: Any, name: str) -> Array:
+def _real_numbers(array: Any, name: str) -> Array:
     """Return an array of doubles; refuse other than real numbers."""
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
@@ -280,7 +276,7 @@ def _square(matrix: Any) -> Array | None:
     return array.astype(np.float64, copy=False)
 
 
-def length_of(matrix: Any) -> int:
+def _length_of(matrix: Any) -> int:
     """Return the number of rows, zero where there are none."""
     shape = getattr(matrix, "shape", ())
     if isinstance(shape, tuple) and shape:
@@ -355,7 +351,7 @@ class FrameStack:
 
     @cached_property
     def _values(self) -> Array:
-        return real_numbers(rectangular(self.frame, "A"), "A")
+        return _real_numbers(rectangular(self.frame, "A"), "A")
 
     @cached_property
     def _columns(self) -> list[IntArray | None]:
@@ -374,10 +370,10 @@ class FrameStack:
 MatrixStack = ArrayStack | DictStack | FrameStack
 
 
-def frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
+def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
     """Return the stack in a frame; refuse repeated columns, and if `real` other than real numbers."""
     if real:
-        real_numbers(rectangular(frame, name), name)
+        _real_numbers(rectangular(frame, name), name)
     if not frame.columns.is_unique:
         repeated = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(

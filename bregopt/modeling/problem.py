@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
+from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex.inequality import ConvexConstraint
-from bregopt.modeling.cut_rows import CutRows
+from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
@@ -234,7 +234,7 @@ class Problem:
         TypeError, ValueError
             If a fixing has another shape or type, or is outside its bounds.
         """
-        from bregopt.modeling.fixings import fixed  # only those who prove bounds wait
+        from bregopt.modeling.compiled import fixed  # only those who prove bounds wait
         from bregopt.rigorous.certificate import ProvenBound
         from bregopt.routes.verified import node_bound
 

@@ -23,7 +23,7 @@ __all__ = [
     "summaries",
 ]
 
-# A new reduction is one class and one line here: its module and its name, which are loaded on first use.
+# A new reduction is one file and one line here: its module and its class, which are loaded on first use.
 UNIVERSAL: dict[str, str | Reduction] = {"range space": "range_space:RangeSpaces", "boxes": "boxes:Boxes"}
 REQUESTED: dict[str, str | Reduction] = {
     "slacks": "boxes:Slacks",

@@ -45,7 +45,6 @@ __all__ = [
     "completion",
     "core",
     "decomposed",
-    "fringe",
     "is_cheaper",
     "may_be_cheaper",
     "pattern_of",
@@ -144,7 +143,7 @@ def _clique_terms(program: Program, b: int) -> CliqueTerms | None:
     pattern, n = pattern_of(program, b), program.blocks[b].n
     if pattern is None:
         return None
-    for most, eliminated in ((min(SEARCH_SHARE * n**3, _MOST_SEARCH), core), (10 * n, fringe)):
+    for most, eliminated in ((min(SEARCH_SHARE * n**3, _MOST_SEARCH), core), (10 * n, _fringe)):
         tree = clique_tree(pattern.matrix, most, eliminated)
         if len(tree.vertices) < 2:
             continue
@@ -223,7 +222,7 @@ def core(degrees: IntArray) -> int:
     return int(np.argmin(eliminated + left))
 
 
-def fringe(degrees: IntArray) -> int:
+def _fringe(degrees: IntArray) -> int:
     """Return the number of vertices of degree 2 at most, such as those of trees and paths; zero for few.
 
     Their elimination takes little time even if that of the others would take much.

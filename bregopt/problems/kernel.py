@@ -26,7 +26,7 @@ from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix

@@ -49,9 +49,7 @@ __all__ = [
     "Spread",
     "Terms",
     "assembled",
-    "csr_of",
     "data_of",
-    "entries_of",
     "is_short",
 ]
 
@@ -302,7 +300,7 @@ class Data:
 
     def activity(self, X: Sequence[Any], u: Array) -> Ball:
         """Return ``A(X) + B u``; matrices are float arrays or :class:`LowRank`."""
-        entries = [entries_of(block, X_b) for block, X_b in zip(self.matrices, X, strict=True)]
+        entries = [_entries_of(block, X_b) for block, X_b in zip(self.matrices, X, strict=True)]
         x = Ball(
             *(np.concatenate([np.zeros(0), *(getattr(e, end) for e in entries)]) for end in ("mid", "rad"))
         )
@@ -310,7 +308,7 @@ class Data:
         return total + sparse_product(self.B, self.B_rad, Ball.exact(u)) if self.k else total
 
 
-def entries_of(block: MatrixData, X: Any) -> Ball:
+def _entries_of(block: MatrixData, X: Any) -> Ball:
     """Return the entries of a matrix that occur, with the rounding of a product ``F F'``."""
     x = block.entries(X)
     if not isinstance(X, LowRank):
@@ -322,7 +320,7 @@ def entries_of(block: MatrixData, X: Any) -> Ball:
     return Ball(x, inflated((terms + 4) * 2 * UNIT * reach) + terms * TINY)
 
 
-def csr_of(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
+def _csr_of(row: IntArray, column: IntArray, value: Array, shape: tuple[int, int]) -> Any:
     """Return the array of entries sorted by rows and columns."""
     indptr = np.searchsorted(row, np.arange(shape[0] + 1))
     return sp.csr_array((value, column, indptr), shape)
@@ -338,7 +336,7 @@ def _transposed(A: Any) -> Any:
     """Return the transpose in CSR form, with explicit zeros."""
     row = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
     order = np.argsort(A.indices, kind="stable")
-    return csr_of(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))
+    return _csr_of(A.indices[order], row[order], A.data[order], (A.shape[1], A.shape[0]))
 
 
 class Spread(NamedTuple):
@@ -478,8 +476,8 @@ def assembled(
     present, column = _numbered(terms.place, n * n)
     row, column, value, rad = _added(terms.row, column, terms.value, terms.rad, len(present))
     ends = np.searchsorted(row, [m])[0]
-    A = csr_of(row[:ends], column[:ends], value[:ends], (m, len(present)))
-    A_rad = csr_of(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
+    A = _csr_of(row[:ends], column[:ends], value[:ends], (m, len(present)))
+    A_rad = _csr_of(row[:ends], column[:ends], rad[:ends], A.shape) if rad[:ends].any() else None
     i, j = np.divmod(present, n)
     C = Ball(*(scattered(column[ends:], part[ends:], len(present)) for part in (value, rad)))
     return MatrixData(name, n, i, j, A, A_rad, C, cap, anchor)

@@ -36,15 +36,7 @@ from bregopt.rigorous.definite import cholesky_error, least_eigenvalue
 from bregopt.rigorous.divergences import conjugate, dual_term
 from bregopt.rigorous.implied import Implied
 
-__all__ = [
-    "by_cholesky",
-    "clipped",
-    "dense_bytes",
-    "independent_sets",
-    "lower_bound",
-    "null_weight",
-    "sparse_term",
-]
+__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound"]
 
 _LARGE, _SPARSE = 500, 0.05  # order and share of entries from which a sparse factorization is tried first
 _FIRST_STEP = 1e-13  # below the estimate of the lowest eigenvalue, relative to the norm
@@ -146,13 +138,13 @@ def _matrix_term(
     plain = block.anchor is None and block.cap is None
     sparse = len(block.i) < _SPARSE * block.n**2 and block.n > _LARGE
     if sparse and plain and math.isfinite(trace):
-        least = sparse_term(block, coefficients, trace, implied.diagonals[b])
+        least = _sparse_term(block, coefficients, trace, implied.diagonals[b])
         if math.isfinite(least):
             return least, ""
     if block.n > LARGEST_DENSE:
         return -math.inf, (
             f"{block.name} has the order {block.n}, and no factorization of its slack matrix proves a bound: "
-            f"{shortage(dense_bytes(block.n)) or 'it is not sparse, or no row bounds the trace'}; the bound "
+            f"{shortage(_dense_bytes(block.n)) or 'it is not sparse, or no row bounds the trace'}; the bound "
             "sol.dual_value is proven but for a probability of 1e-12"
         )
     if block.anchor is not None:
@@ -161,7 +153,7 @@ def _matrix_term(
         return capped_term(block.matrix(coefficients), block.cap), ""
     W = block.matrix(coefficients)
     if block.null is not None:
-        W = W + np.outer(block.null.z, null_weight(block, coefficients) * block.null.z)
+        W = W + np.outer(block.null.z, _null_weight(block, coefficients) * block.null.z)
     smallest = least_eigenvalue(W, at_least=0.0)
     if smallest >= 0:
         return 0.0, ""
@@ -221,7 +213,7 @@ def _variable_term(data: Data, z: Ball, implied: Implied) -> tuple[float, str]:
     return down(math.fsum(terms)), ""
 
 
-def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: Array) -> float:
+def _sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: Array) -> float:
     """Return a lower bound on ``<W, X>`` for a large sparse ``W``, ``-inf`` where none is proven.
 
     If ``W - t D - s I`` is psd for ``s, t <= 0`` and a positive diagonal ``D``, ``<W, X>`` is at least ``t``
@@ -244,7 +236,7 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
 
     banded = stays_sparse(W)
     sets = [] if banded else list(independent_sets(W.S))
-    if not banded and shortage(dense_bytes(block.n - sum(map(len, sets)))) is not None:
+    if not banded and shortage(_dense_bytes(block.n - sum(map(len, sets)))) is not None:
         return -math.inf
     sharp = bool(np.isfinite(diagonal).all())
     D = relative_diagonal(W) if sharp else np.ones(block.n)
@@ -268,12 +260,12 @@ def sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: A
     return -math.inf
 
 
-def dense_bytes(n: int) -> float:
+def _dense_bytes(n: int) -> float:
     """Return the memory that the factorization of a dense matrix takes: one of them, and its columns."""
     return 9.0 * n * n
 
 
-def null_weight(block: MatrixData, coefficients: Ball) -> float:
+def _null_weight(block: MatrixData, coefficients: Ball) -> float:
     """Return a weight of ``z z'`` that makes a slack matrix positive along ``z``; zero without a ``z``.
 
     Every weight is valid: it multiplies ``z'X z = 0``.
@@ -288,7 +280,7 @@ def _border(block: MatrixData, coefficients: Ball) -> tuple[Array, Array]:
     """Return the vector ``z`` as a column, and its weight."""
     if block.null is None:
         return np.zeros((block.n, 0)), np.zeros(0)
-    return block.null.z[:, None], np.array([null_weight(block, coefficients)])
+    return block.null.z[:, None], np.array([_null_weight(block, coefficients)])
 
 
 class _Core(NamedTuple):
@@ -310,7 +302,7 @@ def by_cholesky(W: SparsePlusLowRank, sets: Sequence[IntArray]) -> float | None:
         if found is None:  # S alone may be indefinite; the sum of both is not, if it has a factor
             break
         core, lost = found[0], lost + found[1]
-    if shortage(dense_bytes(core.S.shape[0])) is not None:
+    if shortage(_dense_bytes(core.S.shape[0])) is not None:
         return None
     M = core.S.toarray()
     if core.weight:

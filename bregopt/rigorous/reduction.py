@@ -30,7 +30,7 @@ from bregopt.rigorous.ball import Ball, inflated, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
 from bregopt.rigorous.implied import implied_bounds
 
-__all__ = ["Reduced", "independent_columns", "on_faces", "on_ranges", "reduced"]
+__all__ = ["Reduced", "independent_columns", "on_faces", "reduced"]
 
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
 _LARGEST_DENOMINATOR = 12
@@ -52,7 +52,7 @@ def reduced(data: Data) -> Reduced:
         If its rows have too many terms to be listed.
     """
     bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
-    for reduction in (on_faces, on_ranges):
+    for reduction in (on_faces, _on_ranges):
         data, found = reduction(data)
         while any(H is not None for H in found):  # a face may have further faces
             bases = tuple(map(_product, bases, found))
@@ -203,7 +203,7 @@ def _outer(terms: Terms, chosen: Mask, i: IntArray, j: IntArray, factor: Array) 
     return np.repeat(terms.row[chosen], len(factor)), i, j, value, rad
 
 
-def on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
+def _on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
     """Return the problem with each block near a low-rank ``X0`` on its range, and matrices near each ``H``.
 
     Other blocks stay, and have None; so does one whose factor has neither independent columns nor exact

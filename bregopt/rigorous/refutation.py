@@ -33,7 +33,6 @@ from bregopt.rigorous.reduction import reduced
 
 __all__ = [
     "contradicts",
-    "feasibility",
     "homogeneous",
     "proves_bound",
     "proves_infeasible",
@@ -85,7 +84,7 @@ def proves_infeasible(program: Program, y: Array) -> bool:
             candidates.append(with_trace_multipliers(program, y))
             if refutes(data, candidates[-1]):
                 return True
-        empty = feasibility(reduced(data).data)
+        empty = _feasibility(reduced(data).data)
     except (ValueError, MemoryError):  # too large to be listed
         return False
     implied = implied_bounds(empty)
@@ -177,7 +176,7 @@ def proves_bound(program: Program, y: Array) -> bool:
 
 def refutes(data: Data, y: Array) -> bool:
     """Whether multipliers prove that the required rows contradict each other, on faces and ranges."""
-    empty = feasibility(reduced(data).data)
+    empty = _feasibility(reduced(data).data)
     implied = implied_bounds(empty)
     return lower_bound(empty, y, implied).value > 0 or exact_farkas(empty, implied, y)
 
@@ -228,7 +227,7 @@ def _recession(block: Block, X: Array) -> list[list[Fraction]] | None:
     return None if R is None else [[Fraction(x) for x in row] for row in R.tolist()]
 
 
-def feasibility(data: Data) -> Data:
+def _feasibility(data: Data) -> Data:
     """Return the problem of its hard rows, domains of logarithms and cones, with the objective zero."""
     return replace(
         data,

@@ -90,7 +90,7 @@ def _sharper(
     program: Program, raw: Solution, X: list[Any], found: tuple[Accuracy, ...]
 ) -> tuple[Accuracy, ...]:
     """Return the accuracy by an answer that Newton's method refines, where it has one that tells more."""
-    from bregopt.routes.derivatives.answers import optimum_of  # only those of weighted distances wait
+    from bregopt.routes.derivatives.derivative import optimum_of  # only those of weighted distances wait
 
     try:
         at, _ = optimum_of(program, raw)

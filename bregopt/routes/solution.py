@@ -269,7 +269,7 @@ class Solution:
         DataWarning
             If the answer is near one without a derivative.
         """
-        from bregopt.routes.derivatives.answers import check_exists
+        from bregopt.routes.derivatives.derivative import check_exists
 
         check_exists(self._derivative.differentiability, self._derivative.optimum.program)
         return self._derivative
@@ -316,7 +316,7 @@ class Solution:
 
     @cached_property
     def _derivative(self) -> Derivative:
-        from bregopt.routes.derivatives.answers import derivative_of  # only those who differentiate wait
+        from bregopt.routes.derivatives.derivative import derivative_of  # only those who differentiate wait
 
         return derivative_of(self)
 

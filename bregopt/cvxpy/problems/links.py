@@ -24,8 +24,8 @@ from bregopt.cvxpy.problems.variables import (
 from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import stacked
+from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Entries, Rows, add_rows
 
 __all__ = ["Link", "compared", "links_of"]

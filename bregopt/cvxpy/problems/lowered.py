@@ -20,9 +20,8 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.matrix_inequalities import multiplier_of_cone
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.variables import PSD, Parameter
 from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered", "RealForm"]

@@ -27,7 +27,7 @@ from bregopt.modeling.objectives import (
     bregman_div,
     frobenius_div,
 )
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, SparseRows
 
 __all__ = ["Goal", "objective_of", "read_objective"]

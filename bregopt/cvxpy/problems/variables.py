@@ -14,8 +14,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, Quadratics, joined
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.presolve.svec import recognize
 from bregopt.program.rows import (
     Coordinates,

@@ -14,14 +14,12 @@ import scipy.sparse as sp
 
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
-from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 
 __all__ = ["Reduction"]
 

@@ -23,7 +23,7 @@ from bregopt.modeling.bounds import between
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.groups import Groups
 from bregopt.problems.correlation.request import Request

@@ -23,8 +23,7 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.correlation.request import Request
 from bregopt.program import Answer, Program, Start
 from bregopt.routes.base import Capabilities, Settings

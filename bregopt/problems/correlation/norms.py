@@ -22,8 +22,7 @@ from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.correlation.bracketed import bracketed
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route

@@ -16,7 +16,7 @@ from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.request import Request
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution

@@ -19,13 +19,12 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.modeling.atoms import diag, quad_form
+from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
 from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.multilevel import SignGraph, refined

@@ -18,11 +18,10 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import GraphLike, read_graph
-from bregopt.modeling.atoms import diag, quad_form
-from bregopt.modeling.inner_products import inner
+from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.parts import PartSearch, numbered

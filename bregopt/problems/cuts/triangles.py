@@ -28,10 +28,10 @@ from bregopt.cache import cached_property
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import psd_part
+from bregopt.modeling.bounds import cut_rows
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.cut_rows import cut_rows
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.proof import TOL, Proof, relaxed
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.routes import base

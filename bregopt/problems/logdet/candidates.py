@@ -18,15 +18,7 @@ from bregopt.arrays import Array, IntArray, Mask, finite_array
 from bregopt.errors import SolverError
 from bregopt.linalg import root_of
 
-__all__ = [
-    "Candidates",
-    "LocalModel",
-    "WeightBounds",
-    "cheapest",
-    "congruent",
-    "local_model",
-    "weight_bounds",
-]
+__all__ = ["Candidates", "LocalModel", "WeightBounds", "congruent", "local_model", "weight_bounds"]
 
 _ROUND_OFF = 1e-12  # of sums of weights
 _UNAFFORDABLE = 1e-7  # room below a budget that the tolerance of a linear program may hide, relative to costs
@@ -271,7 +263,7 @@ class WeightBounds:
         over = (self.costs @ u - self.budget).max(initial=0.0)
         if over <= 0:
             return u
-        cheap, excess = cheapest(self)
+        cheap, excess = _cheapest(self)
         return u + over / (over - excess) * (cheap - u) if excess < 0 else u
 
     def _summing(self, u: Array) -> Array:
@@ -283,7 +275,7 @@ class WeightBounds:
         return u + missing * share / share.sum() if share.any() else u
 
 
-def cheapest(bounds: WeightBounds) -> tuple[Array, float]:
+def _cheapest(bounds: WeightBounds) -> tuple[Array, float]:
     """Return weights whose largest excess over a budget is smallest, and that excess, at least -1."""
     from scipy.optimize import linprog  # its import takes long, and few designs have budgets
 
@@ -299,7 +291,7 @@ def cheapest(bounds: WeightBounds) -> tuple[Array, float]:
         method="highs",
     )
     if found.x is None:
-        raise SolverError(f"HiGHS found no cheapest design: {found.message}")
+        raise SolverError(f"HiGHS found no _cheapest design: {found.message}")
     return found.x[:m], float(found.x[m])
 
 
@@ -350,7 +342,7 @@ def _bound(value: Any, name: str, m: int) -> Array:
 
 def _check_affordable(bounds: WeightBounds, size: Array) -> None:
     """Raise unless some weights are strictly below the budgets, which are in units of `size`."""
-    u, excess = cheapest(bounds)
+    u, excess = _cheapest(bounds)
     if excess < -_UNAFFORDABLE:
         return
     spent = bounds.costs @ u

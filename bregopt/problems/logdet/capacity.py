@@ -27,7 +27,7 @@ from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.logdet.answer import ProvenAnswer, verdict
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for

@@ -30,7 +30,7 @@ from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status
 from bregopt.threads import threads_for
 
-__all__ = ["Proof", "corners", "inner_point", "max_volume_inscribed_ellipsoid", "ray_of"]
+__all__ = ["Proof", "max_volume_inscribed_ellipsoid"]
 
 _ROUNDS = 2  # after the first one, in better coordinates
 _MAX_STEPS = 100  # of one round; 10 to 25 are usual
@@ -112,7 +112,7 @@ def max_volume_inscribed_ellipsoid(
 
 def _solved(data: Any, A: Array, b: Array, tol: float) -> Ellipsoid:
     """Return the ellipsoid, or the proof that there is none."""
-    at = inner_point(A, b)
+    at = _inner_point(A, b)
     if isinstance(at, Proof):
         reason = "The polytope is flat: it has no interior." if at.flat else "The polytope is empty."
         return _none(len(b), Status.INFEASIBLE, f"{reason} The proof is in farkas.", farkas=at.farkas)
@@ -137,7 +137,7 @@ def _solved(data: Any, A: Array, b: Array, tol: float) -> Ellipsoid:
         iterations=best.steps,
         _root=best.root,
         _inside=True,
-        _drawn=corners(rows, right, best.center) if len(at) == 2 else None,
+        _drawn=_corners(rows, right, best.center) if len(at) == 2 else None,
     )
 
 
@@ -186,7 +186,7 @@ def _coordinates(near: Array) -> tuple[Array, Array | None]:
     if np.linalg.cond(R) >= 1 / (4 * d * EPS):
         raise SolverError("the polytope is too long for its width: pass coordinates along its sides")
     back = np.linalg.inv(R) / unit[:, None]
-    ray = ray_of(near @ back)
+    ray = _ray_of(near @ back)
     return back, None if ray is None else back @ ray
 
 
@@ -373,7 +373,7 @@ class Proof:
     flat: bool = False
 
 
-def inner_point(A: Array, b: Array) -> Array | Proof:
+def _inner_point(A: Array, b: Array) -> Array | Proof:
     """Return a point inside, or multipliers which prove that there is none.
 
     Parameters
@@ -460,7 +460,7 @@ def _without_interior(A: Array, b: Array, y: Array) -> Proof:
     return Proof(farkas=exact, flat=value >= -_EXACT * size)
 
 
-def ray_of(A: Array) -> Array | None:
+def _ray_of(A: Array) -> Array | None:
     """Return a direction ``w`` with ``A w <= 0``, None if ``A x <= 1`` is bounded.
 
     Parameters
@@ -479,8 +479,8 @@ def ray_of(A: Array) -> Array | None:
     return w if (A @ w <= round_off).all() and (A @ w).min() < -_TIGHT / m else None
 
 
-def corners(A: Array, b: Array, inside: Array) -> Array:
-    """Return the corners of a polygon in order, shape ``(s, 2)``.
+def _corners(A: Array, b: Array, inside: Array) -> Array:
+    """Return the _corners of a polygon in order, shape ``(s, 2)``.
 
     Parameters
     ----------

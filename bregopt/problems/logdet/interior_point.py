@@ -70,15 +70,21 @@ def optimal_weights(model: Model, inside: Array, tol: float) -> OptimalWeights:
         Half of the inefficiency that the caller allows: weights move to their bounds within the other half.
     """
     if len(model.candidates) > max(_FEW, 10 * model.candidates.n) and model.bounds.is_simplex:
-        return _in_rounds(model, inside, tol)
+        found = _in_rounds(model, inside, tol)
+        if found is not None:
+            return found
     at, local, efficiency = _minimize(model, _start(model, inside), _FINER * tol)
     return _settled(model, local, OptimalWeights(at.u, efficiency, at.steps, at.prices()), tol)
 
 
-def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights:
+def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights | None:
     """Solve on working sets that grow by the candidates with the largest sensitivities.
 
-    Candidates that have no weight in any optimum (Harman and Pronzato 2007) are left out for good.
+    Candidates that have no weight in any optimum (Harman and Pronzato 2007) are left out for good. The answer
+    is None where the first working set leaves the information singular, as many equal candidates may.
+
+    It pays on 20,000 normal rows of length 20: a thirtieth of the time. Leaving candidates out takes a third
+    of what remains there.
     """
     m = len(model.candidates)
     local = model.local(model.information(inside))
@@ -87,6 +93,8 @@ def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights:
     work, rest, others = _first(model.candidates, local.g), model, np.arange(m)
     inner = model[work]
     at, bound = _start(inner, np.full(len(work), 1 / len(work))), 1.0
+    if inner.local(inner.information(at.u)) is None:
+        return None
     for _ in range(_MAX_ROUNDS):
         last = best.efficiency >= 1 - tol
         at, _, _ = _minimize(inner, at, _FINER * tol if last else max(_TIGHT * tol, _LOOSE * bound))

@@ -18,13 +18,11 @@ from bregopt import clock
 from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
-from bregopt.modeling.atoms import quad_form, trace
+from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.logdet.answer import verdict
 from bregopt.problems.logdet.candidates import Candidates, WeightBounds, congruent, weight_bounds
 from bregopt.problems.logdet.design import Design, criterion_value

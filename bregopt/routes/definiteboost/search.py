@@ -20,8 +20,7 @@ from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.rigorous.refutation import contradicts
-from bregopt.routes.definiteboost.boost import Boost, Trace, impossible
-from bregopt.routes.definiteboost.nearness import certifies_after, iteration_bound
+from bregopt.routes.definiteboost.boost import Boost, Trace, certifies_after, impossible, iteration_bound
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["no_margin", "search"]

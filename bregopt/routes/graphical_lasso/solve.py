@@ -31,7 +31,7 @@ from bregopt.routes.graphical_lasso.point import LassoPoint, first_point, symmet
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["LassoAnswer", "Watch", "connected_parts", "falling_direction", "solve_lasso", "solve_part"]
+__all__ = ["LassoAnswer", "Watch", "connected_parts", "solve_lasso", "solve_part"]
 
 Restated = Callable[..., Certificate]  # of the arguments of `lasso_certificate`
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
@@ -99,7 +99,7 @@ def solve_lasso(
     restated : callable
         Returns the certificate of an order and two values, in other units than those of `data`.
     """
-    direction = falling_direction(data)
+    direction = _falling_direction(data)
     if direction is not None:
         return _unbounded(data, direction)
     parts = connected_parts(data)
@@ -194,7 +194,7 @@ def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None, tu
     return _Part(rows, scaled, square, first_point(scaled, first, tuning))
 
 
-def falling_direction(data: LassoData) -> Array | None:
+def _falling_direction(data: LassoData) -> Array | None:
     """Return a psd matrix along which the objective falls without end, None if none is seen.
 
     The linear part of the objective does not grow along it, up to round-off, and ``-logdet`` falls. Such
