@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,6 +12,7 @@ from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "TraceBound",

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source
 from bregopt.files import read_arrays, replacing, zipped
+from bregopt.records import dataclass
 
 __all__ = ["Checkpoint", "State"]
 

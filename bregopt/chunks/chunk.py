@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from scipy.linalg.blas import dtrmm
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source, source
 from bregopt.program import Bounds, Penalty
+from bregopt.records import dataclass
 from bregopt.threads import threads_for
 
 __all__ = ["HINGE_NOISE", "Batch", "Chunk", "Sums", "block_sums", "release_buffers", "sums_of"]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,7 @@ from bregopt.executors import Crew
 from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of
 from bregopt.program.answer import Start
 from bregopt.program.rows import Coordinates, DenseRows, RankTwo, SparseRows
+from bregopt.records import dataclass
 from bregopt.routes.progress import Progress
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import reduce
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from bregopt.divergences import Divergence
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
+from bregopt.records import dataclass, replace
 
 __all__ = ["ExecutorPasses", "FasterPasses", "Objective", "Passes", "Point", "triangular"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.chunks.objective import ExecutorPasses, FasterPasses, Objective, Pa
 from bregopt.chunks.sources import source
 from bregopt.executors import Crew
 from bregopt.program import Penalty
+from bregopt.records import replace
 from bregopt.routes.quasi_newton import curve_of, descent_along, line_search, quasi_newton
 
 __all__ = ["drawn", "minimized", "passes_of_sample", "sample_objective", "sampled_newton"]

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from bregopt.executors import Crew
 from bregopt.linalg import is_definite, root_of
 from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import LowRank, Matrix, Nearness, Penalty, StopReason
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_infeasible
 from bregopt.routes.quasi_newton import quasi_newton
 from bregopt.routes.solution import Solution, Status

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, rectangular
 from bregopt.cache import cached_property
 from bregopt.errors import require
+from bregopt.records import dataclass
 
 __all__ = [
     "DaskArray",

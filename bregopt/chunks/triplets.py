@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.chunks.sources import Source, SourceLike, source_of
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from bregopt.errors import InfeasibleRowError, SolverError
 from bregopt.linalg import root_of
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
 from bregopt.program.rows import DenseRows, Distances, RankOne
+from bregopt.records import dataclass, replace
 from bregopt.routes import routing
 from bregopt.routes.options import tuning
 from bregopt.routes.solution import Solution, Status

@@ -14,7 +14,7 @@ library for conic mixed-integer and continuous optimization.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import rows
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass
 
 __all__ = ["SUFFIXES", "Cbf", "Entries", "read_cbf"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from bregopt.io.text_files import check_linear
 from bregopt.modeling.problem import Problem
 from bregopt.program import Block, Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["write_cbf"]
 

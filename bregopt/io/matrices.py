@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.text_files import Lines
 from bregopt.memory import check_memory
+from bregopt.records import dataclass
 
 __all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]
 

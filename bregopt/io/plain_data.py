@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import FAMILIES, Bilinear, Coordinates, Rows
+from bregopt.records import dataclass
 
 __all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "is_constant", "same_data"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["SUFFIXES", "SdpaEntries", "read_sdpa", "write_sdpa"]
 

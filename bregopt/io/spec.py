@@ -14,7 +14,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import RouteOptions

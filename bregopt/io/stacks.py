@@ -6,7 +6,6 @@ Some rows and columns may hold only NaN: assets that are missing on some dates (
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
 from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 
 __all__ = [
     "ArrayStack",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.program import Program
+from bregopt.records import dataclass
 
 __all__ = ["Lines", "check_linear", "number"]
 

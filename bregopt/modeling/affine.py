@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.modeling.naming import Formula, as_factor, scaled_label, sum_label
 from bregopt.program.rows import Bilinear, Rows, add_rows, combine_rows, multiplied_rows, stacked_rows
+from bregopt.records import dataclass, replace
 
 __all__ = ["Affine", "Product", "check_shapes", "linear_map", "matrix_product", "multiplied", "product"]
 

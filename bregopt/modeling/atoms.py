@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -31,6 +30,7 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
+from bregopt.records import replace
 
 __all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
 

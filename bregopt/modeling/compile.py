@@ -10,7 +10,6 @@ free variable is in the cone itself. Any other element is equated with a new var
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -33,6 +32,7 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import Rows, concatenate_rows, storage
+from bregopt.records import dataclass, replace
 
 __all__ = ["Compiled", "ConeRows", "compile_problem"]
 

@@ -6,7 +6,7 @@ As a node of branch and bound, some of its rows and ordinary variables are fixed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -37,6 +37,7 @@ from bregopt.program import (
     Penalty,
     Program,
 )
+from bregopt.records import dataclass, replace
 
 __all__ = ["Compiled", "fixed", "slices"]
 

@@ -11,7 +11,6 @@ and other problems via complex semidefinite programming, J. Comput. Syst. Sci. 6
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,6 +30,7 @@ from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.second_order import stacked
 from bregopt.program.rows import Coordinates, RankOnePairs, SparseRows
+from bregopt.records import replace
 
 __all__ = [
     "ComplexEquality",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +14,7 @@ from bregopt.modeling.affine import Affine, check_shapes, matrix_product, multip
 from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
 from bregopt.modeling.naming import as_factor, axes_of
+from bregopt.records import dataclass
 
 __all__ = ["Expression", "ExpressionLike", "Operand", "as_expression", "check_not_empty"]
 

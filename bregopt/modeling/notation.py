@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from bregopt.records import dataclass
 from bregopt.tables import escaped, latex_text
 
 __all__ = ["ATOMS", "HTML", "LATEX", "UNICODE", "Piece", "Style", "written"]

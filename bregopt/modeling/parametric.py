@@ -6,7 +6,7 @@ The places of the coefficients are compiled once; at each solve one sparse produ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.program import Term
 from bregopt.program.rows import Coordinates, Rows, SparseRows
+from bregopt.records import dataclass
 
 __all__ = ["AffineNumbers", "ParametricMatrix", "ParametricParts", "multiplied_matrices", "sparse_rows"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
+from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven

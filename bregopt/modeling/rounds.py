@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
 from bregopt.routes.progress import Step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.matrix_inequalities import multiplier_of_cone
+from bregopt.records import replace
 from bregopt.routes.contradiction import with_largest
 from bregopt.routes.solution import Ray, Solution
 

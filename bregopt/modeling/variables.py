@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.modeling.complex_expressions import HermitianPSD, compressed, embed
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
+from bregopt.records import replace
 
 __all__ = ["PSD", "Parameter", "Variable"]
 

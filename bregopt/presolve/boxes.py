@@ -10,7 +10,6 @@ margin problem keeps only the margin as a variable, and its rows become soft.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import is_farkas
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.records import dataclass, replace
 
 __all__ = ["Boxed", "Boxes", "Folded", "Slacks"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from bregopt.program import (
     Term,
 )
 from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "CliqueTerms",

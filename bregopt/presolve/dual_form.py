@@ -21,7 +21,6 @@ program, and a ray of the dual is a Farkas vector of the program.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,6 +44,7 @@ from bregopt.program import (
     pays,
 )
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["DualForm", "Dualized", "MatrixInequalities", "matrix_inequalities", "without_round_off"]
 

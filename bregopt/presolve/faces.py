@@ -10,7 +10,6 @@ on the face. The multipliers of the rows on the face give those of all rows: add
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from bregopt.linalg import dense
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
 from bregopt.program.rows import Rows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_infeasible
 
 __all__ = ["Exposure", "Faces", "OnFaces", "on_faces"]

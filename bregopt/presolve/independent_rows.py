@@ -21,7 +21,6 @@ dimension ``r`` the unknowns are the ``r (r + 1) / 2`` entries of ``M``, however
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.clock import checkpoint, remaining
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import Svec, svec_rows, with_equalities
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass, replace
 
 __all__ = ["Condensed", "Independent", "IndependentRows", "RedundantEqualities"]
 

@@ -8,7 +8,6 @@ identity. The others need an orthonormal ``V``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.exact import keeps_sign
 
 __all__ = [

@@ -21,7 +21,6 @@ the face that nearly do. Their parts on the face depend on ``U`` to the first or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.presolve.faces import Exposure, OnFaces, on_faces
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "Equalities",

@@ -8,7 +8,6 @@ forms among sparse rows are recognized: solvers handle them faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, DenseRows, Distances, RankOne, Rows, SparseRows, upper_triangles
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "ENTRY_NOISE",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from bregopt.divergences import PENALTY_DEGREES
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass, replace
 
 __all__ = ["InCoordinatesOfAnswer", "Scaled", "Scaling", "Whitened", "Whitening", "in_coordinates_of_answer"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +30,7 @@ from bregopt.problems.stack_part import Slice, StackedProblem
 from bregopt.problems.stack_record import Warnings
 from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 

@@ -7,7 +7,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, replace
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array
 from bregopt.certify import dimacs_errors as errors_of
 from bregopt.modeling.problem import Problem
+from bregopt.records import replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification
 from bregopt.routes.solution import Solution
 from bregopt.routes.verified import verified

@@ -15,13 +15,13 @@ else about them is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.records import dataclass
 
 __all__ = ["UNIT", "Ball", "down", "exp", "gamma", "inflated", "log", "raised", "sparse_product", "up"]
 

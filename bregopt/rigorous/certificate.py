@@ -10,7 +10,7 @@ why a side is not proven.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
+from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data

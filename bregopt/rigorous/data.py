@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -35,6 +35,7 @@ from bregopt.program.rows import (
     SparseRows,
 )
 from bregopt.program.rows.rank_one import dense_row
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
 __all__ = [

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from bregopt.certify.eigenvalue_bound import relative_diagonal
 from bregopt.certify.lanczos import lowest
 from bregopt.memory import shortage
 from bregopt.program import Penalty, SparsePlusLowRank
+from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import LARGEST_DENSE, Data, MatrixData, Side

@@ -15,7 +15,6 @@ then `G` takes the place of `F`, and ``K K'`` that of the identity.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from operator import mul
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.program import Penalty
+from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, inflated, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
 from bregopt.rigorous.implied import implied_bounds

@@ -10,7 +10,6 @@ leave no room for round-off, fractions do (:mod:`bregopt.rigorous.exact`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.divergences import BUILT_IN, LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Distances, RankOne, Rows
+from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, LARGEST_LISTED, Data, data_of
 from bregopt.rigorous.exact import exact_farkas, exact_inverse, exact_ray

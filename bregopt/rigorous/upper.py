@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
+from bregopt.records import dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Found, Part, Rows, nearest_solution, squares
 from bregopt.rigorous.data import Data, Side

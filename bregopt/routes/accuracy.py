@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from bregopt.arrays import Array
 from bregopt.certify.accuracy import Accuracy, accuracies, has_closed_form, unknown_accuracy
 from bregopt.program import LowRank, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 
 if TYPE_CHECKING:
     from bregopt.routes.solution import Solution

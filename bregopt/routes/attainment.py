@@ -10,7 +10,6 @@ slowly to show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.program import Answer, Block, LowRank, Matrix, Penalty, Program, St
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
+from bregopt.records import replace
 from bregopt.rigorous.refutation import recedes
 
 if TYPE_CHECKING:

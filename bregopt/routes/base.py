@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -18,6 +17,7 @@ from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
 from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.tuning import Tuning
 

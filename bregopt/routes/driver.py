@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -40,6 +39,7 @@ from bregopt.program import (
     stored_terms,
 )
 from bregopt.program.scale import scale_of
+from bregopt.records import replace
 from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver

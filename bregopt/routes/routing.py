@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.linalg import LinAlgError
@@ -19,6 +18,7 @@ from bregopt import clock
 from bregopt.errors import UnsupportedProblemError
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
+from bregopt.records import dataclass
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.extensions import failure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -17,6 +17,7 @@ from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.records import dataclass
 from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 

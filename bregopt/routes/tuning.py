@@ -9,9 +9,11 @@ the effect of each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
+
+from bregopt.records import dataclass
 
 __all__ = ["Tuning", "WorkingSetTuning"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from bregopt.cache import cached_property
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal

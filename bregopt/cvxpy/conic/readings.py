@@ -8,7 +8,6 @@ the blocks of ``z``, and each variable ``x`` has a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,6 +20,7 @@ from bregopt.presolve.dual_form import without_round_off
 from bregopt.presolve.svec import recognize
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass
 
 __all__ = ["Direct", "Dual", "Pivots", "pivots_of", "read_directly", "read_dual"]
 

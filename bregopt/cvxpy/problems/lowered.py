@@ -5,7 +5,6 @@ A problem with complex numbers becomes one in real numbers by CVXPY's own reduct
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.modeling.matrix_inequalities import multiplier_of_cone
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered", "RealForm"]

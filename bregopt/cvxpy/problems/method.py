@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +14,7 @@ from bregopt.cvxpy.conic_solver import BREGOPT
 from bregopt.cvxpy.problems.lower import lower
 from bregopt.cvxpy.problems.lowered import Lowered
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
+from bregopt.records import dataclass
 from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit
 from bregopt.routes.registry import route_names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from bregopt.program.rows import (
     SparseRows,
     add_rows,
 )
+from bregopt.records import dataclass
 
 __all__ = [
     "EntriesForm",

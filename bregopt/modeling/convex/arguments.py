@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
@@ -12,6 +11,7 @@ from bregopt.modeling.expressions import as_expression
 from bregopt.modeling.second_order import stacked
 from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD
+from bregopt.records import replace
 
 __all__ = ["copies_of", "curved_argument", "euclidean_argument", "matrix_argument", "symmetric_argument"]
 

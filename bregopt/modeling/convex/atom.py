@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program import Nearness
 from bregopt.program.lowrank import Matrix
+from bregopt.records import dataclass, replace
 
 __all__ = ["Atom", "DivergenceTerm", "Parts", "Row", "distinct", "is_symmetric", "soft_rows", "svec"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.curvature import check_bounded, check_equated, curvature_of, text_of
 from bregopt.modeling.expressions import Expression, Operand, as_expression, check_not_empty
 from bregopt.modeling.naming import Formula, Named, as_factor
+from bregopt.records import dataclass, replace
 
 __all__ = ["ConvexConstraint", "CurvedExpression", "Term", "as_curved", "bounded", "curved"]
 

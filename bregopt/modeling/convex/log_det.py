@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.variables import PSD
+from bregopt.records import replace
 
 __all__ = ["log_det", "started_from_cost"]
 

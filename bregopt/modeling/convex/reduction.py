@@ -6,7 +6,7 @@ as a sum of squares, needs neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Variable
+from bregopt.records import dataclass
 
 __all__ = ["Reduction"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
+from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ Walker, Ni (2011), Anderson acceleration for fixed-point iterations, SIAM J. Num
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from bregopt.clock import checkpoint
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.correlation.request import Request
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes.base import Capabilities, Settings
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

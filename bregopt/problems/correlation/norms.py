@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from bregopt.problems.correlation.solve import correlation_rows, solve_request
 from bregopt.problems.objective import divergence_class
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.solution import Solution, Status

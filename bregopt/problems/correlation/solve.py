@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.restated import Congruence

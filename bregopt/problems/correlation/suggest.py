@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.request import Request
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 from bregopt.tables import html_table, table_lines
 

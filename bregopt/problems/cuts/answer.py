@@ -6,7 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
+from bregopt.records import dataclass, replace
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
 

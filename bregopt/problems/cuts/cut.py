@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -31,6 +31,7 @@ from bregopt.problems.cuts.multilevel import SignGraph, refined
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.triangles import tightened
+from bregopt.records import dataclass
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution

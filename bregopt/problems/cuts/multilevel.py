@@ -11,7 +11,6 @@ and Mattheyses 1982).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
@@ -21,6 +20,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.clock import remaining
+from bregopt.records import dataclass
 
 __all__ = ["Contraction", "SignGraph", "contracted", "cycle", "refined"]
 

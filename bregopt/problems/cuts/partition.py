@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Literal, Unpack
 
 import numpy as np
@@ -27,6 +27,7 @@ from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.parts import PartSearch, numbered
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
+from bregopt.records import dataclass
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution

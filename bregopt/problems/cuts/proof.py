@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.problems.cuts.exact import Lattice, strongest
 from bregopt.program import LowRank, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +33,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.proof import TOL, Proof, relaxed
 from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.solution import Solution

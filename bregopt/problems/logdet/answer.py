@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning, require, warn_caller
 from bregopt.program import StopReason
+from bregopt.records import dataclass
 
 __all__ = ["ProvenAnswer", "draw_ellipse", "draw_sensitivity", "verdict"]
 

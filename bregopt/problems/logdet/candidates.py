@@ -8,7 +8,6 @@ efficiency from below (Kiefer 1974).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy.linalg import lapack
 from bregopt.arrays import Array, IntArray, Mask, finite_array
 from bregopt.errors import SolverError
 from bregopt.linalg import root_of
+from bregopt.records import dataclass
 
 __all__ = ["Candidates", "LocalModel", "WeightBounds", "congruent", "local_model", "weight_bounds"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.request import given_matrix
 from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SolveOptions
 

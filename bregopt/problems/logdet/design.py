@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import log_det, root_of
 from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_sensitivity
+from bregopt.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

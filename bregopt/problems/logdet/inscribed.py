@@ -8,7 +8,6 @@ volumes have no bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import expm1, log, sqrt
 from typing import Any, cast
 
@@ -26,6 +25,7 @@ from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.problems.logdet.answer import verdict
 from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status
 from bregopt.threads import threads_for

@@ -8,7 +8,7 @@ method of Sun and Freund (2004). Of many candidates it takes few, the working se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from bregopt import clock
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.clock import remaining
 from bregopt.problems.logdet.candidates import Candidates, LocalModel, WeightBounds, local_model
+from bregopt.records import dataclass, replace
 
 __all__ = ["Model", "OptimalWeights", "optimal_weights"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.memory import check_memory
 from bregopt.plotting import Axes, plot_path
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.program import StopReason
+from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso

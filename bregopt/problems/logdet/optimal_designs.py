@@ -6,7 +6,6 @@ Arguments are checked, optimal weights found, and their efficiency proven.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -27,6 +26,7 @@ from bregopt.problems.logdet.answer import verdict
 from bregopt.problems.logdet.candidates import Candidates, WeightBounds, congruent, weight_bounds
 from bregopt.problems.logdet.design import Design, criterion_value
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

@@ -16,7 +16,6 @@ not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from bregopt.cache import cached_property
 from bregopt.certify import TraceBound, lowest, trace_bound
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank
+from bregopt.records import dataclass, replace
 from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 
 __all__ = ["Lagrangian", "Point", "Surface", "Tangent", "descend", "lagrangian", "read_surface"]

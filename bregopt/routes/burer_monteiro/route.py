@@ -8,7 +8,6 @@ one more column decreases the value. Each stage certifies its multipliers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -37,6 +36,7 @@ from bregopt.program import (
     StopReason,
     sparse_plus_low_rank,
 )
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.burer_monteiro.lagrangian import Surface, descend, lagrangian, read_surface

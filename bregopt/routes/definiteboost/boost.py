@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Answer, LinearMap, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress, reason
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.definiteboost.boost import no_trace, project, trace_row

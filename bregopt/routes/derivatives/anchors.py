@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from bregopt.arrays import Array, finite_array
 from bregopt.presolve.range_space import RANK_TOL, range_space
 from bregopt.program import LowRank, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint
 from bregopt.routes.derivatives.optimum import Optimum
 from bregopt.routes.ipm.row_action import RowAction

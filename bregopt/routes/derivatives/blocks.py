@@ -19,7 +19,6 @@ semidefinite programming).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +31,7 @@ from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.tuning import CG_STEPS, CG_TOL
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.block_dual import RowCurvature

@@ -12,7 +12,6 @@ of a function of the answer needs one system with the same matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.arrays import Array, finite_array
 from bregopt.cache import cached_property
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
 from bregopt.routes.derivatives.changes import Adjoint, Change, Differentiability
 from bregopt.routes.derivatives.optimum import Optimum, refined

@@ -21,7 +21,6 @@ the order is small, it is a matrix.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.records import replace
 from bregopt.routes.graphical_lasso.point import LassoPoint, ascended, with_dual
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 

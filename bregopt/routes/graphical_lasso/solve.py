@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from bregopt.certify.graphical_lasso import LassoData, certify_lasso, clipped, l
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import StopReason
+from bregopt.records import dataclass, replace
 from bregopt.routes.graphical_lasso.descent import Descent
 from bregopt.routes.graphical_lasso.point import LassoPoint, first_point, symmetric
 from bregopt.routes.graphical_lasso.tuning import LassoTuning

@@ -9,7 +9,6 @@ incumbent has the best feasible point, the best bound, and their certificate.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from bregopt.certify import (
 )
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
+from bregopt.records import replace
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.linear_master import LinearMaster

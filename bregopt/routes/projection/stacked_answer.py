@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass
 
 __all__ = [
     "Near",

@@ -11,7 +11,7 @@ join them, until none does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, replace
 from bregopt.routes.projection.stacked_answer import (
     Near,
     OnRows,
