@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.records import dataclass, replace
+from bregopt.records import dataclass, field_names, replace
 
 __all__ = ["SUFFIXES", "SdpaEntries", "read_sdpa", "write_sdpa"]
 
@@ -56,7 +55,7 @@ class SdpaEntries:
 
     def take(self, which: Any) -> SdpaEntries:
         """Return the entries of a slice, a mask or an index array."""
-        return SdpaEntries(*(getattr(self, f.name)[which] for f in fields(self)))
+        return SdpaEntries(*(getattr(self, name)[which] for name in field_names(type(self))))
 
 
 def read_sdpa(path: str | Path) -> Problem:
@@ -334,7 +333,9 @@ def _vector_entries(B: Any, cost: Array, sizes: Sequence[int], first: int) -> Sd
 
 def _joined(parts: Sequence[SdpaEntries]) -> SdpaEntries:
     """Return the nonzero entries, sorted by matrix, block and place."""
-    e = SdpaEntries(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(SdpaEntries)))
+    e = SdpaEntries(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in field_names(SdpaEntries))
+    )
     order = np.lexsort((e.j, e.i, e.block, e.row))
     return e.take(order[e.value[order] != 0])
 

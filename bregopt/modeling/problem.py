@@ -32,12 +32,12 @@ from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 if TYPE_CHECKING:
     import cvxpy
 
     from bregopt.rigorous.certificate import ProvenBound
+    from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 __all__ = ["Declared", "Problem"]
 

@@ -20,7 +20,6 @@ from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.exact import keeps_sign
 
 __all__ = [
     "RANK_TOL",
@@ -264,6 +263,8 @@ def _refuse_impossible(
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
+        from bregopt.rigorous.exact import keeps_sign  # only suspected rows wait
+
         missed = (lo > noise[at]) | (hi < -noise[at]) | log
         kept = f"0 for every X with the range of X0, which {_class_name(nearness)} keeps"
         reasons = {

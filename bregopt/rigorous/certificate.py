@@ -23,10 +23,10 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
+from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.reduction import reduced
-from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.upper import Point, upper_bound
 from bregopt.tables import html_table
 

@@ -30,7 +30,7 @@ from bregopt.problems.correlation.solve import correlation_rows, solve_request
 from bregopt.problems.objective import divergence_class
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
-from bregopt.records import replace
+from bregopt.records import field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.solution import Solution, Status
@@ -75,7 +75,7 @@ def _problem(request: Request) -> Problem:
 def _splits(request: Request, options: Mapping[str, Any]) -> bool:
     """Whether the splitting takes the problem and its options, rather than `path`."""
     plain = is_one_of(options.get("solver", "auto"), ("auto",)) and request.condition is None
-    known = {*Settings.__dataclass_fields__, "solver", "warm_start"}
+    known = {*field_names(Settings), "solver", "warm_start"}
     return plain and options.keys() <= known and bool(measured(request)[1].any())
 
 

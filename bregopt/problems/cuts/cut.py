@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -31,7 +31,7 @@ from bregopt.problems.cuts.multilevel import SignGraph, refined
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.triangles import tightened
-from bregopt.records import dataclass
+from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -297,7 +297,7 @@ def _found(
 
     found = proof.settled(search.best, every)
     side, cut = found.part, proof.weight(found.part)
-    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     first, second = ([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
     whole = Cut(
         **inherited,

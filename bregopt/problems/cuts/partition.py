@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Literal, Unpack
 
 import numpy as np
@@ -27,7 +27,7 @@ from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.parts import PartSearch, numbered
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
-from bregopt.records import dataclass
+from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -175,7 +175,7 @@ def partition(
                 search.round_matrix(answer.X)
         found = proof.settled(search.best, lambda: every)
     labels, cut = numbered(found.part, wanted), proof.weight(found.part)
-    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     return Partition(
         **inherited,
         graph=parsed,

@@ -6,7 +6,6 @@ the penalty: a sequence, a table, criteria, and a plot.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,7 +33,7 @@ from bregopt.memory import check_memory
 from bregopt.plotting import Axes, plot_path
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.program import StopReason
-from bregopt.records import dataclass, replace
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
@@ -404,7 +403,7 @@ def _penalty_weight(value: Any) -> float:
 
 def _lasso_settings(function: str, options: dict[str, Any]) -> _LassoSettings:
     """Return the settings; an unknown option raises a TypeError before any work."""
-    known = [f.name for f in dataclasses.fields(_LassoSettings)]
+    known = field_names(_LassoSettings)
     for name in options:
         if name not in known:
             raise TypeError(f"{function} has no option {name!r}{did_you_mean(name, known)}")
