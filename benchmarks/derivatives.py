@@ -23,7 +23,7 @@ import numpy as np
 
 import bregopt as bo
 from bregopt.layers import CorrelationStack
-from bregopt.routes.derivatives.answers import derivative_of
+from bregopt.routes.derivatives.derivative import derivative_of
 
 _RESULTS = Path(__file__).parent / "results"
 _STEP = 1e-3  # of finite differences, relative

@@ -100,8 +100,8 @@ def timed(place, name, spent, kind):
 def measure(m, r, sample):
     """Return the constants of this machine."""
     from bregopt.chunks import sample as samples
-    from bregopt.chunks.passes import ExecutorPasses
-    from bregopt.chunks.sums import sums_of
+    from bregopt.chunks.chunk import sums_of
+    from bregopt.chunks.objective import ExecutorPasses
 
     def kind(passes, function, *_):
         rows = sum(len(chunk.rows) for chunk in passes.chunks)

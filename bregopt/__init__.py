@@ -16,13 +16,11 @@ from bregopt.errors import (
     UnsupportedProblemError,
 )
 from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
-from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.bounds import CutRows, between, cut_rows, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
-from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.cut_rows import CutRows, cut_rows
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
@@ -34,9 +32,8 @@ from bregopt.modeling.objectives import (
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.stacking import bmat, hstack, vstack
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import tuning
 from bregopt.routes.registry import register_solver, solvers
@@ -47,17 +44,13 @@ if _TYPE_CHECKING:
     from bregopt.crosscheck import CrossCheck, cross_check
     from bregopt.io.cbf_reader import read_cbf
     from bregopt.io.cbf_writer import write_cbf
-    from bregopt.io.dimacs import dimacs_errors
-    from bregopt.io.sdpa_reader import read_sdpa
-    from bregopt.io.sdpa_writer import write_sdpa
+    from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many.solve import solve_many
-    from bregopt.modeling.convex.elementwise import abs, log, maximum, minimum, pos, square
-    from bregopt.modeling.convex.extremes import max, min
-    from bregopt.modeling.convex.norms import norm1, norm2, norm_inf
-    from bregopt.modeling.convex.singular_values import norm_nuc, sigma_max
-    from bregopt.modeling.convex.squares import quad_over_lin, sum_squares
-    from bregopt.modeling.inner_products import inner
+    from bregopt.modeling.atoms import inner
+    from bregopt.modeling.convex.eigenvalues import norm_nuc, sigma_max
+    from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
+    from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
     from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
     from bregopt.problems.correlation.answer import CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
@@ -78,15 +71,18 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.ellipsoid import Ellipsoid
     from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
-    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
-    from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
+    from bregopt.problems.logdet.lasso import (
+        GraphicalLassoPath,
+        GraphicalLassoSolution,
+        graphical_lasso,
+        graphical_lasso_path,
+    )
     from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
     from bregopt.problems.margin import soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
-    from bregopt.problems.verify import verify
-    from bregopt.rigorous.certificate import BoundCertificate
-    from bregopt.rigorous.verification import ProvenBound, Verification
+    from bregopt.problems.verify import dimacs_errors, verify
+    from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.contradiction import Conflict
 
 __version__ = "0.1.0"
@@ -219,9 +215,9 @@ _MODULES = {
     "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf_reader",
     "write_cbf": "bregopt.io.cbf_writer",
-    "dimacs_errors": "bregopt.io.dimacs",
-    "read_sdpa": "bregopt.io.sdpa_reader",
-    "write_sdpa": "bregopt.io.sdpa_writer",
+    "dimacs_errors": "bregopt.problems.verify",
+    "read_sdpa": "bregopt.io.sdpa",
+    "write_sdpa": "bregopt.io.sdpa",
     "load_spec": "bregopt.io.spec",
     "solve_many": "bregopt.many.solve",
     "abs": "bregopt.modeling.convex.elementwise",
@@ -230,16 +226,16 @@ _MODULES = {
     "minimum": "bregopt.modeling.convex.elementwise",
     "pos": "bregopt.modeling.convex.elementwise",
     "square": "bregopt.modeling.convex.elementwise",
-    "max": "bregopt.modeling.convex.extremes",
-    "min": "bregopt.modeling.convex.extremes",
+    "max": "bregopt.modeling.convex.elementwise",
+    "min": "bregopt.modeling.convex.elementwise",
     "norm1": "bregopt.modeling.convex.norms",
     "norm2": "bregopt.modeling.convex.norms",
     "norm_inf": "bregopt.modeling.convex.norms",
-    "norm_nuc": "bregopt.modeling.convex.singular_values",
-    "sigma_max": "bregopt.modeling.convex.singular_values",
-    "quad_over_lin": "bregopt.modeling.convex.squares",
-    "sum_squares": "bregopt.modeling.convex.squares",
-    "inner": "bregopt.modeling.inner_products",
+    "norm_nuc": "bregopt.modeling.convex.eigenvalues",
+    "sigma_max": "bregopt.modeling.convex.eigenvalues",
+    "quad_over_lin": "bregopt.modeling.convex.norms",
+    "sum_squares": "bregopt.modeling.convex.norms",
+    "inner": "bregopt.modeling.atoms",
     "kron": "bregopt.modeling.subsystems",
     "partial_trace": "bregopt.modeling.subsystems",
     "partial_transpose": "bregopt.modeling.subsystems",
@@ -274,15 +270,15 @@ _MODULES = {
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoPath": "bregopt.problems.logdet.lasso_solution",
-    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso_solution",
+    "GraphicalLassoPath": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso",
     "soft_margin": "bregopt.problems.margin",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",
     "BoundCertificate": "bregopt.rigorous.certificate",
-    "ProvenBound": "bregopt.rigorous.verification",
-    "Verification": "bregopt.rigorous.verification",
+    "ProvenBound": "bregopt.rigorous.certificate",
+    "Verification": "bregopt.rigorous.certificate",
     "Conflict": "bregopt.routes.contradiction",
 }
 

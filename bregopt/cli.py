@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import io
 import os
 import re
@@ -32,6 +31,7 @@ from bregopt.io.sources import (
 from bregopt.io.spec import Spec
 from bregopt.many.command import add_solve_many
 from bregopt.problems.correlation.command import add_repair
+from bregopt.records import field_names
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ exit status:
 """
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _PIPE = re.compile(r"-\.[a-z]", re.IGNORECASE)
-_COMMON = tuple(f.name for f in dataclasses.fields(Settings))
+_COMMON = field_names(Settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,13 +18,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from types import FrameType
 
 import numpy as np
 
+from bregopt.records import dataclass, replace
 from bregopt.threads import threads_for
 
 __all__ = [

@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,6 +20,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.plotting import Axes, plot_intervals
 from bregopt.program import LowRank, Matrix, Program
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass
 from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
 from bregopt.routes.routing import takes

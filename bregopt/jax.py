@@ -20,8 +20,11 @@ from jax.interpreters import ad, batching, mlir  # noqa: E402
 
 from bregopt.layers import CorrelationStack, ProblemFunction  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
-from bregopt.modeling.psd import PSD  # noqa: E402
-from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
+from bregopt.modeling.variables import (  # noqa: E402
+    PSD,
+    Parameter,
+    Variable,
+)
 
 __all__ = ["Layer", "nearest_correlation"]
 

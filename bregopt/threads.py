@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import product
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import ThreadpoolController
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 __all__ = ["SMALL", "threads_for"]
 
@@ -98,6 +99,8 @@ def _libraries() -> tuple[_Shared, ThreadpoolController]:
     NumPy and SciPy may each have their own BLAS. Importing bregopt loads both. They are looked up once, as
     this takes longer than a small problem.
     """
+    from threadpoolctl import ThreadpoolController  # which takes as long as ten modules of ours
+
     blas = ThreadpoolController().select(user_api="blas")
     per_thread = blas.select(threading_layer="openmp").select(internal_api="openblas")
     own = {library.filepath for library in per_thread.lib_controllers}

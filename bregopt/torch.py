@@ -19,8 +19,11 @@ import torch  # noqa: E402
 
 from bregopt.layers import CorrelationStack, ProblemFunction  # noqa: E402
 from bregopt.modeling.problem import Problem  # noqa: E402
-from bregopt.modeling.psd import PSD  # noqa: E402
-from bregopt.modeling.variables import Parameter, Variable  # noqa: E402
+from bregopt.modeling.variables import (  # noqa: E402
+    PSD,
+    Parameter,
+    Variable,
+)
 
 __all__ = ["Layer", "nearest_correlation"]
 

@@ -190,7 +190,7 @@ CHANGES: list[tuple[str, str, str, list[tuple[str, str, str]]]] = [
     (
         "Tsuda Corollary 4.2",
         ADVERSARY,
-        "bregopt/routes/definiteboost/nearness.py",
+        "bregopt/routes/definiteboost/boost.py",
         [
             (
                 "the bound halved",

@@ -8,10 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.presolve import chordal, clique_blocks, constants
+from bregopt.presolve import chordal, clique_blocks
 from bregopt.presolve.chordal import Chordal
-from bregopt.presolve.clique_blocks import _fronts, completion, core, sizes_of, work
-from bregopt.presolve.clique_rows import CliqueTerms, Pattern, pattern_of
+from bregopt.presolve.clique_blocks import (
+    CliqueTerms,
+    Pattern,
+    _fronts,
+    completion,
+    core,
+    pattern_of,
+    sizes_of,
+    work,
+)
 from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
@@ -33,7 +41,7 @@ def forced(monkeypatch):
     monkeypatch.setattr(clique_blocks, "core", len)
     monkeypatch.setattr(clique_blocks, "may_be_cheaper", lambda tree, pattern: True)
     monkeypatch.setattr(clique_blocks, "is_cheaper", lambda cliques, pattern: True)
-    monkeypatch.setattr("bregopt.presolve.clique_rows.LARGEST_PATTERN", 2.0)
+    monkeypatch.setattr("bregopt.presolve.clique_blocks.LARGEST_PATTERN", 2.0)
 
 
 def edges(kind, n, rng):
@@ -66,7 +74,7 @@ def tree_of(S, merge=True):
     X = bo.PSD(len(S))
     program = bo.Problem(bo.Minimize(bo.inner(S, X)), [bo.diag(X) == 1]).program()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bregopt.presolve.clique_rows.LARGEST_PATTERN", 2.0)
+        patch.setattr("bregopt.presolve.clique_blocks.LARGEST_PATTERN", 2.0)
         pattern = pattern_of(program, 0)
     tree = clique_tree(pattern.matrix, np.inf, len)
     return merged(tree, sizes_of(tree, pattern), work if merge else (lambda clique: 0.0)), pattern
@@ -405,7 +413,7 @@ def test_dependent_rows_are_no_obstacle_to_the_sparse_system():
 
 def test_cliques_are_priced_for_the_stacks_of_the_method():
     """Presolve may not import the method, so the order up to which blocks are stacked stands there twice."""
-    assert constants.LARGEST_STACKED == InteriorPointTuning().stack_order
+    assert clique_blocks.LARGEST_STACKED == InteriorPointTuning().stack_order
 
 
 @pytest.mark.parametrize(

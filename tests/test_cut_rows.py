@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.problems.cuts.splitting import Splitting
-from bregopt.problems.cuts.triangles import violated_rows
+from bregopt.problems.cuts.triangles import Splitting, violated_rows
 
 
 def triples(n):

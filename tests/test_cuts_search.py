@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
-from bregopt.problems.cuts.multilevel import contracted, cycle
+from bregopt.problems.cuts.multilevel import SignGraph, contracted, cycle, refined
 from bregopt.problems.cuts.parts import PartSearch, assigned, clustered
-from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search, ascended
-from bregopt.problems.cuts.sign_graph import SignGraph
 
 KINDS = ("balanced", "free", "unequal", "loose")
 

@@ -17,7 +17,7 @@ import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
 from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
-from bregopt.presolve.row_recognition import recognize
+from bregopt.presolve.svec import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import routing
 

@@ -16,8 +16,7 @@ from bregopt.program import LinearMap
 from bregopt.program.linear_map import Term
 from bregopt.program.rows import DenseRows
 from bregopt.routes.definiteboost import DefiniteBoostSettings
-from bregopt.routes.definiteboost.boost import Boost
-from bregopt.routes.definiteboost.nearness import iteration_bound
+from bregopt.routes.definiteboost.boost import Boost, iteration_bound
 
 OPTIONS = [
     {"step": step, "order": order}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.divergences.frobenius import Frobenius
 from bregopt.io.matrices import read_matrix
-from bregopt.routes.derivatives.answers import derivative_of, optimum_of
+from bregopt.routes.derivatives.derivative import derivative_of, optimum_of
 
 N = 8
 ROUND_OFF = 1e-14  # residual of the optimality conditions, relative

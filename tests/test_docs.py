@@ -15,8 +15,8 @@ import pytest
 
 import bregopt as bo
 from bregopt import cli
+from bregopt.io.evaluate import FUNCTIONS
 from bregopt.io.spec import KEYS
-from bregopt.io.text_functions import FUNCTIONS
 from bregopt.routes import registry
 from bregopt.routes.base import Settings
 

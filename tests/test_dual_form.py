@@ -12,7 +12,7 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.matrix_inequalities import matrix_inequalities
+from bregopt.presolve.dual_form import matrix_inequalities
 from bregopt.presolve.svec import Svec, sparse_svec, svec_map, svec_rows
 from bregopt.program import Answer, Start, StopReason
 from bregopt.routes.base import Settings

@@ -160,6 +160,14 @@ def test_the_next_step_that_the_message_names():
     assert bo.min_volume_ellipsoid([[1.0, 1], [2, 1]], center=[0, 0]).contact.tolist() == [0, 1]
 
 
+def test_many_equal_points():
+    points = np.random.default_rng(0).integers(-1, 2, (1000, 3)).astype(float)
+    found = bo.min_volume_ellipsoid(points)
+    assert found.status == "optimal"
+    np.testing.assert_allclose(found.shape, 3 * np.eye(3), atol=1e-4)
+    np.testing.assert_allclose(found.center, 0, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("points", "options", "error", "match"),
     [

@@ -31,7 +31,7 @@ import os, signal, sys
 from contextlib import contextmanager
 import numpy as np
 import bregopt as bo
-from bregopt.chunks import objective, sample, sampled
+from bregopt.chunks import objective, sample
 
 @contextmanager
 def executor(kind):
@@ -57,7 +57,7 @@ def executor(kind):
 
 # --- Rows in chunks ---
 
-sums_of, drawn = objective.sums_of, sampled.drawn
+sums_of, drawn = objective.sums_of, sample.drawn
 MARK = sys.argv[2] + "/killed"
 
 def killed_once(chunk, root, *options):

@@ -333,6 +333,45 @@ class TestRowFamily:
         assert abs(own.value - dense.value) <= own.error + dense.error
 
 
+class TestConvexAtom:
+    @pytest.fixture
+    def fraction(self):
+        return added("matrix_fraction")["matrix_fraction"]
+
+    def test_its_value_is_that_of_the_definition(self, fraction, rng):
+        F, a = rng.normal(size=(3, 3)), rng.normal(size=3)
+        M = F @ F.T + np.eye(3)
+        x, P = bo.Variable(3), bo.PSD(3)
+        goal = fraction(x, P)
+        sol = bo.Problem(bo.Minimize(goal), [x == a, P[:, :] == M]).solve()
+        assert sol.status == "optimal"
+        assert abs(sol.value - a @ np.linalg.solve(M, a)) <= 1e-5
+        assert goal.value == pytest.approx(sol.value, rel=1e-5)
+
+    @pytest.mark.parametrize("bounded", [False, True])
+    def test_its_smallest_sums_with_a_trace(self, fraction, rng, bounded):
+        # inv(P) x x' has a trace of t at most where P - x x' / t is psd; P = x x' / |x| has the least sum.
+        a = rng.normal(size=4)
+        x, P = bo.Variable(4), bo.PSD(4)
+        goal, rows = fraction(x + a, P), [x >= 0, x <= 0]
+        if bounded:
+            sol = bo.Problem(bo.Minimize(bo.trace(P)), [goal <= 3, *rows]).solve()
+            assert abs(sol.value - a @ a / 3) <= sol.error + 1e-9
+        else:
+            sol = bo.Problem(bo.Minimize(goal + bo.trace(P)), rows).solve()
+            assert abs(sol.value - 2 * np.linalg.norm(a)) <= sol.error + 1e-9
+        assert sol.status == "optimal"
+
+    def test_the_rules_of_convexity_hold_for_it(self, fraction):
+        x, P = bo.Variable(3), bo.PSD(3)
+        with pytest.raises(ValueError, match=r"x of matrix_fraction has shape \(2,\); expected \(3,\)"):
+            fraction(x[:2], P)
+        with pytest.raises(TypeError, match="a convex expression may be bounded from above only"):
+            bo.Problem(bo.Minimize(bo.trace(P)), [fraction(x, P) >= 1])
+        with pytest.raises(TypeError, match="matrix_fraction is convex and not monotone here"):
+            fraction(bo.abs(x), P)
+
+
 class TestReduction:
     @pytest.fixture(autouse=True)
     def registered(self, plug_ins):

@@ -6,8 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
 from bregopt.certify.graphical_lasso import LassoData
-from bregopt.routes.graphical_lasso.descent import NewtonModel
-from bregopt.routes.graphical_lasso.face import DenseFace, SparseFace, face_of
+from bregopt.routes.graphical_lasso.descent import DenseFace, NewtonModel, SparseFace, face_of
 from bregopt.routes.graphical_lasso.point import ascended, neighborhood_estimate
 from bregopt.routes.graphical_lasso.solve import connected_parts
 from bregopt.routes.graphical_lasso.tuning import LassoTuning

@@ -19,6 +19,16 @@ def assert_lean(*more):
 
 import bregopt as bo
 assert_lean("networkx", "highspy", "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.optimize")
+assert_lean("threadpoolctl", "fractions", "bregopt.rigorous.farkas", "bregopt.routes.contradiction")
+classes = {
+    cls
+    for name, module in sys.modules.items() if name.startswith("bregopt")
+    for cls in vars(module).values() if isinstance(cls, type) and cls.__module__ == name
+}
+records = {cls for cls in classes if "__record__" in vars(cls)}
+assert len(records) > 50
+compiled = {cls for cls in classes - records if "__dataclass_fields__" in vars(cls)}
+assert not compiled, compiled  # the standard library takes half a millisecond for each
 assert {"learn", "online", "Problem"} <= set(dir(bo)), dir(bo)
 assert_lean("networkx", "highspy")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, lowest, smallest_eigenvalue
 from bregopt.program import SparsePlusLowRank, sparse_plus_low_rank
-from bregopt.routes.burer_monteiro.surface import Tangent, read_surface
+from bregopt.routes.burer_monteiro.lagrangian import Tangent, read_surface
 
 
 def graph_of(n, edges, weights):

@@ -24,8 +24,8 @@ from bregopt.online import (
     matrix_burg,
     meg,
 )
-from bregopt.online.entropy import relative_entropy
 from bregopt.online.losses import LOSSES, SQUARE, find_loss, implicit_step
+from bregopt.online.meg import relative_entropy
 
 N = 4
 QUANTILE = Loss(lambda p, y: max(0.9 * (y - p), 0.1 * (p - y)), lambda p, y: 0.1 if p > y else -0.9)

@@ -1,5 +1,7 @@
 """Both masters on random problems against Clarabel, the oracle's bound, and degenerate problems."""
 
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 
@@ -296,3 +298,22 @@ def test_problem_without_a_bound_on_the_trace_is_refused_with_advice():
         with pytest.raises(ValueError, match="trace_bound"):
             problem.solve(solver="psdboost", trace_bound=wrong)
     assert problem.solve(trace_bound=2.0).solver == "psdboost"
+
+
+def test_the_linear_master_runs_beside_another_user_of_highs():
+    """HiGHS has one number of threads in a process, that of whoever starts them first."""
+    code = (
+        "import highspy, numpy as np, bregopt as bo\n"
+        "other = highspy.Highs()\n"
+        "other.setOptionValue('output_flag', False)\n"
+        "other.setOptionValue('threads', 2)\n"
+        "other.addVar(0.5, 9.0)\n"
+        "other.changeColIntegrality(0, highspy.HighsVarType.kInteger)\n"
+        "other.run()\n"
+        "X = bo.PSD(3)\n"
+        "goal = bo.Maximize(bo.inner(np.diag([1.0, 2.0, 3.0]), X))\n"
+        "found = bo.Problem(goal, [bo.trace(X) <= 1]).solve(solver='psdboost', master='lp')\n"
+        "print(found.status, round(found.value, 5))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["optimal", "3.0"]

@@ -23,21 +23,16 @@ from bregopt.cli import main
 from bregopt.divergences import DIVERGENCES, LogDet
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.program.rows import RankOne
-from bregopt.rigorous.ball import UNIT, Ball, gamma, sparse_product
+from bregopt.rigorous.ball import UNIT, Ball, exp, gamma, log, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.correction import Part, Rows, nearest_solution
-from bregopt.rigorous.data import Anchor, MatrixData
+from bregopt.rigorous.data import Anchor, MatrixData, data_of
 from bregopt.rigorous.definite import eigenvalues, exceeds, least_eigenvalue, log_det, proven_shift
 from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
-from bregopt.rigorous.divergences import dual_term, value_term
-from bregopt.rigorous.functions import exp, log
+from bregopt.rigorous.divergences import conjugate, dual_term, penalty, value_term
 from bregopt.rigorous.implied import implied_bounds
-from bregopt.rigorous.listing import data_of
-from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.penalties import conjugate, penalty
-from bregopt.rigorous.ranges import independent_columns
-from bregopt.rigorous.reduction import reduced
-from bregopt.rigorous.sparse_slack import by_cholesky, independent_sets
+from bregopt.rigorous.lower import by_cholesky, independent_sets, lower_bound
+from bregopt.rigorous.reduction import independent_columns, reduced
 
 mpmath.mp.dps = 60
 

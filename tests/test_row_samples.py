@@ -10,11 +10,10 @@ import pytest
 from test_row_chunks import DIVERGENCES, data, overlap
 
 import bregopt as bo
-from bregopt.chunks import sample, sampled, solve
-from bregopt.chunks.chunk import Chunk
-from bregopt.chunks.passes import ExecutorPasses, FasterPasses
+from bregopt.chunks import sample, solve
+from bregopt.chunks.chunk import Chunk, sums_of
+from bregopt.chunks.objective import ExecutorPasses, FasterPasses
 from bregopt.chunks.sources import source
-from bregopt.chunks.sums import sums_of
 from bregopt.executors import Crew
 from bregopt.program import Penalty
 
@@ -159,7 +158,7 @@ def test_a_sample_that_misleads_costs_passes_only(name, gamma, divergence, watch
     given = data(m=3_000, n=300)
     rows, start = given.rows(gamma, chunk=250), bo.LowRank(given.F)
     honest = sample.drawn
-    monkeypatch.setattr(sampled, "drawn", lambda *arguments: MISLEADING[name](honest(*arguments)))
+    monkeypatch.setattr(sample, "drawn", lambda *arguments: MISLEADING[name](honest(*arguments)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", bo.ConvergenceWarning)
         sol = rows.solve(start, divergence, sample=750)
@@ -191,7 +190,7 @@ def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_pat
     rows = in_files(data(m=6_000, n=300), tmp_path, dtype)
     used = []
     monkeypatch.setattr(
-        solve, "sample_objective", lambda *a: used.append(sampled.sample_objective(*a)) or used[-1]
+        solve, "sample_objective", lambda *a: used.append(sample.sample_objective(*a)) or used[-1]
     )
     serial = rows.solve(np.eye(6), name, sample=1_500)
     with ThreadPoolExecutor(2) as threads:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.presolve.slacks import Slacks
+from bregopt.presolve.boxes import Slacks
 
 
 def margin_problem(seed, R=12, D=3, price=0.3, scale=1.0):

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt import memory
 from bregopt.io import spec as spec_module
-from bregopt.io.evaluate import evaluate
+from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import csv_text, read_matrix
 from bregopt.io.spec import KEYS, load_spec
-from bregopt.io.text_functions import FUNCTIONS
 from bregopt.routes.base import Settings
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "specs").glob("*.toml"))

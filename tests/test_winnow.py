@@ -26,7 +26,7 @@ from bregopt.online import (
     meg,
     winnow,
 )
-from bregopt.online.kernel_winnow_learner import _W0
+from bregopt.online.kernel_winnow import _W0
 
 STREAMS = settings(max_examples=150, deadline=None)
 SEEDS = st.integers(0, 2**32 - 1)

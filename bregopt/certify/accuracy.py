@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Program
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass
 
 __all__ = [
     "Accuracy",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.certify.point import PrimalDualPoint
 from bregopt.program.answer import LIMITS, StopReason
 from bregopt.program.program import Program
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass, replace
 
 __all__ = ["NEAR", "Certificate", "Status", "bracket", "certify", "objective_size"]
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ from bregopt.certify.constants import (
 from bregopt.certify.lanczos import highest
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+from bregopt.records import replace
 
 __all__ = ["Complement", "Filtered", "degree_for", "digest", "filtered"]
 

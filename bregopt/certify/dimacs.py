@@ -7,14 +7,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array
+from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.certify.slacks import least_eigenvalue, slack
 from bregopt.certify.trace_bound import trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Program
-from bregopt.program.rows import Rows
+from bregopt.program.program import Block, Program
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = ["DimacsSizes", "dimacs_errors", "dimacs_sizes"]
@@ -44,9 +43,9 @@ def dimacs_sizes(program: Program) -> DimacsSizes | None:
     if program.curved or not program.bounds.all_hard:
         return None
     if program not in _sizes:
-        costs = [_entries(block.cost) for block in program.blocks if block.cost is not None]
+        costs = max((_largest_entry(block) for block in program.blocks), default=0.0)
         largest = float(program.bounds.sizes.max(initial=0.0))
-        _sizes[program] = DimacsSizes(1 + largest, 1 + _largest([*costs, program.c]))
+        _sizes[program] = DimacsSizes(1 + largest, 1 + max(costs, _largest([program.c])))
     return _sizes[program]
 
 
@@ -142,12 +141,17 @@ def _inner(X: Matrix, Z: Array | SparsePlusLowRank) -> float:
     return float(np.vdot(X, Z.dense() if isinstance(Z, SparsePlusLowRank) else Z))
 
 
-def _entries(cost: Rows) -> Array:
-    """Return the nonzero entries of the ``C`` of a family of one row."""
-    t = cost.coordinates()
-    half = sp.coo_array((t.value / 2, (t.i, t.j)), (cost.n, cost.n)).tocsr()
-    entries: Array = (half + half.T).data
-    return entries
+def _largest_entry(block: Block) -> float:
+    """Return the largest magnitude of an entry of ``C``."""
+    if block.cost is None:
+        return 0.0
+    if block.n <= LARGEST_FORMED:
+        return float(np.abs(block.C).max(initial=0.0))
+    t = block.cost.coordinates()
+    i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+    _, inverse = np.unique(i * block.n + j, return_inverse=True)
+    entry = np.bincount(inverse, np.where(i == j, t.value, t.value / 2))
+    return float(np.abs(entry).max(initial=0.0))
 
 
 def _largest(arrays: Sequence[Array]) -> float:

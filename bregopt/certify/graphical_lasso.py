@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.cache import cached_property
 from bregopt.certify.certificate import Certificate, bracket
 from bregopt.divergences.round_off import ROOT_UNITS
 from bregopt.linalg import log_det, root_of
+from bregopt.records import dataclass
 
 __all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
 

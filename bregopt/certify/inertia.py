@@ -5,7 +5,6 @@ The signs of ``D`` count the negative eigenvalues (Sylvester). The error of ``L 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from bregopt.certify.constants import (
 )
 from bregopt.clock import affords
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+from bregopt.records import replace
 
 __all__ = ["by_inertia", "stays_sparse"]
 

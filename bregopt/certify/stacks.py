@@ -6,8 +6,6 @@ certificate there remain: rows on single entries, a diagonal that is fixed, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
@@ -16,6 +14,7 @@ from bregopt.certify.constants import CONE_NOISE, ROUND_OFF_OF_TERMS, ROW_NOISE
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.answer import StopReason
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass
 
 __all__ = ["StackedCertificate", "certify_stack", "relative_gap", "row_residual"]
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask, scattered
+from bregopt.arrays import Array, IntArray, scattered
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Coordinates, Rows, SparseRows
+from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "TraceBound",
@@ -24,6 +23,7 @@ __all__ = [
     "with_trace_row",
 ]
 
+_NONE = np.zeros(0, dtype=np.intp)
 _found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
 _diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
 
@@ -77,29 +77,28 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
     """
     n = program.blocks[block].n
-    if not any(program.in_one_matrix[term.at].any() for term in program.A.terms_of(block)):
+    at, i, w = _diagonal_rows(program, block)
+    if not len(at):
         return None
-    W, at = _diagonal_rows(program, block)
-    upper = program.bounds.hi[at]
-    equal = program.bounds.lo[at] == upper
-    support = np.diff(W.indptr)
+    rows, inverse, support = np.unique(at, return_inverse=True, return_counts=True)
+    upper = program.bounds.hi[rows]
+    equal = program.bounds.lo[rows] == upper
     best: TraceBound | None = None
     for full in np.flatnonzero(support == n):
-        w = W[[full]].data
-        level = bool(equal[full] and w.max() - w.min() <= 1e-14 * w.max())
-        t = scattered(at[[full]], 1 / w.min(), program.m)
-        best = _tighter(best, TraceBound(float(upper[full] / w.min()), level, t))
-    single = np.flatnonzero(support == 1)
-    i, w = W.indices[W.indptr[single]], W.data[W.indptr[single]]
+        own = w[inverse == full]
+        level = bool(equal[full] and own.max() - own.min() <= 1e-14 * own.max())
+        t = scattered(rows[[full]], 1 / own.min(), program.m)
+        best = _tighter(best, TraceBound(float(upper[full] / own.min()), level, t))
+    single = np.flatnonzero(support[inverse] == 1)
+    row, i, w = inverse[single], i[single], w[single]
     # The tightest row on each entry, the first of equal ones.
-    order = np.lexsort((single, upper[single] / w, i))
+    order = np.lexsort((row, upper[row] / w, i))
     found, first = np.unique(i[order], return_index=True)
     if len(found) == n:
         tightest = order[first]
-        row = single[tightest]
-        value = float((upper[row] / w[tightest]).sum())
-        t = scattered(at[row], 1 / w[tightest], program.m)
-        best = _tighter(best, TraceBound(value, bool(equal[row].all()), t))
+        row, w = row[tightest], w[tightest]
+        t = scattered(rows[row], 1 / w, program.m)
+        best = _tighter(best, TraceBound(float((upper[row] / w).sum()), bool(equal[row].all()), t))
     return best
 
 
@@ -116,9 +115,8 @@ def _diagonal_bound(program: Program, block: int) -> Array:
     A row ``sum_i w_i X_ii <= b`` with all ``w_i`` positive bounds each of its entries by ``b / w_i``.
     """
     largest = np.full(program.blocks[block].n, np.inf)
-    W, at = _diagonal_rows(program, block)
-    row = np.repeat(np.arange(len(at)), np.diff(W.indptr))
-    np.minimum.at(largest, W.indices, program.bounds.hi[at][row] / W.data)
+    at, i, w = _diagonal_rows(program, block)
+    np.minimum.at(largest, i, program.bounds.hi[at] / w)
     return largest
 
 
@@ -128,30 +126,26 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
     return a
 
 
-def _diagonal_rows(program: Program, block: int) -> tuple[Any, IntArray]:
-    """Return the weights of hard rows ``sum w_i X_ii <= b``, sparse ``(rows, n)``, and their indices."""
-    n = program.blocks[block].n
-    hi = program.bounds.hi
+def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Array]:
+    """Return the terms ``w X_ii`` of hard rows ``sum w_i X_ii <= b``: their rows, ``i`` and ``w > 0``."""
+    n, hi = program.blocks[block].n, program.bounds.hi
     candidate = program.in_one_matrix & np.isfinite(hi) & (hi >= 0)
-    weights, places = [sp.csr_array((0, n))], [np.zeros(0, dtype=np.intp)]
+    rows, places, weights = [_NONE], [_NONE], [np.zeros(0)]
     for term in program.A.terms_of(block):
-        if term.rows.few_terms and candidate[term.at].any():
-            chosen = _diagonal_only(term.rows, candidate[term.at])
-            places.append(term.at[chosen])
-            weights.append(_weights(term.rows.slice(chosen)))
-    return sp.vstack(weights, format="csr"), np.concatenate(places)
-
-
-def _diagonal_only(rows: Rows, candidate: Mask) -> IntArray:
-    t = rows.coordinates()
-    spoiled = np.zeros(rows.m, dtype=bool)
-    spoiled[t.row[(t.i != t.j) | (t.value <= 0)]] = True
-    return np.flatnonzero(candidate & ~spoiled)
-
-
-def _weights(rows: Rows) -> Any:
-    t = rows.coordinates()
-    return sp.csr_array((t.value, (t.row, t.i)), (rows.m, rows.n))
+        own = candidate[term.at]
+        if not term.rows.few_terms or not own.any():
+            continue
+        t = term.rows.coordinates()
+        own[t.row[(t.i != t.j) | (t.value <= 0)]] = False
+        kept = own[t.row]
+        rows.append(term.at[t.row[kept]])
+        places.append(t.i[kept])
+        weights.append(t.value[kept])
+    at, i, w = np.concatenate(rows), np.concatenate(places), np.concatenate(weights)
+    keys, inverse = np.unique(at * n + i, return_inverse=True)
+    if len(keys) < len(w):  # terms of the same entry
+        at, i, w = keys // n, keys % n, np.asarray(np.bincount(inverse, w))
+    return at, i, w
 
 
 def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +14,9 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source
 from bregopt.files import read_arrays, replacing, zipped
+from bregopt.records import dataclass
 
-__all__ = ["Checkpoint", "State", "digest_of"]
+__all__ = ["Checkpoint", "State"]
 
 _FACTS = ("m", "problem", "M0", "data")  # by which the problem is known
 _SAMPLE = 4096  # rows of each of three parts of the data, in their digest
@@ -33,7 +33,7 @@ class State(NamedTuple):
     numbers: tuple[float, ...]
 
 
-def digest_of(*sources: Source | float | None) -> str:
+def _digest_of(*sources: Source | float | None) -> str:
     """Return a SHA-256 of the first, middle and last rows of data; of few rows it has all of them."""
     found = hashlib.sha256()
     for source in sources:
@@ -94,7 +94,7 @@ class Checkpoint:
             raise TypeError(f"resume is {path!r}; expected the path of a file")
         if not Path(path).absolute().parent.is_dir():
             raise ValueError(f"resume is {path}; expected a file in a folder that exists")
-        return cls(Path(path).absolute(), m, problem, M0, digest_of(*sources), count)
+        return cls(Path(path).absolute(), m, problem, M0, _digest_of(*sources), count)
 
     @contextmanager
     def held(self) -> Iterator[None]:

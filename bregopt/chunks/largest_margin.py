@@ -9,28 +9,55 @@ maximizer is the next ``X``. As the band gets narrower the sample becomes all of
 are then multipliers of the problem, and bound its optimum:
 
     minimize  lambda_max(sum_k y_k A_k)   over  0 <= y_k <= C,  sum_k y_k = 1.
+
+The function ``f`` is concave. Its model keeps the terms of some triplets, with weights. The sum of all terms
+enters by its gradient at a center, from which those of the kept triplets are subtracted. So the gradient of
+the model at the center is that of the problem, and only the differences of triplets that change sides are
+sampled.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import time
+from contextlib import closing
+from dataclasses import field
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, positive_number
 from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
-from bregopt.chunks.margin_model import EQUAL, Model, Optimum, model_of
-from bregopt.chunks.triplet_chunk import Levels, Split, TripletChunk, levels_of, split_of
+from bregopt.chunks.solve import Options
+from bregopt.chunks.triplets import Levels, Split, TripletChunk, factors, levels_of, split_of
+from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
-from bregopt.program import StopReason, scale_of
+from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of
+from bregopt.program.answer import Start
+from bregopt.program.rows import Coordinates, DenseRows, RankTwo, SparseRows
+from bregopt.records import dataclass
+from bregopt.routes.progress import Progress
+from bregopt.routes.registry import route
+from bregopt.routes.solution import Solution, Status
+from bregopt.threads import threads_for
 
-__all__ = ["Center", "MarginProblem", "largest_margin"]
+if TYPE_CHECKING:
+    from bregopt.chunks.triplets import TripletChunks
 
+__all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "solve"]
+
+_TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
+_SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
+_NUMBERS = 5  # of a checkpoint: passes, and the four of `Round`
+_BLOCK = 10_000  # points that are checked at once
+_CITATION = (
+    "Shen, Welsh, Wang (2008), PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite "
+    "Matrices Learning, NIPS 21"
+)
 _LEVELS = 2_048  # on each side of rho
 _LEAST_LEVEL = 1e-12  # distance of the nearest one from rho, relative to the largest margin
 # A round makes the gap about 30 times smaller, so a model's error may be a hundredth of the gap before it.
@@ -45,9 +72,91 @@ _LEAST_BAND = 1_000  # triplets of a band at least, as a model with so few takes
 _WIDENING = 4.0  # factor of the width after a model without a better maximizer
 _GROWTH = 2  # of the sample then
 _FAILURES = 5  # in a row, after which the method stalls
+_CUTS = 4  # eigenvectors a round; with a start, more of them only make the master larger
+EQUAL = 1e-9  # difference of two sums of multipliers that are equal up to round-off
+_RANK_TOL = 1e-12  # eigenvalues of X below it, relative to the trace, are dropped
 
 
-class Progress(NamedTuple):
+def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
+    """Return the answer of :meth:`bregopt.TripletChunks.solve`."""
+    m = triplets.m
+    price = _TRADE_OFF / m if C is None else positive_number(C, "C")
+    if price * m < 1 - 1e-12:  # up to the round-off of a C given as 1 / m
+        raise ValueError(
+            f"C is {price:g} for {m} triplets; expected at least 1/{m} = {1 / m:.3g}: "
+            "below that, rho and all xi grow together without end and the problem is unbounded"
+        )
+    points = triplets.points()
+    d = points.shape[1]
+    began = time.perf_counter()
+    size = options.sample or max(_SAMPLE_PER_COORDINATE * d, _LEAST_SAMPLE)
+    largest = _largest_margin(points)
+    sources = () if options.resume is None else triplets.sources()
+    problem_name = f"soft margin, C = {price:g}"
+    checkpoint = Checkpoint.of(options.resume, m, problem_name, np.eye(d) / d, sources, _NUMBERS)
+    with closing(Crew(options.executor)) as crew, checkpoint.held():
+        chunks = tuple(triplets.chunks())
+        problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
+        best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
+        crew.compare_last()
+    solution = _solution(problem, best, stop, options, time.perf_counter() - began)
+    if solution.status != Status.OPTIMAL:
+        warn_caller(
+            f"triplet chunks: {solution.status}, certified gap {solution.gap:.1e} (tol {options.tol:g}). "
+            f"{solution.stop_reason}",
+            ConvergenceWarning,
+        )
+    return solution
+
+
+def _largest_margin(points: Any) -> float:
+    """Return a bound on the margins of all triplets, for any metric of trace one.
+
+    Raises
+    ------
+    ValueError
+        If a point is not finite, or all are equal.
+    """
+    radius = 0.0
+    for start in range(0, len(points), _BLOCK):
+        Z = np.asarray(points[start : start + _BLOCK], dtype=np.float64)
+        finite = np.isfinite(Z).all(axis=1)
+        if not finite.all():
+            k = int(np.argmin(finite))
+            raise ValueError(f"point {start + k} is {Z[k]}; expected finite coordinates")
+        radius = max(radius, float(np.linalg.norm(Z - points[0], axis=1).max()))
+    if radius == 0:
+        raise ValueError(f"all {len(points)} points are equal; expected different ones")
+    return 4 * radius**2  # no difference is longer than two radii
+
+
+def _solution(
+    problem: MarginProblem, best: Center, stop: StopReason, options: Options, seconds: float
+) -> Solution:
+    certificate = problem.certificate(best)
+    values, bounds = np.array([*problem.rounds, (best.value, problem.bound)]).T
+    gaps = np.array([bracket(*pair).gap for pair in zip(values.tolist(), bounds.tolist(), strict=True)])
+    return Solution(
+        status=certificate.status(options.tol, stop).value,
+        stop_reason=options.sentence(stop),
+        value=best.value,
+        X=best.root @ best.root.T,
+        u={"rho": best.level},
+        duals=None,
+        dual_value=problem.bound,
+        gap=certificate.gap,
+        primal_residual=0.0,
+        dual_residual=0.0,
+        error=certificate.error,
+        iterations=problem.passes,
+        timings={"total": seconds},
+        solver="triplet chunks",
+        history={"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": bounds, "gap": gaps},
+        citation=_CITATION,
+    )
+
+
+class Round(NamedTuple):
     """What a round leaves to the next one, beside its matrix.
 
     Parameters
@@ -153,7 +262,7 @@ class MarginProblem:
         split = self._split(at.root, at.level, band, stride)
         if self.C * split.number >= 1:  # equal multipliers below the level
             self.offer(float(np.linalg.eigvalsh(split.moment)[-1]) / split.number)
-        model = model_of(split, self.points, self.C, stride)
+        model = _model_of(split, self.points, self.C, stride)
         self.unit = self.unit or scale_of(model.program()).objective
         start = Optimum(at.root, at.level, np.where(split.below, model.weight, 0.0))
         return model, start, stride == 1
@@ -193,7 +302,7 @@ def largest_margin(
     small, and both grow.
     """
     d = problem.points.shape[1]
-    root, (level, width, change, gain) = problem.first_root(), Progress()
+    root, (level, width, change, gain) = problem.first_root(), Round()
     resumed = checkpoint.load()
     if resumed is not None:
         root, (passes, level, width, change, gain) = resumed.root, resumed.numbers
@@ -224,6 +333,126 @@ def largest_margin(
         gain = (new.value - best.value) / max(abs(new.value), NEGLIGIBLE_OBJECTIVE * problem.unit)
         best, failures = new, 0
         values = [value for value, _ in problem.rounds]
-        progress = Progress(best.level, width, change, gain)
+        progress = Round(best.level, width, change, gain)
         checkpoint.record(-best.value, best.root, values, (problem.passes, *progress))
     return best, StopReason.CONVERGED
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A maximizer of a model.
+
+    Parameters
+    ----------
+    root : array of shape (d, r)
+        ``X = root root'``, of trace one.
+    level : float
+        ``rho``.
+    multipliers : array of shape (k,)
+        Of the kept triplets.
+    """
+
+    root: Array
+    level: float
+    multipliers: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """``(1 - mass) rho + <cost, X>`` less the terms of the kept triplets.
+
+    Parameters
+    ----------
+    cost : array of shape (d, d)
+    mass : float
+        Sum of the multipliers of the linearized triplets.
+    rows : RankTwo
+        The kept triplets.
+    weight : float
+        The largest multiplier of a kept triplet.
+    """
+
+    cost: Array
+    mass: float
+    rows: RankTwo
+    weight: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its objective is bounded, that is, whether multipliers may sum to one."""
+        return self.mass < 1 <= (1 + EQUAL) * (self.mass + self.weight * self.rows.m)
+
+    def solve(self, tol: float, start: Optimum | None) -> Optimum:
+        """Return the maximizer by PSDBoost, up to a relative gap, from a start or from nothing."""
+        method = route("psdboost")
+        first = None
+        if start is not None:
+            first = Start((LowRank(start.root),), np.array([start.level]), np.append(start.multipliers, 0.0))
+        settings = method.Settings(tol=tol, cuts_per_round=_CUTS)
+        with threads_for(self.rows.n):
+            answer = method.solve(self.program(), settings, first, Progress("model"))
+            root = _unit_root(answer.X[0])
+        return Optimum(root, float(answer.u[0]), np.clip(answer.y[:-1], 0.0, self.weight))
+
+    def bound(self, multipliers: Array) -> float:
+        """Return the upper bound on the problem's optimum that multipliers prove, if all weights are ``C``.
+
+        Made to sum to one, they bound it by the largest eigenvalue of ``sum_k y_k A_k``.
+        """
+        y, total = multipliers, self.mass + float(multipliers.sum())
+        slack = self.weight - y
+        if total < 1 and slack.any():  # without slack round-off alone separates the sum from one
+            y = y + slack * min(1.0, (1 - total) / float(slack.sum()))
+            total = self.mass + float(y.sum())
+        return float(np.linalg.eigvalsh(self.cost + self.rows.adjoint(y))[-1]) / total
+
+    def margins(self, root: Array) -> Array:
+        """Return the margins of the kept triplets."""
+        return self.rows.apply(LowRank(root))
+
+    def program(self) -> Program:
+        """Return the model as a minimization, its triplets as hinge rows."""
+        k, d = self.rows.m, self.rows.n
+        diagonal = Coordinates(np.zeros(d, dtype=np.intp), np.arange(d), np.arange(d), np.ones(d))
+        terms = (Term(0, np.arange(k), self.rows), Term(0, np.array([k]), SparseRows(1, d, diagonal)))
+        hinges = Bounds(
+            np.zeros(k), np.full(k, np.inf), np.full(k, int(Penalty.HINGE)), np.full(k, self.weight)
+        )
+        return Program(
+            blocks=(Block("X", d, DenseRows(-self.cost[None])),),
+            A=LinearMap(k + 1, (d,), terms),
+            B=sp.csr_array(np.append(-np.ones(k), 0.0)[:, None]),
+            bounds=hinges.followed_by(Bounds.of_hard_rows(np.ones(1), np.ones(1))),
+            c=np.array([self.mass - 1]),
+            u_lo=np.array([-np.inf]),
+            u_hi=np.array([np.inf]),
+            labels=(("the kept triplets", k), ("the trace", 1)),
+            columns=(("rho", 1),),
+            maximize=True,
+        )
+
+
+def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
+    """Return the model of all triplets, around the level that splits them.
+
+    Parameters
+    ----------
+    split : Split
+    points : array of shape (n, d)
+    C : float
+    stride : int
+        Triplets for each one of the sample.
+    """
+    weight = C * stride
+    rows = RankTwo(*factors(split.triplets, points), np.ones(len(split.triplets)))
+    cost = C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
+    mass = C * split.number - weight * int(split.below.sum())
+    return Model(cost, mass, rows, weight)
+
+
+def _unit_root(X: Array | LowRank) -> Array:
+    """Return a factor of the psd part of a matrix, scaled to trace one."""
+    eigenvalues, V = np.linalg.eigh(X.dense() if isinstance(X, LowRank) else X)
+    kept = eigenvalues > _RANK_TOL * eigenvalues[-1]
+    root: Array = V[:, kept] * np.sqrt(eigenvalues[kept] / eigenvalues[kept].sum())
+    return root

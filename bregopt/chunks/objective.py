@@ -1,23 +1,30 @@
-"""The objective ``D(M, M0) + <cost, M>`` plus the penalties of rows in chunks, by one pass over them."""
+"""The objective ``D(M, M0) + <cost, M>`` plus the penalties of rows in chunks, by one pass over them.
+
+A pass runs on an executor or in this process, whichever is faster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, bracket
-from bregopt.chunks.passes import Passes
-from bregopt.chunks.sums import Sums, sums_of
+from bregopt.chunks.chunk import Chunk, Sums, sums_of
 from bregopt.divergences import Divergence
+from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Penalty
+from bregopt.records import dataclass, replace
 
-__all__ = ["Objective", "Point", "triangular"]
+__all__ = ["ExecutorPasses", "FasterPasses", "Objective", "Passes", "Point", "triangular"]
+
+_TRIALS = 2  # passes of each kind that are timed
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Point:
         Of the objective and of the penalties.
     curvature : array of shape (r, r)
     weight : float
-        Of :class:`~bregopt.chunks.sums.Sums`.
+        Of :class:`~bregopt.chunks.chunk.Sums`.
     """
 
     M: Array
@@ -145,3 +152,47 @@ def triangular(root: Array) -> Array:
     L = np.zeros((len(root), len(root)), order="F")
     L[:, : len(R)] = R.T
     return L
+
+
+class Passes(Protocol):
+    """Passes over rows."""
+
+    def map(self, function: Callable[..., Any], *shared: Any) -> Iterable[Any]:
+        """Return the results of a function of each chunk and of shared arguments, in the order of the chunks.
+
+        Sums in that order have the same digits on every executor.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutorPasses:
+    """Passes over chunks by the workers of an executor."""
+
+    crew: Crew
+    chunks: tuple[Chunk, ...]
+
+    def map(self, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield the results of a function of each chunk."""
+        return self.crew.map(function, self.chunks, *shared)
+
+
+class FasterPasses:
+    """The faster of several kinds of passes over the same rows; the first passes time each kind in turns."""
+
+    def __init__(self, kinds: tuple[Passes, ...]) -> None:
+        self._kinds = kinds
+        self._seconds: list[list[float]] = [[] for _ in kinds]
+
+    def map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """Return the results of a function of each chunk."""
+        counts = [len(spent) for spent in self._seconds]
+        if min(counts) == _TRIALS:
+            return list(
+                self._kinds[int(np.argmin([min(spent) for spent in self._seconds]))].map(function, *shared)
+            )
+        kind = int(np.argmin(counts))
+        begin = time.perf_counter()
+        found = list(self._kinds[kind].map(function, *shared))
+        self._seconds[kind].append(time.perf_counter() - begin)
+        return found

@@ -14,8 +14,15 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, rectangular
 from bregopt.chunks.chunk import Batch, Chunk
-from bregopt.chunks.sources import Source, SourceLike, source, source_of
-from bregopt.chunks.stores import ParquetColumns, is_dask, parquet_columns
+from bregopt.chunks.sources import (
+    ParquetColumns,
+    Source,
+    SourceLike,
+    is_dask,
+    parquet_columns,
+    source,
+    source_of,
+)
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import LowRank
 from bregopt.routes.solution import Solution

@@ -1,4 +1,7 @@
-"""The loop over passes: options, checkpoints, and the answer."""
+"""The loop over passes: options, checkpoints, and the answer.
+
+The matrix is dense, or low rank on the range of its ``X0``.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,23 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregopt.arrays import Array, positive_number
+from bregopt.arrays import Array, positive_number, symmetric_matrix
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import release_buffers
-from bregopt.chunks.iterate import Iterate
-from bregopt.chunks.kept_problem import given_rows
-from bregopt.chunks.objective import Objective, Point
-from bregopt.chunks.passes import ExecutorPasses
-from bregopt.chunks.sampled import minimized, sample_objective, sampled_newton
-from bregopt.chunks.space import Space, divergence_class, space_of
-from bregopt.chunks.working_set import Contradiction, rounds
+from bregopt.chunks.objective import ExecutorPasses, Objective, Point
+from bregopt.chunks.sample import minimized, sample_objective, sampled_newton
+from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
+from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
-from bregopt.linalg import root_of
-from bregopt.program import Nearness, Penalty, StopReason
+from bregopt.linalg import is_definite, root_of
+from bregopt.presolve.range_space import RANK_TOL
+from bregopt.program import LowRank, Matrix, Nearness, Penalty, StopReason
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_infeasible
 from bregopt.routes.quasi_newton import quasi_newton
 from bregopt.routes.solution import Solution, Status
@@ -32,7 +33,7 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.chunks.rows import RowChunks
 
-__all__ = ["Options", "solve"]
+__all__ = ["Options", "Space", "divergence_class", "solve"]
 
 _SHOWN = 10  # rows that a message names
 _CITATION = (
@@ -77,7 +78,7 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     """Return the answer of :meth:`bregopt.RowChunks.solve`."""
     began = time.perf_counter()
     kind = divergence_class(divergence)
-    space = space_of(X0, rows.dimension, kind)
+    space = _space_of(X0, rows.dimension, kind)
     anchored: Any = kind
     assert kind.penalty is not None
     chunks = tuple(rows.chunks(space.factor))
@@ -241,3 +242,75 @@ def _solution(
         history=_history(objective),
         citation=_CITATION,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Rows are ``z' T M T' z``, and the answer is ``T M T'``, or ``F T M T' F'`` for a factor `F`.
+
+    Parameters
+    ----------
+    T : array of shape (d, r)
+    M0 : array of shape (r, r)
+    factor : array of shape (n, d) or None
+    """
+
+    T: Array
+    M0: Array
+    factor: Array | None = None
+
+    def lift(self, root: Array) -> Matrix:
+        """Return the answer for ``M = root root'``."""
+        outer = self.T @ root
+        return outer @ outer.T if self.factor is None else LowRank(self.factor @ outer)
+
+
+def _space_of(X0: Any, dimension: int | None, kind: type[Divergence]) -> Space:
+    """Return the space of ``X0`` for vectors of a dimension, None for pairs of the rows of its factor.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``X0`` is not positive definite, or its order is not that of the rows.
+    """
+    if isinstance(X0, LowRank) and dimension is None:
+        return _of_range(X0.factor, kind)
+    if dimension is None:
+        raise TypeError("X0 is a dense matrix and the rows are pairs without points; give RowChunks(points=)")
+    start = symmetric_matrix(np.asarray(X0) if isinstance(X0, LowRank) else X0, "X0")
+    if len(start) != dimension:
+        raise ValueError(
+            f"X0 is {len(start)} x {len(start)} and the rows have {dimension} coordinates; "
+            "expected the same number"
+        )
+    if not is_definite(start):
+        raise ValueError("X0 is not positive definite; expected that for rows in chunks")
+    return Space(np.eye(len(start)), start)
+
+
+def divergence_class(name: str) -> type[Divergence]:
+    """Return the divergence of a name, one that stays inside the cone and has a penalty of numbers.
+
+    Raises
+    ------
+    ValueError
+        For any other.
+    """
+    kind = divergence_named(name)
+    if not kind.keeps_range or kind.penalty is None:
+        usable = [repr(n) for n, k in DIVERGENCES.items() if k.keeps_range and k.penalty is not None]
+        raise ValueError(f"divergence is {name!r}; for rows in chunks expected {' or '.join(usable)}")
+    return kind
+
+
+def _of_range(F: Array, kind: type[Divergence]) -> Space:
+    """Return the range space of ``F F'``, with ``F = U diag(s) W'``.
+
+    The points are ``F W`` where congruences do not change the divergence, ``U = F W / s`` otherwise.
+    """
+    _, s, Wt = np.linalg.svd(np.linalg.qr(F, mode="r"))
+    if s[0] == 0:
+        raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
+    r = int(np.sum(s > RANK_TOL * s[0]))
+    W, s = Wt[:r].T, s[:r]
+    return Space(W, np.eye(r), F) if kind.congruence_invariant else Space(W / s, np.diag(s**2), F)

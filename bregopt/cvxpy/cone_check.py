@@ -12,7 +12,6 @@ are computed as solutions of auxiliary problems.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from bregopt.cvxpy.cones import cones_of
 from bregopt.cvxpy.conic_solver import conic_data
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import StopReason
+from bregopt.records import dataclass
 from bregopt.routes.options import settings as settings_of
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status

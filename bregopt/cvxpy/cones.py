@@ -7,7 +7,6 @@ triangle, column by column; entries off the diagonal are multiplied by the squar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import cvxpy as cp
@@ -15,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.records import dataclass
 
 __all__ = ["Cone", "Triangle", "cones_of", "triangle"]
 

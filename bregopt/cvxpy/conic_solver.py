@@ -8,7 +8,6 @@ answers back to the user's variables and duals, and solves all other programs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -34,6 +33,7 @@ from bregopt.cvxpy.conic.solve import (
 from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Program
+from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution

@@ -7,7 +7,6 @@ from one half of the points; accuracy is measured on the other half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import bregopt as bo
 from bregopt.arrays import Array, IntArray
 from bregopt.demo.report import Case, Line, compared
 from bregopt.errors import require
+from bregopt.records import dataclass
 
 __all__ = ["run"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import bregopt as bo
+from bregopt.records import dataclass
 
 __all__ = ["Case", "Line", "agree", "compared", "summary_table"]
 

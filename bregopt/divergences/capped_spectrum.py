@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.cache import cached_property
 from bregopt.divergences.spectrum import DifferenceSpectrum, Spectrum
+from bregopt.records import dataclass
 
 __all__ = ["CappedSpectrum"]
 

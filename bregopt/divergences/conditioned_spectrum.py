@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from bregopt.arrays import EPS, Array, Mask
 from bregopt.cache import cached_property
 from bregopt.divergences.spectrum import Product
 from bregopt.divergences.trace_function import TraceSpectrum
+from bregopt.records import dataclass
 
 __all__ = ["ConditionedSpectrum"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.divergences.round_off import ROOT_UNITS, error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.linalg import root_of
+from bregopt.records import dataclass
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
 

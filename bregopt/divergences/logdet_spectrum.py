@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.cache import cached_property
 from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.records import dataclass
 
 __all__ = ["ReciprocalSpectrum", "reciprocal_spectrum"]
 

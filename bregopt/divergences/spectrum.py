@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.cache import cached_property
 from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "DifferenceSpectrum",

@@ -6,7 +6,6 @@ Each has the value and the dual of the class of the same name for one matrix, wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.divergences.round_off import (
     error_of_slope,
 )
 from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.records import dataclass
 
 __all__ = [
     "STACKED",

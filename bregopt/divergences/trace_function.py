@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from bregopt.divergences.base import Divergence
 from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.round_off import UNITS, error_of_slope
 from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.records import dataclass
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.files import path_of, replacing
-from bregopt.io.linear import check_linear
+from bregopt.io.text_files import check_linear
 from bregopt.modeling.problem import Problem
 from bregopt.program import Block, Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["write_cbf"]
 

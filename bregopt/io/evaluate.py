@@ -1,13 +1,14 @@
 """Expressions of the modeling language written as text, evaluated without running any Python.
 
-The module :mod:`ast` parses the text, and only the nodes named here are evaluated. Everything else
-(other attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with
-its place in the text.
+The module :mod:`ast` parses the text, and only the nodes and functions named here are evaluated. Everything
+else (other attributes, lambdas, comprehensions, f-strings, assignments, other names) is refused with its
+place in the text.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import sys
 import warnings
@@ -17,14 +18,32 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
-from bregopt.io.text_functions import FUNCTIONS
+from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex import elementwise
+from bregopt.modeling.convex.eigenvalues import (
+    lambda_max,
+    lambda_min,
+    lambda_sum_largest,
+    norm_nuc,
+    sigma_max,
+)
+from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
+from bregopt.modeling.convex.expression import as_curved
+from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
+from bregopt.modeling.naming import Named
+from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
+from bregopt.modeling.stacking import bmat, hstack, vstack
+from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.program.lowrank import LowRank
 
-__all__ = ["evaluate"]
-
+__all__ = ["FUNCTIONS", "evaluate"]
 
 _ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -56,7 +75,7 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     text : str
         Numbers, also complex ones, names, lists, ``+ - * / @``, subscripts, the attributes ``T``, ``H``,
         ``real`` and ``imag``, one comparison (``<=``, ``>=``, ``==``, ``>>``, ``<<``) and calls of
-        :data:`~bregopt.io.text_functions.FUNCTIONS`, with keywords; strings only as values of keywords.
+        :data:`~bregopt.io.evaluate.FUNCTIONS`, with keywords; strings only as values of keywords.
     names : mapping from str to object
         Variables, and data: numbers, arrays, sparse arrays, ``LowRank``.
 
@@ -237,3 +256,80 @@ def _is_numbers(value: Any) -> bool:
 
 def _pointed(line: str, column: int, message: str) -> str:
     return f"{message}\n    {line}\n    {' ' * (column - 1)}^ column {column}"
+
+
+def named(constraint: Any, name: str) -> Any:
+    """Give a constraint a name, and return it."""
+    if not isinstance(constraint, Named):
+        raise TypeError(f"{constraint!r} is no constraint; expected one to be named")
+    return constraint.named(name)
+
+
+def labeled(constraint: Any, *axes: Any) -> Any:
+    """Give the rows of a constraint labels, one array for each axis, and return it."""
+    if not isinstance(constraint, Constraint):
+        raise TypeError(f"{constraint!r} has no rows; expected a comparison of affine expressions")
+    found = tuple(np.size(axis) for axis in axes)
+    if found != constraint.shape:
+        raise ValueError(f"{found} labels for rows of shape {constraint.shape}; expected one for each")
+    constraint.axes = tuple(np.ravel(axis).tolist() for axis in axes)
+    return constraint
+
+
+def linear_map(matrix: Any, e: Any, shape: Any = ()) -> Any:
+    """Return the array of a shape whose elements are `matrix` times those of `e`, both row by row."""
+    given = as_curved(e)
+    S = sp.csr_array(matrix, dtype=float)
+    finite_array(S.data, "matrix of linear_map")
+    sizes = tuple(np.atleast_1d(shape).tolist())
+    if S.shape != (math.prod(sizes), given.size):
+        raise ValueError(
+            f"matrix of linear_map has shape {S.shape}; expected {math.prod(sizes)} x {given.size}, the "
+            f"elements of {sizes} and of {given.label}"
+        )
+    return given.combined(S, sizes)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "LowRank": LowRank,
+    "abs": elementwise.abs,
+    "between": between,
+    "bmat": bmat,
+    "bregman_div": bregman_div,
+    "diag": diag,
+    "frobenius_div": frobenius_div,
+    "hstack": hstack,
+    "inner": inner,
+    "kron": kron,
+    "labeled": labeled,
+    "lambda_max": lambda_max,
+    "lambda_min": lambda_min,
+    "lambda_sum_largest": lambda_sum_largest,
+    "linear_map": linear_map,
+    "log": log,
+    "log_det": log_det,
+    "named": named,
+    "logdet_div": logdet_div,
+    "max": elementwise.max,
+    "maximum": maximum,
+    "min": elementwise.min,
+    "minimum": minimum,
+    "norm1": norm1,
+    "norm2": norm2,
+    "norm_inf": norm_inf,
+    "norm_nuc": norm_nuc,
+    "partial_trace": partial_trace,
+    "partial_transpose": partial_transpose,
+    "pos": pos,
+    "quad_form": quad_form,
+    "quad_over_lin": quad_over_lin,
+    "sigma_max": sigma_max,
+    "soft": soft,
+    "sq_distance": sq_distance,
+    "square": square,
+    "sum": sum,
+    "sum_squares": sum_squares,
+    "trace": trace,
+    "vstack": vstack,
+    "von_neumann_div": von_neumann_div,
+}

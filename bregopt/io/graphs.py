@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.arrays import (
 )
 from bregopt.errors import require
 from bregopt.io.pandas_labels import labels_of
+from bregopt.records import dataclass
 
 __all__ = ["Graph", "GraphLike", "read_graph"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from bregopt.arrays import IntArray
+from bregopt.records import replace
 from bregopt.routes.solution import Solution
 
 __all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels", "pandas_module"]

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.arrays import symmetric_matrix
-from bregopt.io.cbf_format import SUFFIXES as CBF
+from bregopt.io.cbf_reader import SUFFIXES as CBF
 from bregopt.io.cbf_reader import read_cbf
 from bregopt.io.matrices import SUFFIXES as MATRICES
 from bregopt.io.matrices import read_matrix
-from bregopt.io.sdpa_reader import SUFFIXES as SDPA
-from bregopt.io.sdpa_reader import read_sdpa
+from bregopt.io.sdpa import SUFFIXES as SDPA
+from bregopt.io.sdpa import read_sdpa
 from bregopt.io.spec import Spec, load_spec
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 
 __all__ = [
     "ACCEPTED",

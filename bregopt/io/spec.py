@@ -1,44 +1,105 @@
 """Spec files: a whole problem, its data and how to solve it, in one TOML file.
 
-The file ``spec.schema.json`` beside this module describes the keys (JSON Schema, draft 2020-12). Nothing in a
-spec file is run as Python; see :func:`bregopt.io.evaluate.evaluate` for the syntax of expressions.
+Its data are numbers in it, and arrays in files of its folder. The file ``spec.schema.json`` beside this
+module describes the keys (JSON Schema, draft 2020-12). Nothing in a spec file is run as Python; see
+:func:`bregopt.io.evaluate.evaluate` for the syntax of expressions. The errors of one file are collected.
 """
 
 from __future__ import annotations
 
+import keyword
 import math
+import re
+import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from bregopt.arrays import complex_array, finite_array
 from bregopt.errors import did_you_mean
-from bregopt.files import path_of, read_text
-from bregopt.io.evaluate import evaluate
-from bregopt.io.matrices import Table
+from bregopt.files import path_of, read_arrays, read_text
+from bregopt.io.evaluate import FUNCTIONS, evaluate
+from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.plain_data import PlainReader
-from bregopt.io.spec_data import arrays_of, entry_of, inline, labels_a_square
-from bregopt.io.spec_keys import KEYS, NAME, Errors, check_file_options, check_keys, is_name, typed
-from bregopt.io.text_functions import FUNCTIONS
 from bregopt.memory import check_memory
-from bregopt.modeling.hermitian import HermitianPSD
+from bregopt.modeling.complex_expressions import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
+from bregopt.routes.solve_options import RouteOptions
 
-__all__ = ["KEYS", "Spec", "load_spec"]
+__all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]
 
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
 _OPERANDS = (PSD, HermitianPSD, Variable, Parameter)
 _FAILED = object()  # the value of a name whose own entry has an error
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The keys of each table of a spec file; the solver checks its own options.
+KEYS: dict[str, tuple[str, ...]] = {
+    "spec": (
+        "title",
+        "arrays",
+        "digest",
+        "data",
+        "parameters",
+        "variables",
+        "expressions",
+        "problem",
+        "solve",
+    ),
+    "file": ("file", "key", "low_rank"),
+    "factor": ("factor",),
+    "parameter": ("shape", "value", "name", "lo", "hi"),
+    "matrix": ("psd", "hermitian", "name"),
+    "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
+    "problem": ("minimize", "maximize", "subject_to"),
+}
+# Options that a file may set: those of the routes of this package that are data, and of the backends of CVXPY
+# tolerances and limits. Others could write files, as SCS's write_data_filename does.
+_OPTIONS = frozenset(RouteOptions.__annotations__) - {"callback", "tuning"}
+_BACKEND_OPTIONS = frozenset(
+    [
+        "abstol",
+        "abstol_inacc",
+        "alpha",
+        "eps",
+        "eps_abs",
+        "eps_infeas",
+        "eps_rel",
+        "feastol",
+        "feastol_inacc",
+        "max_iter",
+        "max_iters",
+        "max_threads",
+        "reltol",
+        "reltol_inacc",
+        "rho",
+        "scale",
+        "sigma",
+        "threads",
+        "time_limit",
+        "time_limit_secs",
+        "tol_feas",
+        "tol_gap_abs",
+        "tol_gap_rel",
+        "tol_infeas_abs",
+        "tol_infeas_rel",
+        "tol_ktratio",
+    ]
+)
+_KINDS = (FileNotFoundError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,14 +188,14 @@ class _Reader:
         """Return the content of the file, or raise all of its errors."""
         at = self._errors.at
         with at(""):
-            check_keys(self._document, "spec")
+            _check_keys(self._document, "spec")
         title = self._path.stem
         with at(""):
             title = typed(self._document.get("title", title), str, "title")
         sections = {name: self._section(name) for name in _SECTIONS}
         if "arrays" in self._document:
             with at("arrays"):
-                self._arrays = arrays_of(
+                self._arrays = _arrays_of(
                     self._document["arrays"], self._document.get("digest"), self._path.parent
                 )
                 self._names |= {name: part for name, part in self._arrays.items() if is_name(name)}
@@ -153,7 +214,7 @@ class _Reader:
         with at("solve"):
             solver = typed(options.pop("solver", solver), str, "solver")
             check_options(solver, options)
-            check_file_options(options)
+            _check_file_options(options)
         self._errors.check()
         assert problem is not None
         return Spec(title, problem, solver, options, self._labeled[0] if len(self._labeled) == 1 else None)
@@ -187,13 +248,13 @@ class _Reader:
         return any(self._names.get(name) is _FAILED for name in _mentioned(value))
 
     def _datum(self, name: str, value: Any) -> Any:
-        found, table = entry_of(value, self._path.parent)
-        self._labeled += [table] if table is not None and labels_a_square(table) else []
+        found, table = _entry_of(value, self._path.parent)
+        self._labeled += [table] if table is not None and _labels_a_square(table) else []
         return found
 
     def _parameter(self, name: str, value: Any) -> Parameter:
         table = value if isinstance(value, dict) else {"value": value}
-        check_keys(table, "parameter")
+        _check_keys(table, "parameter")
         given = self._values.get(name, table.get("value"))
         number = None if given is None else np.asarray(self._number(given), dtype=float)
         shape = _shape(table.get("shape", () if number is None else number.shape))
@@ -205,7 +266,7 @@ class _Reader:
     def _number(self, value: Any) -> Any:
         """Return numbers that an entry holds, or names."""
         if not isinstance(value, str):
-            return inline(value)
+            return _inline(value)
         if value not in self._names:
             raise ValueError(f"there are no data {value!r}{did_you_mean(value, self._names)}")
         return self._names[value]
@@ -218,10 +279,10 @@ class _Reader:
     def _variable(self, name: str, value: Any) -> PSD | HermitianPSD | Variable:
         table = _table(value)
         if "psd" in table:
-            check_keys(table, "matrix")
+            _check_keys(table, "matrix")
             hermitian = typed(table.get("hermitian", False), bool, "hermitian")
             return PSD(table["psd"], name=typed(table.get("name", name), str, "name"), hermitian=hermitian)
-        check_keys(table, "variable", also=KEYS["matrix"])
+        _check_keys(table, "variable", also=KEYS["matrix"])
         lower, upper = (self._number(table[end]) if end in table else None for end in ("lower", "upper"))
         return Variable(
             _shape(table.get("shape", ())),
@@ -236,7 +297,7 @@ class _Reader:
         """Return the problem; None if an error precedes it."""
         texts: list[Any] = []
         with self._errors.at("problem"):
-            check_keys(table, "problem")
+            _check_keys(table, "problem")
         with self._errors.at("problem"):
             texts = typed(table.get("subject_to", []), list, "subject_to")
         objective = None
@@ -318,3 +379,130 @@ def _check_name(name: str) -> None:
         raise ValueError(f"{name!r} is the name of a function; choose another")
     if not is_name(name):
         raise ValueError(f"{name!r} is not a name; expected letters, digits and _, such as X0")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be a name in the expressions of a spec."""
+    return bool(NAME.fullmatch(text)) and not keyword.iskeyword(text) and text not in FUNCTIONS
+
+
+class Errors:
+    """The errors of a spec file, each with its key; the reader goes on where one does not need another."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: list[Exception] = []
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Collect an error of the block, with the key in front of it."""
+        try:
+            yield
+        except _KINDS as error:
+            kind = next(kind for kind in _KINDS if isinstance(error, kind))
+            self._found.append(kind(f"{place}: {error}" if place else str(error)))
+
+    def check(self) -> None:
+        """Raise the errors so far: one as it is, several as a ValueError with a line for each."""
+        if not self._found:
+            return
+        if len(self._found) == 1:
+            raise type(self._found[0])(f"{self._path}: {self._found[0]}")
+        lines = [textwrap.indent(str(error), "  ") for error in self._found]
+        raise ValueError("\n".join([f"{self._path}: {len(lines)} errors", *lines]))
+
+
+def _check_file_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of a solve that a file may not set."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise ValueError(f"{name} is no option that a file may set; pass it to spec.solve({name}=...)")
+    backend = typed(options.get("backend_options", {}), dict, "backend_options")
+    for name, value in backend.items():
+        if name not in _BACKEND_OPTIONS or not isinstance(value, int | float):
+            raise ValueError(
+                f"backend_options has {name} = {value!r}; a file may set tolerances and limits only: pass "
+                "others to spec.solve(backend_options=...)"
+            )
+
+
+def typed(value: Any, kind: type, name: str) -> Any:
+    """Return a value of the type that its key has, or raise a TypeError."""
+    words = {str: "a string", bool: "true or false", dict: "a table", list: "a list of strings"}
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}; expected {words[kind]}")
+    return value
+
+
+def _check_keys(table: dict[str, Any], kind: str, also: Iterable[str] = ()) -> None:
+    """Refuse a key that a table of this kind does not have."""
+    known = (*KEYS[kind], *also)
+    for key in table:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r}{did_you_mean(key, known)}")
+
+
+def _entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
+    """Return the value of an entry of ``[data]``, and the table that it was read from."""
+    if not isinstance(value, dict):
+        return _inline(value), None
+    if "factor" in value:
+        _check_keys(value, "factor")
+        return LowRank(finite_array(value["factor"], "factor", ndim=2)), None
+    table = _from_file(value, folder)
+    if not typed(value.get("low_rank", False), bool, "low_rank"):
+        return table.values, table
+    values = table.values
+    return LowRank(values if sp.issparse(values) else values.reshape(len(values), -1)), table
+
+
+def _arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
+    """Return all arrays of an ``.npz`` file by name: finite numbers and strings, of any shape, also empty."""
+    path = _beside(typed(name, str, "the value"), folder)
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: expected an .npz file")
+    arrays = read_arrays(path, None if digest is None else typed(digest, str, "digest"))
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuU":
+            complex_array(array, f"{name} of {path}")
+    return arrays
+
+
+def _labels_a_square(table: Table) -> bool:
+    """Whether a table is a square matrix with the same labels for rows and columns."""
+    labels = {found for found in (table.index, table.columns) if found is not None}
+    return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
+
+
+def _inline(value: Any) -> Any:
+    """Return a number or an array; integers stay integers, so that they can be indices."""
+    finite = finite_array(value, "the value")
+    given = np.asarray(value)
+    if given.dtype.kind == "b":
+        raise TypeError(f"the value is {value!r}; expected numbers")
+    if finite.size == 0:
+        raise ValueError("the value is empty; expected numbers")
+    if finite.ndim == 0:
+        return value
+    return given if given.dtype.kind == "i" else finite
+
+
+def _from_file(table: dict[str, Any], folder: Path) -> Table:
+    _check_keys(table, "file")
+    if "file" not in table:
+        raise ValueError('file is missing; expected { file = "name.csv" }')
+    name = typed(table["file"], str, "file")
+    key = typed(table["key"], str, "key") if "key" in table else None
+    return read_matrix(_beside(name, folder), key)
+
+
+def _beside(name: str, folder: Path) -> Path:
+    """Return the path of a file that a spec names; links must not lead out of the spec's folder."""
+    path = folder / name
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise ValueError(f"file is {name!r}, which cannot be followed: {error}") from error
+    if not inside:
+        raise ValueError(f"file is {name!r}, outside the spec's folder; expected one in it or below it")
+    return path

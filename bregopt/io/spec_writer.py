@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from os import PathLike
 from typing import Any
@@ -20,21 +20,17 @@ from bregopt.divergences import BUILT_IN, DIVERGENCES
 from bregopt.files import digest_of, path_of, replacing, zipped
 from bregopt.io.evaluate import evaluate
 from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
-from bregopt.io.spec_keys import is_name
-from bregopt.io.toml_text import toml_text
+from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
-from bregopt.modeling.convex.expression import Term
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.hermitian import HermitianPSD
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["write_spec"]
@@ -56,12 +52,12 @@ def write_spec(
     document = writer.document(objective, constraints)
     if not writer.arrays:
         with replacing(path) as file:
-            file.write(toml_text(document).encode("utf-8"))
+            file.write(_toml_text(document).encode("utf-8"))
         return
     arrays, content = path.with_suffix(".npz"), zipped(writer.arrays)
     named = {"arrays": arrays.name, "digest": digest_of(content)}
     with replacing(path) as file, replacing(arrays) as beside:  # both are complete before one is replaced
-        file.write(toml_text({**named, **document}).encode("utf-8"))
+        file.write(_toml_text({**named, **document}).encode("utf-8"))
         beside.write(content)
 
 
@@ -318,3 +314,30 @@ def _dotted(table: dict[str, Any]) -> dict[str, Any]:
         mapping = isinstance(value, dict) and not RESERVED & set(value)
         flat |= {f"{key}.{name}": part for name, part in value.items()} if mapping else {key: value}
     return flat
+
+
+def _toml_text(document: Mapping[str, Any]) -> str:
+    """Return a document as TOML: plain values first, then a table for each value that is a mapping.
+
+    Parameters
+    ----------
+    document : mapping from str
+        Finite numbers, strings, lists and mappings. A key with dots stands for nested tables.
+    """
+    plain = {key: value for key, value in document.items() if not isinstance(value, Mapping)}
+    lines = [f"{key} = {_value(value)}" for key, value in plain.items()]
+    for key, table in document.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {_value(part)}" for name, part in table.items())]
+    return "\n".join([*lines, ""]).lstrip()
+
+
+def _value(value: Any) -> str:
+    """Return a value as TOML: the JSON text of numbers and strings is also TOML."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_value(part)}" for name, part in value.items()) + " }"
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        return "\n".join(["[", *(f"  {_value(part)}," for part in value), "]"])
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(part) for part in value) + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")

@@ -1,24 +1,39 @@
-"""Stacks of matrices from users: arrays, dicts, lists, and pandas frames with an index of two levels."""
+"""Stacks of matrices from users: arrays, dicts, lists, and pandas frames with an index of two levels.
+
+Some rows and columns may hold only NaN: assets that are missing on some dates (:func:`present_stack`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import is_mapping, rectangular
-from bregopt.io.frame_stacks import FrameStack, frame_stack
-from bregopt.io.matrix_stacks import ArrayStack, DictStack, ListStack, length_of, real_numbers
-from bregopt.io.pandas_labels import is_pandas
+from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
+from bregopt.cache import cached_property
+from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 
-__all__ = ["MatrixStack", "StackLike", "is_stack", "read_stack"]
+__all__ = [
+    "ArrayStack",
+    "DictStack",
+    "FrameStack",
+    "Group",
+    "ListStack",
+    "MatrixStack",
+    "PresentStack",
+    "StackLike",
+    "is_stack",
+    "present_stack",
+    "read_stack",
+]
 
 StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
-MatrixStack = ArrayStack | DictStack | FrameStack
+ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
 
 
 def is_stack(value: Any) -> bool:
@@ -45,12 +60,12 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     if is_mapping(value):
         stack: MatrixStack = DictStack(value)
     elif is_pandas(value, "DataFrame"):
-        stack = frame_stack(value, name, real)
+        stack = _frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
         stack = ListStack.of(value)
     else:
         array = rectangular(value, name)
-        stack = ArrayStack(real_numbers(array, name) if real else array)
+        stack = ArrayStack(_real_numbers(array, name) if real else array)
         shape = stack.values.shape
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
@@ -61,7 +76,7 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
 
 def _uniform(matrices: Sequence[Any]) -> bool:
     """Whether matrices are of one order, and neither frames nor sparse."""
-    orders = {length_of(matrix) for matrix in matrices}
+    orders = {_length_of(matrix) for matrix in matrices}
     plain = not any(is_pandas(matrix, "DataFrame") or sp.issparse(matrix) for matrix in matrices)
     return plain and len(orders) == 1
 
@@ -72,3 +87,398 @@ def _depth(value: Any) -> int:
     while isinstance(value, list | tuple) and len(value):
         depth, value = depth + 1, value[0]
     return depth
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Matrices of equal order and equal labels.
+
+    Parameters
+    ----------
+    positions : int array of shape (b,)
+        In the stack.
+    values : array of shape (b, n, n)
+    rows : int array of shape (n,) or None
+        Places of the labels among all labels of the stack; None if the matrices have none.
+    """
+
+    positions: IntArray
+    values: Array
+    rows: IntArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayStack:
+    """Matrices in an array of shape ``(B, n, n)``."""
+
+    values: Array
+
+    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        """The keys of the matrices."""
+        return range(len(self.values))
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        count, n = self.values.shape[:2]
+        return [Group(np.arange(count), self.values, np.arange(n))]
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return self.values.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return range(self.values.shape[1])
+
+    def part(self, a: int, b: int) -> ArrayStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return ArrayStack(self.values[a:b])
+
+    def one(self, k: int) -> Any:
+        """Return one matrix as it was given."""
+        return self.values[k]
+
+    def labels(self, k: int) -> Labels:
+        """Return the labels of one matrix, None if it has none."""
+        return None
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        X = np.full(self.values.shape, np.nan)
+        for k, matrix in enumerate(matrices):
+            if matrix is not None:
+                X[k] = matrix
+        return X
+
+
+@dataclass(frozen=True, eq=False)
+class DictStack:
+    """Matrices of any orders in a dict; each may be a frame with labels."""
+
+    given: Mapping[Hashable, Any]
+
+    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
+
+    @cached_property
+    def keys(self) -> Sequence[Hashable]:
+        """The keys of the matrices."""
+        return tuple(self.given)
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        places: dict[Hashable, list[int]] = {}
+        values: dict[Hashable, list[Array]] = {}
+        for k, matrix in enumerate(self.given.values()):
+            array = _square(matrix)
+            if array is not None:
+                labels = self.labels(k)
+                kind = len(array) if labels is None else tuple(labels)
+                places.setdefault(kind, []).append(k)
+                values.setdefault(kind, []).append(array)
+        return [Group(np.array(places[kind]), np.stack(values[kind]), self._rows(kind)) for kind in places]
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return max(len(self._all), *(_length_of(matrix) for matrix in self.given.values()))
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self._all or range(self.order)
+
+    def part(self, a: int, b: int) -> DictStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return DictStack({key: self.given[key] for key in self.keys[a:b]})
+
+    @cached_property
+    def _all(self) -> dict[Hashable, int]:
+        """The labels of all frames, each with a number."""
+        frames = (self.labels(k) for k in range(len(self.keys)))
+        labels = dict.fromkeys(label for own in frames if own is not None for label in own)
+        return {label: k for k, label in enumerate(labels)}
+
+    def _rows(self, kind: Any) -> IntArray | None:
+        return np.array([self._all[label] for label in kind]) if isinstance(kind, tuple) else None
+
+    def one(self, k: int) -> Any:
+        """Return one matrix as it was given."""
+        return self.given[self.keys[k]]
+
+    def labels(self, k: int) -> Labels:
+        """Return the labels of one matrix, None if it has none."""
+        matrix = self.one(k)
+        return matrix.index if is_pandas(matrix, "DataFrame") else None
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        X: dict[Hashable, Any] = {}
+        for k, (key, matrix) in enumerate(zip(self.keys, matrices, strict=True)):
+            labels = self.labels(k)
+            if matrix is not None and labels is not None:
+                matrix = pandas_module().DataFrame(np.array(matrix), labels, labels)
+            X[key] = matrix
+        return X
+
+
+@dataclass(frozen=True, eq=False)
+class ListStack(DictStack):
+    """Matrices in a list, frames or of several orders, by their positions."""
+
+    @classmethod
+    def of(cls, matrices: Iterable[Any]) -> ListStack:
+        """Return the stack of some matrices."""
+        return cls(dict(enumerate(matrices)))
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        """The keys of the matrices."""
+        return range(len(self.given))
+
+    def part(self, a: int, b: int) -> ListStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return self.of(self.given[k] for k in range(a, b))
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        return list(super().collected(matrices).values())
+
+
+def _real_numbers(array: Any, name: str) -> Array:
+    """Return an array of doubles; refuse other than real numbers."""
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
+    numbers: Array = array if array.dtype == np.float64 else array.astype(np.float64)
+    return numbers
+
+
+def _square(matrix: Any) -> Array | None:
+    """Return a square array of real numbers, None for anything else."""
+    if isinstance(matrix, LowRank):
+        return None
+    if is_pandas(matrix, "DataFrame") and not (
+        matrix.index.equals(matrix.columns) and matrix.index.is_unique
+    ):
+        return None
+    try:
+        array = np.asarray(matrix)
+    except ValueError:
+        return None
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype.kind not in "biuf":
+        return None
+    return array.astype(np.float64, copy=False)
+
+
+def _length_of(matrix: Any) -> int:
+    """Return the number of rows, zero where there are none."""
+    shape = getattr(matrix, "shape", ())
+    if isinstance(shape, tuple) and shape:
+        return int(shape[0])
+    return len(matrix) if isinstance(matrix, list | tuple) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class FrameStack:
+    """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    keys : tuple
+    rows : list of int arrays
+        The rows of each matrix.
+    """
+
+    frame: Any
+    keys: tuple[Hashable, ...]
+    rows: list[IntArray]
+
+    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        """The matrices of equal order and labels."""
+        kinds: dict[tuple[int, ...], list[int]] = {}
+        for k, columns in enumerate(self._columns):
+            if columns is not None:
+                kinds.setdefault(tuple(columns.tolist()), []).append(k)
+        for kind, positions in kinds.items():
+            columns = np.array(kind, dtype=np.intp)
+            rows = np.stack([self.rows[k] for k in positions])
+            yield Group(np.array(positions), self._values[rows][:, :, columns], columns)
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return self.frame.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self.frame.columns
+
+    def part(self, a: int, b: int) -> FrameStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        rows = self.rows[a:b]
+        ends = np.cumsum([0, *map(len, rows)])
+        frame = self.frame.iloc[np.concatenate(rows)]
+        return FrameStack(frame, self.keys[a:b], [*map(np.arange, ends[:-1], ends[1:])])
+
+    def one(self, k: int) -> Any:
+        """Return one matrix as it was given."""
+        own, columns = self.frame.iloc[self.rows[k]].droplevel(0), self._columns[k]
+        return own if columns is None else own.iloc[:, columns]
+
+    def labels(self, k: int) -> Labels:
+        """Return the labels of one matrix, None if it has none."""
+        columns = self._columns[k]
+        return self.frame.columns if columns is None else self.frame.columns[columns]
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers, None where there is none, in the form of the data."""
+        values = np.full(self.frame.shape, np.nan)
+        for rows, columns, matrix in zip(self.rows, self._columns, matrices, strict=True):
+            if matrix is not None and columns is not None:
+                values[np.ix_(rows, columns)] = matrix
+        return pandas_module().DataFrame(values, self.frame.index, self.frame.columns)
+
+    @cached_property
+    def _values(self) -> Array:
+        return _real_numbers(rectangular(self.frame, "A"), "A")
+
+    @cached_property
+    def _columns(self) -> list[IntArray | None]:
+        """The columns of each matrix: those of its rows if the others are empty, None if it is not square."""
+        places = self.frame.columns.get_indexer(self.frame.index.get_level_values(1))
+        return [self._own_columns(rows, places[rows]) for rows in self.rows]
+
+    def _own_columns(self, rows: IntArray, columns: IntArray) -> IntArray | None:
+        n = self.frame.shape[1]
+        if (columns < 0).any() or len(np.unique(columns)) < len(columns):
+            return None
+        spare = np.delete(np.arange(n), columns)
+        return columns if np.isnan(self._values[np.ix_(rows, spare)]).all() else None
+
+
+MatrixStack = ArrayStack | DictStack | FrameStack
+
+
+def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
+    """Return the stack in a frame; refuse repeated columns, and if `real` other than real numbers."""
+    if real:
+        _real_numbers(rectangular(frame, name), name)
+    if not frame.columns.is_unique:
+        repeated = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(
+            f"{name} is a DataFrame with the column {repeated!r} twice; expected distinct labels"
+        )
+    codes, keys = pandas_module().factorize(frame.index.get_level_values(0))
+    order = np.argsort(codes, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(keys)))[:-1])
+    return FrameStack(frame, tuple(keys), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PresentStack:
+    """The matrices of a stack without their missing rows and columns.
+
+    Parameters
+    ----------
+    whole : MatrixStack
+    present : mapping from int to boolean array
+        The rows that are there, of each matrix in which some are missing, by its position.
+    """
+
+    whole: Any
+    present: Mapping[int, Mask]
+
+    @property
+    def keys(self) -> Sequence[Any]:
+        """The keys of the matrices."""
+        return self.whole.keys
+
+    @property
+    def order(self) -> int:
+        """The number of all labels, or the largest order."""
+        return self.whole.order
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        """The labels of all matrices, numbers where they have none."""
+        return self.whole.all_labels
+
+    @property
+    def groups(self) -> Iterator[Group]:
+        """The matrices of equal order and labels."""
+        for group in self.whole.groups:
+            kinds: dict[bytes, list[int]] = {}
+            everything = np.ones(group.values.shape[1], dtype=bool)
+            masks = [self.present.get(k, everything) for k in group.positions.tolist()]
+            for k, mask in enumerate(masks):
+                kinds.setdefault(mask.tobytes(), []).append(k)
+            for own in kinds.values():
+                rows = np.flatnonzero(masks[own[0]])
+                values = group.values[np.ix_(np.array(own), rows, rows)]
+                yield Group(group.positions[own], values, None if group.rows is None else group.rows[rows])
+
+    def part(self, a: int, b: int) -> PresentStack:
+        """Return the matrices in the positions from `a` to ``b - 1``."""
+        return PresentStack(self.whole.part(a, b), {k - a: m for k, m in self.present.items() if a <= k < b})
+
+    def one(self, k: int) -> Any:
+        """Return one matrix, without what is missing.
+
+        Raises
+        ------
+        ValueError
+            If all of it is missing.
+        """
+        matrix = self.whole.one(k)
+        if k not in self.present:
+            return matrix
+        rows = np.flatnonzero(self.present[k])
+        if len(rows) == 0:
+            raise ValueError("A has only NaN; expected numbers for one row at least")
+        return _block(matrix, rows)
+
+    def labels(self, k: int) -> Labels:
+        """Return the labels of one matrix, None if it has none."""
+        labels = self.whole.labels(k)
+        return labels if labels is None or k not in self.present else labels[self.present[k]]
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        """Return answers in the form of the data, NaN where an asset is missing."""
+        whole = list(matrices)
+        for k, mask in self.present.items():
+            if matrices[k] is not None:
+                whole[k] = np.full((len(mask),) * 2, np.nan)
+                whole[k][np.ix_(mask, mask)] = matrices[k]
+        return self.whole.collected(whole)
+
+
+def present_stack(stack: MatrixStack) -> Any:
+    """Return the stack itself if no row of a matrix is missing."""
+    present = {}
+    for group in stack.groups:
+        if not np.isnan(group.values).any():
+            continue
+        empty = np.isnan(group.values)
+        missing: Any = empty.all(axis=2) & empty.all(axis=1)
+        for k, mask in zip(group.positions.tolist(), missing, strict=True):
+            if mask.any():
+                present[k] = ~mask
+    return PresentStack(stack, present) if present else stack
+
+
+def _block(matrix: Any, rows: IntArray) -> Any:
+    """Return the rows and columns of a square matrix."""
+    if is_pandas(matrix, "DataFrame"):
+        return matrix.iloc[rows, rows]
+    return np.asarray(matrix)[np.ix_(rows, rows)]

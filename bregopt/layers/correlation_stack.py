@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.correlation.nearest import nearest_correlation
 from bregopt.problems.objective import divergence_class
 from bregopt.problems.stack_part import stack_answer, width_of
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.projection.cold_newton import correlation_stack, refined

@@ -12,11 +12,9 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.errors import SolverError
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
+from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.routes import routing
-from bregopt.routes.derivatives.answers import check_exists, optimum_of
-from bregopt.routes.derivatives.derivative import Derivative
+from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.tuning import LARGEST_RESIDUAL
 
 __all__ = ["ProblemFunction"]

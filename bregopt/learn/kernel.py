@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +24,7 @@ from bregopt.learn.constraints import (
     sq_distances,
 )
 from bregopt.modeling.constraints import Constraint
+from bregopt.records import dataclass
 from bregopt.threads import threads_for
 
 __all__ = ["KernelLearner"]

@@ -6,7 +6,6 @@ import pickle
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.io.sources import problem_of_file
 from bregopt.modeling.problem import Problem
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 

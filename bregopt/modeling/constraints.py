@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.naming import Named
+from bregopt.records import dataclass
 
 __all__ = ["Constraint", "SoftPenalty", "compare"]
 

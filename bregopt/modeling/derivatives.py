@@ -8,7 +8,6 @@ the elementwise weights of a divergence may be a parameter themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.modeling.affine import Affine
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint, Change
 
 __all__ = ["ParameterChain"]

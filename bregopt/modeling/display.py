@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.naming import Formula
 from bregopt.modeling.notation import HTML, LATEX, UNICODE, Style, written
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.tables import html_table, latex_table, latex_text
 
 __all__ = ["as_html", "as_latex", "as_text"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,12 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
-from bregopt.modeling.affine import Affine, check_shapes
+from bregopt.modeling.affine import Affine, check_shapes, matrix_product, multiplied, product
 from bregopt.modeling.constraints import Constraint, compare
-from bregopt.modeling.labels import as_factor
 from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
-from bregopt.modeling.naming import axes_of
-from bregopt.modeling.products import matrix_product, multiplied, product
+from bregopt.modeling.naming import as_factor, axes_of
+from bregopt.records import dataclass
 
 __all__ = ["Expression", "ExpressionLike", "Operand", "as_expression", "check_not_empty"]
 

@@ -13,8 +13,8 @@ from bregopt.modeling.complex_expressions import (
 )
 from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.expressions import as_expression
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import stacked
+from bregopt.modeling.variables import PSD
 
 __all__ = ["HermitianInequality"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from bregopt.modeling.affine import Affine
 from bregopt.modeling.parametric import AffineNumbers, ParametricMatrix
 from bregopt.modeling.variables import Parameter
 from bregopt.program import Program
+from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.data import Data, MatrixData
-from bregopt.rigorous.listing import Spread, data_of
+from bregopt.rigorous.data import Data, MatrixData, Spread, data_of
 
 __all__ = ["interval_data", "uncertain"]
 

@@ -8,7 +8,6 @@ Presolve reads matrices that rows define as the dual of their inequalities where
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.modeling.naming import Named
 from bregopt.program import Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Entries
+from bregopt.records import dataclass
 
 __all__ = [
     "InequalityRows",

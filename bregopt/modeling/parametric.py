@@ -6,7 +6,7 @@ The places of the coefficients are compiled once; at each solve one sparse produ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.modeling.affine import Affine
 from bregopt.program import Term
 from bregopt.program.rows import Coordinates, Rows, SparseRows
+from bregopt.records import dataclass
 
 __all__ = ["AffineNumbers", "ParametricMatrix", "ParametricParts", "multiplied_matrices", "sparse_rows"]
 
@@ -140,7 +141,8 @@ def _parametric_matrix(
     count = sum(place.stop - place.start for place in elements.values())
     places, values, of = [np.zeros(0, dtype=np.intp)], [np.zeros(0)], [np.zeros(0, dtype=np.intp)]
     for start, body in bodies:
-        parts = [(_identity(body.size), _no_elements(body.size), body)]
+        identity = sp.csr_array(sp.eye_array(body.size, format="csr"))
+        parts: list[tuple[Any, IntArray, Affine]] = [(identity, np.full(body.size, -1), body)]
         parts += [(p.weights, elements[p.parameter].start + p.at, p.factor) for p in body.products]
         for weights, at, factor in parts:
             for operand, column in columns.items():
@@ -183,11 +185,3 @@ def _weighed(weights: Any, table: Any) -> tuple[IntArray, IntArray, Array, IntAr
     row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))[each]
     value = weights.data[each] * table.data[at]
     return row, table.indices[at].astype(np.intp), value, weights.indices[each].astype(np.intp)
-
-
-def _identity(m: int) -> Any:
-    return sp.csr_array(sp.eye_array(m, format="csr"))
-
-
-def _no_elements(m: int) -> IntArray:
-    return np.full(m, -1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
 from types import MappingProxyType
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
+from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex.inequality import ConvexConstraint
-from bregopt.modeling.cut_rows import CutRows
+from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.largest_eigenvalue import EigenvalueBound
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
@@ -27,17 +26,18 @@ from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
+from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 if TYPE_CHECKING:
     import cvxpy
 
-    from bregopt.rigorous.verification import ProvenBound
+    from bregopt.rigorous.certificate import ProvenBound
+    from bregopt.routes.solve_options import RouteOptions, SolverLike
 
 __all__ = ["Declared", "Problem"]
 
@@ -234,8 +234,8 @@ class Problem:
         TypeError, ValueError
             If a fixing has another shape or type, or is outside its bounds.
         """
-        from bregopt.modeling.fixings import fixed  # only those who prove bounds wait
-        from bregopt.rigorous.verification import ProvenBound
+        from bregopt.modeling.compiled import fixed  # only those who prove bounds wait
+        from bregopt.rigorous.certificate import ProvenBound
         from bregopt.routes.verified import node_bound
 
         program = fixed(self._compiled, self.program(), fixings)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,13 @@ import numpy as np
 from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, row_residuals
 from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.bounds import CutRows, some_rows
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.cut_rows import CutRows, some_rows
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options
 from bregopt.routes.progress import Step

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.modeling.expressions import Expression, ExpressionLike, as_expression
+from bregopt.records import replace
 
 __all__ = ["bmat", "hstack", "vstack"]
 

@@ -10,7 +10,6 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from bregopt.arrays import IntArray, complex_array
 from bregopt.modeling.complex_expressions import ComplexExpression, as_complex
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
+from bregopt.records import replace
 
 __all__ = ["kron", "partial_trace", "partial_transpose"]
 

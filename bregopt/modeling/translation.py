@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.modeling.compiled import Compiled
 from bregopt.modeling.matrix_inequalities import multiplier_of_cone
-from bregopt.routes.contradiction import with_largest
+from bregopt.records import replace
 from bregopt.routes.solution import Ray, Solution
 
 __all__ = ["named", "translated"]
@@ -42,6 +41,8 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
     declarations = None if found else compiled.declarations(constraints)
     stop_reason = raw.stop_reason
     if raw.status == "infeasible" and declarations is not None and raw._program is not None:
+        from bregopt.routes.contradiction import with_largest
+
         stop_reason = with_largest(stop_reason, raw._program, declarations, y)
     return replace(
         raw,

@@ -1,7 +1,8 @@
-"""Ordinary variables and parameters."""
+"""Variables: psd matrices, symmetric or Hermitian, and ordinary ones; and parameters."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,16 +10,161 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, finite_array, symmetric_matrix
+from bregopt.arrays import Array, ComplexArray, IntArray, entry_indices, finite_array, symmetric_matrix
 from bregopt.cache import cached_property
 from bregopt.memory import check_memory
-from bregopt.modeling.declared import VALUE_TOL, checked_name, checked_shape, checked_value
+from bregopt.modeling.complex_expressions import HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
+from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows import Entries
+from bregopt.records import replace
 
-__all__ = ["Parameter", "Variable"]
+__all__ = ["PSD", "Parameter", "Variable"]
 
+_ORDER = 16  # bytes that a declaration takes for each row of a matrix: indices
 # Bytes that a declaration takes for each element: two bounds, a column and a coefficient.
 _ELEMENT = 100
+VALUE_TOL = 1e-8  # tolerance of a given value: times the largest entry for the cone, max(1, |u|) for the box
+_LARGEST_SIZE = 2**31 - 1  # its square, the number of entries, fits a 64-bit integer
+_LEGIBLE = 10**30  # messages give larger integers by their number of bits
+_counter = itertools.count()
+
+
+class PSD(Operand):
+    """A symmetric positive semidefinite matrix variable, or a Hermitian one.
+
+    Parameters
+    ----------
+    n : int
+        Its order.
+    name : str, optional
+        Its name in messages and answers.
+    hermitian : bool
+        Whether it is complex Hermitian. Its parts are ``X.real`` and ``X.imag``, and its value is complex.
+
+    Attributes
+    ----------
+    value : array of shape (n, n), LowRank or None
+        Set by :meth:`bregopt.Problem.solve`. A value that you set must be finite, symmetric (Hermitian) and
+        positive semidefinite; it is copied.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `n` is not a positive integer, `name` is not a string, `hermitian` is not a bool, or a value set is
+        not such a matrix.
+    """
+
+    is_hermitian = False
+    is_slack = False  # of a matrix inequality, which has no place in answers
+
+    def __new__(cls, *args: Any, hermitian: bool = False, **named: Any) -> Any:
+        """Return the variable; a Hermitian one has a class of its own."""
+        if not isinstance(hermitian, bool):
+            raise TypeError(f"hermitian is {hermitian!r}; expected True or False")
+        if not hermitian:
+            return super().__new__(cls)
+        return _RealForm(*args, **named).whole
+
+    def __init__(self, n: int, name: str | None = None, *, hermitian: bool = False) -> None:
+        self.n = _checked_size(n, "n")
+        self.name = _checked_name(name, "X")
+        check_memory(_ORDER * self.n, f"n = {self.n} of {self.name}")
+        self._value: Array | LowRank | None = None
+
+    @property
+    def value(self) -> Array | LowRank | None:
+        """The current value, read-only, or None."""
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = None if value is None else self._checked(value)
+
+    @property
+    def whole(self) -> Any:
+        """The variable that the user declared: this one, or the Hermitian one whose real form it is."""
+        return self
+
+    @property
+    def block(self) -> PSD:
+        """The real matrix in the program: this one."""
+        return self
+
+    def of_block(self, value: Matrix) -> Matrix | ComplexArray:
+        """Return the matrix of the declared variable that belongs to one of the program."""
+        return value
+
+    def set_answer(self, value: Matrix | None) -> Matrix | ComplexArray | None:
+        """Set the value without a check or a copy; return that of the declared variable."""
+        self._value = value
+        return value
+
+    def _checked(self, value: Any) -> Array | LowRank:
+        name = f"value of {self.name}"
+        if isinstance(value, LowRank):
+            if value.shape != self.shape:
+                raise ValueError(f"{name} has shape {value.shape}; expected {self.n} x {self.n}")
+            return value
+        matrix = symmetric_matrix(value, name, self.n)
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        if least < -VALUE_TOL * np.abs(matrix).max():
+            raise ValueError(
+                f"{name} has the eigenvalue {least:.3g}; expected a positive semidefinite matrix"
+            )
+        matrix.setflags(write=False)
+        return matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape ``(n, n)``."""
+        return self.n, self.n
+
+    @property
+    def T(self) -> PSD:
+        """The transpose, which is the matrix itself."""
+        return self
+
+    def __getitem__(self, key: Any) -> Expression:
+        """Return entries; `key` is any index that NumPy accepts for an array of shape ``(n, n)``."""
+        i, j = entry_indices(key, self.n, self.name)
+        shape = np.shape(i)
+        entries = Entries(self.n, np.ravel(i), np.ravel(j), np.ones(np.size(i)))
+        label = f"{self.name}[{int(i)}, {int(j)}]" if shape == () else f"{self.name}[...]"
+        return Expression(shape, np.zeros(np.size(i)), {self: entries}, label=label)
+
+    def expression(self) -> Expression:
+        """Return all entries, shape ``(n, n)``."""
+        return replace(self[:, :], label=self.name)
+
+    def __repr__(self) -> str:
+        return f"PSD({self.n}, name={self.name!r})"
+
+
+class _RealForm(PSD):
+    """The real matrix of order ``2 n`` of a Hermitian one of order `n`."""
+
+    def __init__(self, n: int, name: str | None = None) -> None:
+        super().__init__(n, name)
+        self.n = 2 * self.n
+        self._whole: Any = None
+
+    @property
+    def whole(self) -> Any:
+        """The Hermitian matrix."""
+        if self._whole is None:
+            self._whole = HermitianPSD(self)
+        return self._whole
+
+    def of_block(self, value: Any) -> ComplexArray:
+        """Return the Hermitian matrix of the nearest real form."""
+        return compressed(np.asarray(value))
+
+    def set_answer(self, value: Array | LowRank | None) -> ComplexArray | None:
+        """Set the value to the nearest real form; return it as a complex matrix."""
+        X = None if value is None else self.of_block(value)
+        self._value = None if X is None else embedded(X)
+        return X
 
 
 class Variable(Operand):
@@ -61,8 +207,8 @@ class Variable(Operand):
         upper: ArrayLike | None = None,
         symmetric: bool = False,
     ) -> None:
-        self.shape = checked_shape(shape)
-        self.name = checked_name(name, "u")
+        self.shape = _checked_shape(shape)
+        self.name = _checked_name(name, "u")
         self.symmetric = self._is_square(symmetric)
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         if not isinstance(nonneg, bool):
@@ -91,7 +237,7 @@ class Variable(Operand):
 
     def _checked(self, value: Any) -> Array | float:
         name = f"value of {self.name}"
-        array = checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
+        array = _checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
         found = self._elements_of(array)
         slack = VALUE_TOL * np.maximum(1.0, np.abs(found))
         outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
@@ -206,14 +352,14 @@ class Parameter(Operand):
         lo: ArrayLike | None = None,
         hi: ArrayLike | None = None,
     ) -> None:
-        self.shape = checked_shape(shape)
-        self.name = checked_name(name, "p")
+        self.shape = _checked_shape(shape)
+        self.name = _checked_name(name, "p")
         check_memory(_ELEMENT * math.prod(self.shape), f"shape {self.shape} of {self.name}")
         self._value: Array | None = None
         if (lo is None) != (hi is None):
             raise ValueError(f"parameter {self.name} has one of lo and hi; expected both or none")
         self.lo, self.hi = (
-            None if end is None else checked_value(end, f"{which} of parameter {self.name}", self.shape)
+            None if end is None else _checked_value(end, f"{which} of parameter {self.name}", self.shape)
             for end, which in ((lo, "lo"), (hi, "hi"))
         )
         if self.lo is not None and self.hi is not None:
@@ -235,7 +381,7 @@ class Parameter(Operand):
 
     @value.setter
     def value(self, value: Any) -> None:
-        checked = checked_value(value, f"value of parameter {self.name}", self.shape)
+        checked = _checked_value(value, f"value of parameter {self.name}", self.shape)
         outside = False if self.lo is None or self.hi is None else (checked < self.lo) | (checked > self.hi)
         if np.any(outside):
             raise ValueError(
@@ -277,3 +423,41 @@ class Parameter(Operand):
 
     def __repr__(self) -> str:
         return f"Parameter({self.shape}, name={self.name!r})"
+
+
+def _checked_name(name: Any, prefix: str) -> str:
+    """Return the given name, or a generated one that is used once."""
+    if name is None:
+        return f"{prefix}{next(_counter)}"
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}; expected a string")
+    if not name:
+        raise ValueError("name is empty; expected at least one character, or None")
+    return name
+
+
+def _checked_value(value: Any, name: str, shape: tuple[int, ...]) -> Array:
+    """Return a value as a finite array of the given shape, read-only so that it stays valid."""
+    array = finite_array(value, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
+    array.setflags(write=False)
+    return array
+
+
+def _checked_size(n: Any, name: str) -> int:
+    """Return a size as a positive integer."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"{name} is {n!r}; expected a positive integer")
+    if n < 1:
+        raise ValueError(f"{name} is {n}; expected a positive integer")
+    if n > _LARGEST_SIZE:
+        digits = n if n < _LEGIBLE else f"a number of {int(n).bit_length()} bits"
+        raise ValueError(f"{name} is {digits}; expected at most {_LARGEST_SIZE}")
+    return int(n)
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape as a tuple of positive integers."""
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    return tuple(_checked_size(n, "shape") for n in sizes)

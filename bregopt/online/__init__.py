@@ -9,15 +9,15 @@ from bregopt.errors import require
 
 require("sklearn.base", "learn")  # says what to install, before the modules below look for it
 
-from bregopt.online.burg_learner import BurgGradient  # noqa: E402
+from bregopt.online.burg import BurgGradient  # noqa: E402
 from bregopt.online.conversion import OnlineToBatch  # noqa: E402
-from bregopt.online.general_winnow_learner import GeneralMatrixWinnow  # noqa: E402
-from bregopt.online.kernel_winnow_learner import KernelWinnow  # noqa: E402
+from bregopt.online.general_winnow import GeneralMatrixWinnow  # noqa: E402
+from bregopt.online.kernel_winnow import KernelWinnow  # noqa: E402
 from bregopt.online.losses import Loss, huber  # noqa: E402
-from bregopt.online.matrix_burg_learner import MatrixBurgGradient, OnlineLogDetMetric  # noqa: E402
-from bregopt.online.meg_learner import MEG  # noqa: E402
-from bregopt.online.pca_learner import OnlinePCA  # noqa: E402
-from bregopt.online.winnow_learner import MatrixWinnow, PairWinnow  # noqa: E402
+from bregopt.online.matrix_burg import MatrixBurgGradient, OnlineLogDetMetric  # noqa: E402
+from bregopt.online.meg import MEG  # noqa: E402
+from bregopt.online.pca import OnlinePCA  # noqa: E402
+from bregopt.online.winnow import MatrixWinnow, PairWinnow  # noqa: E402
 
 __all__ = [
     "MEG",

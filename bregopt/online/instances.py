@@ -13,7 +13,6 @@ from bregopt.threads import threads_for
 __all__ = [
     "activities",
     "factors",
-    "finite_stack",
     "hermitian",
     "instances",
     "labels",
@@ -26,7 +25,7 @@ __all__ = [
 _ROUND_OFF = 1e-10  # round-off of users' eigenvalues, relative to the largest
 
 
-def finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) -> Array:
+def _finite_stack(value: Any, name: str, ndim: tuple[int, ...], expected: str) -> Array:
     """Return a new non-empty array of finite real or complex numbers; the messages name it.
 
     Raises
@@ -58,7 +57,7 @@ def instances(value: Any, order: int | None) -> Array:
     Only the Hermitian part of a matrix is kept: the rest has inner product zero with a Hermitian ``W``.
     """
     expected = "(T, n) for vectors or (T, n, n) for matrices"
-    X = finite_stack(value, "X", (2, 3), expected)
+    X = _finite_stack(value, "X", (2, 3), expected)
     if X.ndim == 3 and X.shape[1] != X.shape[2]:
         raise ValueError(f"X has shape {X.shape}; expected {expected}")
     _same_order(X.shape[1], order)
@@ -163,7 +162,7 @@ def positive_definite(value: Any, name: str, n: int, singular: bool = False) -> 
         If the shape is wrong, an entry is NaN or Inf, the matrix is not Hermitian, or an eigenvalue is not
         positive.
     """
-    W = finite_stack(value, name, (2,), f"({n}, {n})")
+    W = _finite_stack(value, name, (2,), f"({n}, {n})")
     if W.shape != (n, n):
         raise ValueError(f"{name} has shape {W.shape}; expected ({n}, {n})")
     if np.abs(W - W.conj().T).max() > _ROUND_OFF * np.abs(W).max():

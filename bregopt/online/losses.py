@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from scipy.optimize import brentq
 
 from bregopt.arrays import EPS, positive_number
+from bregopt.records import dataclass
 
 __all__ = ["LOSSES", "SQUARE", "Loss", "find_loss", "huber", "implicit_step"]
 

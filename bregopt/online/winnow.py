@@ -27,23 +27,43 @@ divergence changes by ``tr (V' - V)(-log W)``, at most ``(1 - d) log(1/floor)`` 
     y = +1:  eta/2 - r log(1 + (exp(eta) - 1) theta / tau),
 
 less the hinge loss as above, which for ``tau = r`` is at least as much as without scaling.
+
+The matrix of the estimator may have linear side constraints, met by Bregman projections (§5).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import kl_div, lambertw, xlogy
 
-from bregopt.arrays import Array
-from bregopt.online.entropy import add_instance, exponential
-from bregopt.online.instances import activities, hermitian
-from bregopt.online.meg import MEGState
+from bregopt.arrays import Array, finite_array, positive_number
+from bregopt.errors import SolverError
+from bregopt.modeling.atoms import trace
+from bregopt.modeling.objectives import Minimize, von_neumann_div
+from bregopt.modeling.problem import Problem
+from bregopt.modeling.variables import PSD
+from bregopt.online import meg
+from bregopt.online.instances import (
+    activities,
+    hermitian,
+    instances,
+    positive_definite,
+    spectrum_ends,
+    total_loss,
+)
+from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number
+from bregopt.online.meg import MEGState, add_instance, exponential
 
 __all__ = [
     "ETA",
+    "MatrixWinnow",
+    "PairWinnow",
     "best_rate",
     "divergence",
     "hinge_loss",
@@ -56,6 +76,9 @@ __all__ = [
 
 # Where eta / (2 + 2 exp(eta)) is largest: 1.28.
 ETA = float(1 + lambertw(math.exp(-1)).real)
+_TOL = 1e-10  # tolerance of the projections
+# Each function takes the matrix variable and returns a constraint or a list of them.
+Declarations = Callable[[PSD], object] | Sequence[Callable[[PSD], object]]
 
 
 def threshold(eta: float, charge: float = 0.0) -> float:
@@ -179,3 +202,284 @@ def mistake_bound(
     if progress <= 0 or (shift > 0 and floor == 0):
         return math.inf
     return (distance + eta * loss) / progress
+
+
+class MatrixWinnow(ConservativeLearner):
+    """Symmetric Matrix Winnow: learns which instances are close to a hidden subspace of low rank.
+
+    Predicts 1 if ``tr(W X) >= theta``, and updates ``W`` only after mistakes.
+
+    Parameters
+    ----------
+    rank : int
+        Dimension of the subspace, or a guess.
+    eta, theta, w0 : float, optional
+        Learning rate, threshold, and the multiple of the identity at which ``W`` starts. By default those of
+        Theorem 2, 1.28, 0.19 and ``rank / n``, adapted to `loss_limit` and `floor` where these are not 0.
+    normalize : bool
+        Whether the trace of ``W`` stays at ``n w0``.
+    constraints : callable, or sequence of callables
+        Side constraints that the subspace is known to satisfy: functions of a matrix variable that return
+        constraints, such as ``lambda W: bo.diag(W) <= 1``. After each mistake the route `bregman` projects
+        ``W`` on them. Only named functions can be pickled.
+    loss_limit : float
+        For noisy labels: a bound on the total hinge loss of the best subspace, for the default rate. See
+        :meth:`mistake_bound`.
+    floor : float
+        For subspaces that shift: after a mistake the eigenvalues of ``W`` are kept in ``[floor, 1]``. It is
+        at least 0, which is no floor and no cap, and below 1. A bound needs less than ``exp(-eta) / 2`` for
+        vectors, and a share ``1/n`` of this for matrices. Neither `normalize` nor `constraints` go with it.
+
+    Attributes
+    ----------
+    W_ : array of shape (n, n)
+    eta_, theta_, w0_, floor_ : float
+    trace_ : float
+        Bound on the traces of the instances: 1 if all are vectors, otherwise n.
+    mistakes_ : int
+    steps_ : int
+    classes_ : array
+        -1 and 1.
+
+    Notes
+    -----
+    Instances are symmetric (or Hermitian) matrices with eigenvalues in [0, 1], shape ``(T, n, n)``, or
+    vectors ``x`` of at most unit length for ``x x'``, shape ``(T, n)``.
+
+    References
+    ----------
+    Warmuth (2007), Algorithm 1, Theorem 2 with ``w0 = r/n``, which the bound needs. For noisy labels and
+    shifting subspaces, of which §5 says only that the results for disjunctions carry over,
+    ``bregopt.online.winnow`` derives the bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.online import MatrixWinnow
+    >>> x = np.eye(4)[np.random.default_rng(0).integers(4, size=100)]
+    >>> learner = MatrixWinnow(rank=1).fit(x, np.where(x[:, 2] == 1, 1, -1))
+    >>> learner.mistakes_ <= learner.mistake_bound(), learner.score(np.eye(4), [-1, -1, 1, -1])
+    (True, 1.0)
+    """
+
+    def __init__(
+        self,
+        rank: int = 1,
+        eta: float | None = None,
+        theta: float | None = None,
+        w0: float | None = None,
+        normalize: bool = False,
+        constraints: Declarations = (),
+        loss_limit: float = 0.0,
+        floor: float = 0.0,
+    ) -> None:
+        self.rank, self.eta, self.theta, self.w0 = rank, eta, theta, w0
+        self.normalize, self.constraints = normalize, constraints
+        self.loss_limit, self.floor = loss_limit, floor
+
+    @property
+    def W_(self) -> Array:
+        """What was learned."""
+        W: Array = self.state_.W
+        return W
+
+    def mistake_bound(
+        self, rank: int | None = None, loss: float = 0.0, shift: float = 0.0, U: ArrayLike | None = None
+    ) -> float:
+        """Return a bound on the mistakes on any stream, or infinity if the parameters prove none.
+
+        Parameters
+        ----------
+        rank : int, optional
+            Rank of a projection ``P`` that satisfies the side constraints; the parameter `rank` by default.
+        loss : float
+            Total hinge loss of ``P``: the sum of ``max(1/2 - tr(P X_t), 0)`` over the labels 1, and of
+            ``tr(P X_t)`` over the labels -1. Zero if ``P`` gives all labels.
+        shift : float
+            For a sequence of projections: the sum of half the trace norms of their differences. One dimension
+            that is replaced by an orthogonal one counts as one. The bound is infinite without a `floor`.
+        U : array_like of shape (n, n), optional
+            A positive semidefinite matrix in place of ``P``, with eigenvalues up to 1 if there is a `floor`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is bad, or `U` is given together with `rank` or `shift`.
+        """
+        hinge, moved, n = total_loss(loss, "loss"), total_loss(shift, "shift"), len(self.W_)
+        if U is not None and (rank is not None or moved > 0):
+            raise ValueError("U is given with rank or shift; expected a matrix alone, or a rank")
+        target = checked_rank(self.rank if rank is None else rank) if U is None else self._spectrum(U)
+        size = target if isinstance(target, int) else float(target.sum())
+        if self.normalize and _functions(self.constraints) and not math.isclose(n * self.w0_, size):
+            return math.inf  # W is projected on its trace, which the target does not have
+        if self.normalize and moved > 0:
+            return math.inf
+        return mistake_bound(
+            n,
+            target,
+            self.eta_,
+            self.theta_,
+            self.w0_,
+            self.normalize,
+            loss=hinge,
+            shift=moved,
+            floor=self.floor_,
+            trace=self.trace_,
+        )
+
+    def _spectrum(self, U: Any) -> Array:
+        """Return the positive eigenvalues of a target."""
+        u = np.linalg.eigvalsh(positive_definite(U, "U", len(self.W_), singular=True)).astype(np.float64)
+        if self.floor_ > 0 and u[-1] > 1 + ROUND_OFF:
+            raise ValueError(f"U has the eigenvalue {u[-1]:g}; expected at most 1, as there is a floor")
+        return u[u > 0]
+
+    def _instances(self, X: Any) -> Array:
+        checked = instances(X, len(self.W_) if hasattr(self, "state_") else None)
+        least, largest = spectrum_ends(checked)
+        outside = np.flatnonzero((least < -ROUND_OFF) | (largest > 1 + ROUND_OFF))
+        if len(outside):
+            t = outside[0]
+            raise ValueError(
+                f"X[{t}] has eigenvalues from {least[t]:g} to {largest[t]:g}; expected all in [0, 1]"
+            )
+        return checked
+
+    def _begin(self, X: Array) -> None:
+        n, rank = X.shape[1], checked_rank(self.rank)
+        if rank > n:
+            raise ValueError(f"rank is {rank}; expected at most {n}, the order of the instances")
+        floor, trace = self._checked_floor(), 1.0 if X.ndim == 2 else float(n)
+        w0 = rank / n + floor * (1 - rank / n) if self.w0 is None else positive_number(self.w0, "w0")
+        distance = divergence(n, np.ones(rank), w0, floor)
+        best = best_rate(distance, total_loss(self.loss_limit, "loss_limit"), floor * trace)
+        eta = best if self.eta is None else positive_number(self.eta, "eta")
+        theta = number(self.theta, "theta", threshold(eta, floor * trace))
+        self.eta_, self.theta_, self.w0_, self.floor_, self.trace_ = eta, theta, w0, floor, trace
+        self.state_ = init(n, w0)
+        self._start(n)
+
+    def _checked_floor(self) -> float:
+        constrained = bool(_functions(self.constraints))
+        floor = float(finite_array(self.floor, "floor", ndim=0))
+        if not 0 <= floor < 1:
+            raise ValueError(f"floor is {floor:g}; expected a number from 0 on and below 1")
+        if floor > 0 and (self.normalize or constrained):
+            raise ValueError(f"floor is {floor:g} with normalize or constraints; expected it without them")
+        return floor
+
+    def _scores(self, X: Array) -> Array:
+        return activities(self.W_, X)
+
+    def _score(self, x: Array) -> float:
+        W = self.state_.W
+        return float((np.vdot(x, W @ x) if x.ndim == 1 else np.vdot(W, x)).real)
+
+    def _learn(self, x: Array, y: float) -> None:
+        kept = self.n_features_in_ * self.w0_ if self.normalize else None
+        self.state_ = update(self.state_, x, y, self.eta_, kept, self.floor_)
+        if self.constraints:
+            self.state_ = _projected(self.state_, _functions(self.constraints), kept)
+        if x.ndim == 2:
+            self.trace_ = float(len(x))
+
+
+def _functions(constraints: Any) -> list[Callable[[PSD], Any]]:
+    """Return side constraints as a list of functions of a matrix variable."""
+    given = [constraints] if callable(constraints) else constraints
+    if isinstance(given, str) or not hasattr(given, "__iter__") or not all(callable(f) for f in given):
+        raise TypeError(f"constraints is {constraints!r}; expected functions of the matrix variable")
+    return list(given)
+
+
+def _projected(state: meg.MEGState, given: list[Callable[[PSD], Any]], kept: float | None) -> meg.MEGState:
+    """Return the Bregman projection on the side constraints, and on the trace `kept` if it is given.
+
+    Raises
+    ------
+    SolverError
+        If there is no projection.
+    """
+    W = PSD(len(state.W), name="W")
+    rows = [f(W) for f in given] + ([] if kept is None else [trace(W) == kept])
+    sol = Problem(Minimize(von_neumann_div(W, state.W)), rows).solve(solver="bregman", tol=_TOL)
+    if sol.status != "optimal":
+        raise SolverError(f"no projection on the side constraints: {sol.status}. {sol.stop_reason}")
+    return meg.init(sol.X)
+
+
+class PairWinnow(MatrixWinnow):
+    """Learns which pairs of points are similar: 1, or dissimilar: -1.
+
+    Similar points differ only in directions orthogonal to a hidden subspace of low rank. A pair with the
+    difference ``z`` is the instance ``z z'`` of :class:`MatrixWinnow`, and similar if ``z' W z < theta``. A
+    difference longer than `radius` is shortened to this length first.
+
+    Parameters
+    ----------
+    rank, eta, theta, w0, normalize, constraints, loss_limit, floor
+        As for :class:`MatrixWinnow`.
+    radius : float, above 0
+        The unit of length, in units of the data. Pairs that are closer than ``radius / sqrt(2)`` in the
+        subspace are no examples of dissimilar pairs without noise.
+
+    Attributes
+    ----------
+    W_, eta_, theta_, w0_, floor_, trace_, mistakes_, steps_, classes_
+        As for :class:`MatrixWinnow`.
+
+    Notes
+    -----
+    Examples are pairs of points, shape ``(T, 2, d)``, and labels 1 and -1. In :meth:`mistake_bound`, ``tr(P
+    X_t)`` is the squared length in the subspace of a shortened difference over ``radius ** 2``. It is 0 for
+    similar pairs and at least 1/2 for dissimilar pairs, except for the hinge loss.
+
+    References
+    ----------
+    Warmuth (2007), Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.online import PairWinnow
+    >>> pairs = np.random.default_rng(0).integers(2, size=(200, 2, 5))
+    >>> similar = np.where(pairs[:, 0, 1] == pairs[:, 1, 1], 1, -1)  # only the second feature matters
+    >>> learner = PairWinnow(radius=1.4).fit(pairs, similar)
+    """
+
+    def __init__(
+        self,
+        rank: int = 1,
+        eta: float | None = None,
+        theta: float | None = None,
+        w0: float | None = None,
+        normalize: bool = False,
+        constraints: Declarations = (),
+        loss_limit: float = 0.0,
+        floor: float = 0.0,
+        radius: float = 1.0,
+    ) -> None:
+        super().__init__(rank, eta, theta, w0, normalize, constraints, loss_limit, floor)
+        self.radius = radius
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return ``theta - z_t' W z_t`` for each pair, shape ``(T,)``; positive for similar pairs."""
+        return -super().decision_function(X)
+
+    def _labels(self, X: Array) -> Array:
+        return -super()._labels(X)
+
+    def _instances(self, X: Any) -> Array:
+        """Return the differences of pairs, at most of length one in units of the radius."""
+        radius = positive_number(self.radius, "radius")
+        pairs = finite_array(X, "X")
+        if pairs.ndim != 3 or pairs.shape[1] != 2:
+            raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
+        z = pairs[:, 0] - pairs[:, 1]
+        longer = np.maximum(np.linalg.norm(z, axis=1, keepdims=True), radius)
+        return super()._instances(z / longer)
+
+    def _examples(self, X: Any, y: Any) -> tuple[Array, Array]:
+        differences, labels = super()._examples(X, y)
+        return differences, -labels  # the subspace is close to the differences of dissimilar pairs

@@ -26,14 +26,14 @@ __all__ = [
 # A new reduction is one file and one line here: its module and its class, which are loaded on first use.
 UNIVERSAL: dict[str, str | Reduction] = {"range space": "range_space:RangeSpaces", "boxes": "boxes:Boxes"}
 REQUESTED: dict[str, str | Reduction] = {
-    "slacks": "slacks:Slacks",
+    "slacks": "boxes:Slacks",
     "dual form": "dual_form:DualForm",
-    "redundant equalities": "redundant_equalities:RedundantEqualities",
+    "redundant equalities": "independent_rows:RedundantEqualities",
     "independent rows": "independent_rows:IndependentRows",
     "faces": "faces:Faces",
     "chordal sparsity": "chordal:Chordal",
     "whitening": "whitening:Whitening",
-    "scaling": "scaling:Scaling",
+    "scaling": "whitening:Scaling",
 }
 
 

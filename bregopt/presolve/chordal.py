@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bregopt.presolve.constants import LARGEST_CHORDAL_ORDER, LEAST_CHORDAL_ORDER
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Block, Program
 
 __all__ = ["Chordal"]
+
+# Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
+LEAST_CHORDAL_ORDER = 170
+# Order above which none is looked for: the search and a program of so many cliques take ten seconds or more.
+_LARGEST_CHORDAL_ORDER = 50_000
 
 
 class Chordal:
@@ -39,5 +43,5 @@ class Chordal:
 def _may_be_decomposed(block: Block) -> bool:
     """Whether a matrix is of such an order, linear and on no face."""
     on_face = block.face is not None and block.face.codimension > 0
-    sized = LEAST_CHORDAL_ORDER <= block.n <= LARGEST_CHORDAL_ORDER
+    sized = LEAST_CHORDAL_ORDER <= block.n <= _LARGEST_CHORDAL_ORDER
     return sized and block.nearness is None and block.cap is None and not on_face

@@ -1,45 +1,27 @@
 """A program in the clique submatrices of its matrices (:mod:`bregopt.presolve.chordal`).
 
-Estimated times of a Newton step on cliques decide which are merged, and whether a block is split. An answer
-is completed: a partial matrix with a chordal pattern and psd clique submatrices has a psd completion (Grone,
-Johnson, Sa, Wolkowicz 1984), and one whose rank is that of the clique submatrix of largest rank (Dancis
-1992).
+Estimated times of a Newton step on cliques decide which are merged, and whether a block is split. The rows
+are those of the program in clique submatrices, and equalities where these overlap. An answer is completed: a
+partial matrix with a chordal pattern and psd clique submatrices has a psd completion (Grone, Johnson, Sa,
+Wolkowicz 1984), and one whose rank is that of the clique submatrix of largest rank (Dancis 1992).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.linalg import root_of
-from bregopt.presolve.clique_rows import CliqueTerms, Pattern, pattern_of
 from bregopt.presolve.cliques import Clique, CliqueTree, clique_tree, entries, merged
-from bregopt.presolve.constants import (
-    COMPLETION_NOISE,
-    DECOMPOSED_SHARE,
-    DENSE_TIME,
-    FRONT_TIME,
-    GROUP_TIME,
-    LARGE_CLIQUE_TIME,
-    LARGE_SQUARE_TIME,
-    LARGEST_STACKED,
-    LEAST_ELIMINATED,
-    LEAST_FRINGE,
-    MOST_SEARCH,
-    ORDER_TIME,
-    SEARCH_SHARE,
-    SMALL_CLIQUE_TIME,
-    SMALL_SQUARE_TIME,
-    TERM_TIME,
-)
 from bregopt.presolve.reduction import Reduced
 from bregopt.program import (
     Answer,
@@ -53,18 +35,51 @@ from bregopt.program import (
     StopReason,
     Term,
 )
+from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = [
+    "CliqueTerms",
     "Decomposed",
+    "Pattern",
     "completion",
     "core",
     "decomposed",
-    "fringe",
     "is_cheaper",
     "may_be_cheaper",
+    "pattern_of",
     "sizes_of",
     "work",
 ]
+
+# Terms of cost and rows up to which they are listed: a second, and 200 MB.
+_MOST_PATTERN_TERMS = 5_000_000
+# Fraction of nonzeros up to which a pattern is sparse.
+LARGEST_PATTERN = 0.25
+# Operations of the search for cliques, relative to the cubed order, and at most (0.2 seconds): two percent of
+# the time for the whole matrix.
+SEARCH_SHARE, _MOST_SEARCH = 1e-3, 5e6
+# Least number of vertices that a clique is expected to have besides its separator.
+_LEAST_ELIMINATED = 10
+# Fraction of the vertices from which those of degree 2 at most are eliminated alone: the cube of the number
+# of others falls to half.
+_LEAST_FRINGE = 0.2
+# Order up to which the interior-point method stacks matrices of equal order, `stack_order` of its tuning.
+LARGEST_STACKED = 40
+# Nanoseconds of a Newton step, by which cliques are merged and a decomposition is chosen. Stacked matrices:
+# for each, times its order squared, and for each stack.
+_SMALL_CLIQUE_TIME, _SMALL_SQUARE_TIME, _GROUP_TIME = 4e4, 200.0, 2e5
+# Larger matrices: for each, and times its order squared and cubed.
+_LARGE_CLIQUE_TIME, _LARGE_SQUARE_TIME, _ORDER_TIME = 2e5, 40.0, 0.17
+# The system: times the squared number of terms in a clique, for each multiplication in the factorization of a
+# sparse system, and times the cubed number of rows of a dense one.
+_TERM_TIME, _FRONT_TIME, _DENSE_TIME = 10.0, 0.35, 0.012
+# Time of a step on cliques, relative to one on the whole matrix, below which they pay: estimates err as much.
+_DECOMPOSED_SHARE = 0.6
+# Multiple of the identity, relative to the largest diagonal entry, that makes singular clique submatrices
+# definite.
+_COMPLETION_NOISE = 1e-15
+_COST = -1  # the number of the cost among the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +143,7 @@ def _clique_terms(program: Program, b: int) -> CliqueTerms | None:
     pattern, n = pattern_of(program, b), program.blocks[b].n
     if pattern is None:
         return None
-    for most, eliminated in ((min(SEARCH_SHARE * n**3, MOST_SEARCH), core), (10 * n, fringe)):
+    for most, eliminated in ((min(SEARCH_SHARE * n**3, _MOST_SEARCH), core), (10 * n, _fringe)):
         tree = clique_tree(pattern.matrix, most, eliminated)
         if len(tree.vertices) < 2:
             continue
@@ -174,19 +189,19 @@ def work(clique: Clique) -> float:
     """
     linked = entries(clique.separator) + min(clique.shared, entries(clique.order))
     rows, terms = clique.rows + linked, clique.terms + linked
-    return _matrix_time(clique.order) + TERM_TIME * terms**2 + _elimination_time(rows / 2, rows)
+    return _matrix_time(clique.order) + _TERM_TIME * terms**2 + _elimination_time(rows / 2, rows)
 
 
 def _elimination_time(eliminated: Any, front: Any) -> Any:
     """Return the nanoseconds of the elimination of some rows of dense fronts."""
-    return FRONT_TIME * (front**3 - (front - eliminated) ** 3) / 3
+    return _FRONT_TIME * (front**3 - (front - eliminated) ** 3) / 3
 
 
 def _matrix_time(n: int) -> float:
     """Return the nanoseconds of products, factorizations and step lengths."""
     if n <= LARGEST_STACKED:
-        return SMALL_CLIQUE_TIME + SMALL_SQUARE_TIME * n**2
-    return LARGE_CLIQUE_TIME + LARGE_SQUARE_TIME * n**2 + ORDER_TIME * n**3
+        return _SMALL_CLIQUE_TIME + _SMALL_SQUARE_TIME * n**2
+    return _LARGE_CLIQUE_TIME + _LARGE_SQUARE_TIME * n**2 + _ORDER_TIME * n**3
 
 
 def core(degrees: IntArray) -> int:
@@ -199,21 +214,21 @@ def core(degrees: IntArray) -> int:
     kinds, kind = np.unique(degrees, return_inverse=True)
     times = []
     for degree in kinds.tolist():
-        sizes = [max(degree, LEAST_ELIMINATED) * factor for factor in (1, 2, 4, 8)]
+        sizes = [max(degree, _LEAST_ELIMINATED) * factor for factor in (1, 2, 4, 8)]
         shared = entries(degree)
         times.append(min(work(Clique(degree + own, degree, own, own, shared)) / own for own in sizes))
     eliminated = np.concatenate([[0.0], np.cumsum(np.array(times)[kind])])
-    left = np.array([_matrix_time(k) + TERM_TIME * k**2 + DENSE_TIME * k**3 for k in range(n, -1, -1)])
+    left = np.array([_matrix_time(k) + _TERM_TIME * k**2 + _DENSE_TIME * k**3 for k in range(n, -1, -1)])
     return int(np.argmin(eliminated + left))
 
 
-def fringe(degrees: IntArray) -> int:
+def _fringe(degrees: IntArray) -> int:
     """Return the number of vertices of degree 2 at most, such as those of trees and paths; zero for few.
 
     Their elimination takes little time even if that of the others would take much.
     """
     count = int(np.argmax(np.append(degrees, 3) > 2))
-    return count if count > LEAST_FRINGE * len(degrees) else 0
+    return count if count > _LEAST_FRINGE * len(degrees) else 0
 
 
 def sizes_of(tree: CliqueTree, pattern: Pattern) -> list[Clique]:
@@ -233,28 +248,28 @@ def sizes_of(tree: CliqueTree, pattern: Pattern) -> list[Clique]:
 
 def may_be_cheaper(tree: CliqueTree, pattern: Pattern) -> bool:
     """Whether cliques may take less time, by the time for their matrices alone."""
-    return _matrices_time(tree) < DECOMPOSED_SHARE * _whole_time(pattern)
+    return _matrices_time(tree) < _DECOMPOSED_SHARE * _whole_time(pattern)
 
 
 def is_cheaper(cliques: CliqueTerms, pattern: Pattern) -> bool:
     """Whether a Newton step on the cliques takes much less time than one on the whole matrix."""
     own = cliques.terms.row >= 0
     terms = np.bincount(cliques.clique[own]).astype(float)
-    system = TERM_TIME * float(terms @ terms) + float(_elimination_time(*_fronts(cliques)).sum())
-    return _matrices_time(cliques.tree) + system < DECOMPOSED_SHARE * _whole_time(pattern)
+    system = _TERM_TIME * float(terms @ terms) + float(_elimination_time(*_fronts(cliques)).sum())
+    return _matrices_time(cliques.tree) + system < _DECOMPOSED_SHARE * _whole_time(pattern)
 
 
 def _matrices_time(tree: CliqueTree) -> float:
     orders = np.array([len(v) for v in tree.vertices])
     groups = len(np.unique(orders[orders <= LARGEST_STACKED]))
-    return GROUP_TIME * groups + sum(map(_matrix_time, orders.tolist()))
+    return _GROUP_TIME * groups + sum(map(_matrix_time, orders.tolist()))
 
 
 def _whole_time(pattern: Pattern) -> float:
     own = pattern.terms.row >= 0
     places = len(np.unique(pattern.terms.i[own] * pattern.n + pattern.terms.j[own]))
     rows = len(np.unique(pattern.terms.row[own]))
-    return _matrix_time(pattern.n) + TERM_TIME * places**2 + DENSE_TIME * rows**3
+    return _matrix_time(pattern.n) + _TERM_TIME * places**2 + _DENSE_TIME * rows**3
 
 
 def _fronts(cliques: CliqueTerms) -> tuple[Array, Array]:
@@ -343,7 +358,7 @@ def _roots(X: Sequence[Array]) -> list[Array]:
     """
     roots = [root_of(X_c) for X_c in X]
     least = [float(np.linalg.eigvalsh(X_c)[0]) for X_c, root in zip(X, roots, strict=True) if root is None]
-    noise = COMPLETION_NOISE * max(float(X_c.diagonal().max()) for X_c in X) if least else 0.0
+    noise = _COMPLETION_NOISE * max(float(X_c.diagonal().max()) for X_c in X) if least else 0.0
     shift = 2 * max(-min(least, default=0.0), 0.0) + noise
     while any(root is None for root in roots):
         if not math.isfinite(shift):
@@ -351,3 +366,167 @@ def _roots(X: Sequence[Array]) -> list[Array]:
         roots = [root_of(X_c + shift * np.eye(len(X_c))) for X_c in X]
         shift *= 10
     return [root for root in roots if root is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The terms of the cost and the rows of a block.
+
+    Parameters
+    ----------
+    n, m : int
+        The order of the block, and the number of rows of the program.
+    terms : Coordinates
+        With ``i <= j``, each entry of a row once, sorted by row; row -1 is the cost.
+    """
+
+    n: int
+    m: int
+    terms: Coordinates
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The aggregate pattern, a symmetric csr_array of shape ``(n, n)``."""
+        t = self.terms
+        index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
+        return sp.csr_array((np.ones(2 * len(t.i)), index), (self.n, self.n))
+
+    @property
+    def bandwidth(self) -> int:
+        """The bandwidth of the pattern after it is ordered by reverse Cuthill-McKee."""
+        if not len(self.terms.i):
+            return 0
+        ends = np.concatenate([self.terms.i, self.terms.j])
+        vertices, own = np.unique(ends, return_inverse=True)  # the others have no neighbor
+        k = len(vertices)
+        i, j = own.reshape(2, -1)
+        matrix = sp.csr_array((np.ones(len(ends)), (own, np.concatenate([j, i]))), (k, k))
+        place = np.empty(k, dtype=np.intp)
+        place[reverse_cuthill_mckee(matrix, symmetric_mode=True)] = np.arange(k)
+        return int(np.abs(place[i] - place[j]).max(initial=0))
+
+    def places(self, tree: CliqueTree) -> IntArray:
+        """Return a clique with both vertices of each term: the home of the vertex farther from the root.
+
+        Parents come before their children, so it is the larger of the two homes.
+        """
+        return np.maximum(tree.home[self.terms.i], tree.home[self.terms.j])
+
+
+def pattern_of(program: Program, b: int) -> Pattern | None:
+    """Return the terms of one block, None where they are too many for a sparse pattern."""
+    n = program.blocks[b].n
+    families = [(term.at, term.rows) for term in program.A.terms_of(b)]
+    if (cost := program.blocks[b].cost) is not None:
+        families.insert(0, (np.array([_COST]), cost))
+    most = min(LARGEST_PATTERN * n**2 / 2, _MOST_PATTERN_TERMS)
+    if not families or any(_is_full(rows, most) for _, rows in families):
+        return None
+    stored = sum(rows.count() for _, rows in families if not isinstance(rows, DenseRows))
+    if stored > _MOST_PATTERN_TERMS:
+        return None
+    listed = [(at, rows.coordinates()) for at, rows in families]
+    if sum(len(t.row) for _, t in listed) > _MOST_PATTERN_TERMS:
+        return None
+    row = np.concatenate([at[t.row] for at, t in listed])
+    i, j, value = (np.concatenate([getattr(t, name) for _, t in listed]) for name in ("i", "j", "value"))
+    if len(np.unique(np.minimum(i, j) * n + np.maximum(i, j))) > most:
+        return None
+    return Pattern(n, program.m, SparseRows.of(program.m, n, Coordinates(row, i, j, value)).terms)
+
+
+def _is_full(rows: Rows, most: float) -> bool:
+    """Whether the first row of a family alone has more entries, as in most dense families."""
+    first = rows.slice(np.zeros(1, dtype=np.intp))
+    if isinstance(first, DenseRows):
+        return int(np.count_nonzero(first.stack)) > 2 * most
+    return first.count() > most
+
+
+@dataclass(frozen=True, eq=False)
+class CliqueTerms:
+    """The terms of a block in its clique submatrices, and equalities where these overlap.
+
+    Parameters
+    ----------
+    tree : CliqueTree
+    m : int
+        Number of the first equality; the others follow.
+    clique : int array
+        The clique of each term.
+    terms : Coordinates
+        In the vertices of the block; row -1 is the cost.
+    """
+
+    tree: CliqueTree
+    m: int
+    clique: IntArray
+    terms: Coordinates
+
+    @classmethod
+    def of(cls, pattern: Pattern, tree: CliqueTree) -> CliqueTerms:
+        """Return the terms of a pattern, and the equalities.
+
+        Each entry links a clique with the next that has it. If the parent had all links, a clique with many
+        children would fill the Schur matrix.
+        """
+        several = np.bincount(np.concatenate(tree.vertices), minlength=tree.n) > 1
+        shared = [v[several[v]] for v in tree.vertices]
+        upper = [np.triu_indices(len(v)) for v in shared]
+        clique = np.repeat(np.arange(len(shared)), [len(a) for a, _ in upper])
+        i = np.concatenate([v[a] for v, (a, _) in zip(shared, upper, strict=True)])
+        j = np.concatenate([v[b] for v, (_, b) in zip(shared, upper, strict=True)])
+        sort = np.lexsort((clique, i * tree.n + j))
+        i, j, clique = i[sort], j[sort], clique[sort]
+        first = np.flatnonzero((np.diff(i) == 0) & (np.diff(j) == 0))
+        both, t = np.concatenate([first, first + 1]), pattern.terms
+        link = np.arange(pattern.m, pattern.m + len(first))
+        terms = Coordinates(
+            np.concatenate([t.row, link, link]),
+            np.concatenate([t.i, i[both]]),
+            np.concatenate([t.j, j[both]]),
+            np.concatenate([t.value, np.repeat([1.0, -1.0], len(first))]),
+        )
+        return cls(tree, pattern.m, np.concatenate([pattern.places(tree), clique[both]]), terms)
+
+    @property
+    def equalities(self) -> int:
+        """The number of equalities."""
+        return int(self.terms.row.max(initial=self.m - 1)) + 1 - self.m
+
+    def blocks(self, block: Block, m: int) -> tuple[list[Block], list[tuple[int, IntArray, SparseRows]]]:
+        """Return the clique submatrices as blocks, and the rows in each clique that has some.
+
+        Parameters
+        ----------
+        block : Block
+        m : int
+            Number of the first equality in the new program.
+        """
+        tree, t = self.tree, self.terms
+        orders = np.array([len(v) for v in tree.vertices])
+        start = np.cumsum(orders) - orders
+        keys = np.repeat(np.arange(len(orders)), orders) * tree.n + np.concatenate(tree.vertices)
+        i, j = (np.searchsorted(keys, self.clique * tree.n + v) - start[self.clique] for v in (t.i, t.j))
+        row = np.where(t.row < self.m, t.row, t.row - self.m + m)
+        families = list(_families(orders, self.clique, Coordinates(row, i, j, t.value)))
+        costs = {c: rows for c, at, rows in families if at[0] == _COST}
+        blocks = [
+            replace(block, name=f"{block.name}, clique {c}", n=int(n), cost=costs.get(c))
+            for c, n in enumerate(orders)
+        ]
+        return blocks, [family for family in families if family[1][0] != _COST]
+
+
+def _families(
+    orders: IntArray, clique: IntArray, terms: Coordinates
+) -> Iterator[tuple[int, IntArray, SparseRows]]:
+    """Yield the costs and the rows of each clique: its number, the numbers of its rows, and the rows."""
+    group = 2 * clique + (terms.row != _COST)
+    order = np.lexsort((terms.row, group))
+    ends = np.flatnonzero(np.diff(group[order])) + 1
+    for own in np.split(order, ends):
+        at, row = np.unique(terms.row[own], return_inverse=True)
+        c = int(clique[own[0]])
+        local = Coordinates(row.ravel(), terms.i[own], terms.j[own], terms.value[own])
+        yield c, at, SparseRows(len(at), int(orders[c]), local)

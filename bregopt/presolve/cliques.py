@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import IntArray
 from bregopt.cache import cached_property
+from bregopt.records import dataclass
 
 __all__ = ["Clique", "CliqueTree", "chordal_tree", "clique_tree", "eliminate", "entries", "merged"]
 

@@ -10,7 +10,6 @@ on the face. The multipliers of the rows on the face give those of all rows: add
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,21 +21,27 @@ from bregopt.certify.trace_bound import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
-from bregopt.presolve.constants import (
-    DEFINITE_PROBES,
-    FACE_NOISE,
-    LARGEST_LINEAR_PROGRAM,
-    MULTIPLE_MARGIN,
-    SLACK_NOISE,
-    VANISHING_PROBES,
-    ZERO_BOUND,
-)
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
 from bregopt.program.rows import Rows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_infeasible
 
 __all__ = ["Exposure", "Faces", "OnFaces", "on_faces"]
+
+# Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
+_FACE_NOISE = 1e-12
+# Bound of a row, relative to its norm times the bounds' largest trace, that counts as zero.
+_ZERO_BOUND = 1e-14
+# Negative eigenvalue of C - A*(y) that is tolerated.
+_SLACK_NOISE = 1e-10
+# Margin of the multiple of F that makes C - A*(y) psd outside the face.
+_MULTIPLE_MARGIN = 1e-3
+# Number of random vectors that show that a row does not vanish on a face, and that a row is indefinite. Each
+# fails with probability zero; several keep round-off from hiding it.
+_VANISHING_PROBES, _DEFINITE_PROBES = 3, 10
+# Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
+_LARGEST_LINEAR_PROGRAM = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +82,7 @@ class OnFaces(Reduced):
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        noise = (ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
+        noise = (_ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
@@ -105,7 +110,7 @@ class OnFaces(Reduced):
         y = self._lifted(on_faces, costs=True)
         return replace(answer, y=y, y_on_faces=on_faces)
 
-    def _lifted(self, y: Array, costs: bool, noise: float = SLACK_NOISE) -> Array:
+    def _lifted(self, y: Array, costs: bool, noise: float = _SLACK_NOISE) -> Array:
         for exposure in reversed(self.exposures):
             weight = scattered(exposure.rows, exposure.weight, self.whole.m)
             y = y - self._multiple(exposure, weight, y, costs, noise) * weight
@@ -126,7 +131,7 @@ class OnFaces(Reduced):
         after = Face(R)
         corner = after.project(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
-        if np.linalg.norm(corner) > FACE_NOISE * size:
+        if np.linalg.norm(corner) > _FACE_NOISE * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
             slack = noise * size if costs else 0.0
             on_face = after.compress(Z) + slack * np.eye(after.order)
@@ -137,7 +142,7 @@ class OnFaces(Reduced):
         own = _symmetric(R.T @ F @ R)
         needed = float(scipy.linalg.eigh(-_symmetric(S), own, eigvals_only=True)[-1])
         scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
-        return max(needed + MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
+        return max(needed + _MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
 
 
 class Faces:
@@ -180,7 +185,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     """Return the mask of hard rows that are zero on the faces, tested on random matrices there."""
     rng = np.random.default_rng(0)
     X = [
-        LowRank(face.embed(rng.normal(size=(face.order, VANISHING_PROBES)))) if face.order else None
+        LowRank(face.embed(rng.normal(size=(face.order, _VANISHING_PROBES)))) if face.order else None
         for face in faces
     ]
     activity, size = np.zeros(program.m), np.zeros(program.m)
@@ -190,7 +195,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
             activity[term.at] += term.rows.apply(X_b)
             size[term.at] += term.norms * X_b.trace()
     alone = program.bounds.hard & program.alone
-    mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
+    mask: Mask = alone & (np.abs(activity) <= _FACE_NOISE * size)
     return mask
 
 
@@ -287,7 +292,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     if face.codimension == 0:
         values = sign * _diagonals(rows)
     else:
-        V = face.embed(np.random.default_rng(0).normal(size=(face.order, DEFINITE_PROBES)))
+        V = face.embed(np.random.default_rng(0).normal(size=(face.order, _DEFINITE_PROBES)))
         values = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
     mask: Mask = np.asarray((values >= 0).all(axis=1) & (values > 0).any(axis=1))
     return mask
@@ -309,9 +314,9 @@ def _diagonals(rows: Rows) -> Array:
 def _range_of(A: Array) -> Array | None:
     """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd."""
     size = float(np.abs(A).max())
-    if size <= FACE_NOISE:
+    if size <= _FACE_NOISE:
         return None
-    tol = len(A) * FACE_NOISE * size
+    tol = len(A) * _FACE_NOISE * size
     packed, pivot, rank, _ = scipy.linalg.lapack.dpstrf(A, tol=tol, lower=1)
     L = np.zeros((len(A), rank))
     L[pivot - 1] = np.tril(packed)[:, :rank]
@@ -325,7 +330,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     ``weight'b <= 0``, with one weight for each bound of a row.
     """
     at, W = _diagonal_rows(program, b)
-    if len(at) < 2 or W.size > LARGEST_LINEAR_PROGRAM or (W != 0).sum(axis=1).max() < 2:
+    if len(at) < 2 or W.size > _LARGEST_LINEAR_PROGRAM or (W != 0).sum(axis=1).max() < 2:
         return None
     from scipy.optimize import linprog  # slow to import, seldom needed
 
@@ -349,13 +354,13 @@ def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
     """Return the rows that depend on the diagonal of one block only, and their weights there."""
     places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
     for term in program.A.terms_of(b):
-        if term.rows.count() > LARGEST_LINEAR_PROGRAM or not program.in_one_matrix[term.at].any():
+        if term.rows.count() > _LARGEST_LINEAR_PROGRAM or not program.in_one_matrix[term.at].any():
             continue
         t = term.rows.coordinates()
         spoiled = np.zeros(term.rows.m, dtype=bool)
         spoiled[t.row[t.i != t.j]] = True
         chosen = np.flatnonzero(program.in_one_matrix[term.at] & ~spoiled)
-        if len(chosen) * term.rows.n > LARGEST_LINEAR_PROGRAM:
+        if len(chosen) * term.rows.n > _LARGEST_LINEAR_PROGRAM:
             continue
         places.append(term.at[chosen])
         weights.append(_diagonals(term.rows.slice(chosen)))

@@ -8,7 +8,6 @@ identity. The others need an orthonormal ``V``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,13 +16,13 @@ import scipy.linalg
 from bregopt.arrays import Array, Mask, scattered
 from bregopt.divergences import Divergence
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve.constants import CANCELLATION, RANK_TOL
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Rows
-from bregopt.rigorous.exact import keeps_sign
+from bregopt.records import dataclass, replace
 
 __all__ = [
+    "RANK_TOL",
     "OnRangeSpaces",
     "RangeSpace",
     "RangeSpaces",
@@ -32,6 +31,11 @@ __all__ = [
     "with_complement",
 ]
 
+# Singular values of a factor that count as zero; the option `rank_tol` takes another value.
+RANK_TOL = 1e-10
+# Size of a sum, relative to that of its terms, below which a row is zero on the range. A row that is only
+# round-off there would mislead any method.
+_CANCELLATION = 1e-13
 _TRIED = 10  # rows of one family and reason, until one is proven impossible
 
 
@@ -222,7 +226,7 @@ def _vanishing_rows(
         zero = _vanishes(before.rows, space, term.norms)
         if zero.any():
             vanishing[term.place] = zero & alone[term.place]
-            noise[term.place] = np.where(zero, CANCELLATION * before.norms * _extent(space), 0.0)
+            noise[term.place] = np.where(zero, _CANCELLATION * before.norms * _extent(space), 0.0)
     return vanishing, noise
 
 
@@ -259,6 +263,8 @@ def _refuse_impossible(
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
+        from bregopt.rigorous.exact import keeps_sign  # only suspected rows wait
+
         missed = (lo > noise[at]) | (hi < -noise[at]) | log
         kept = f"0 for every X with the range of X0, which {_class_name(nearness)} keeps"
         reasons = {
@@ -307,10 +313,10 @@ def _vanishes(rows: Rows, space: RangeSpace | None, size: Array) -> Mask:
         return size == 0
     if rows.single:
         t, length = rows.coordinates(), np.linalg.norm(space.V, axis=1)
-        return np.minimum(length[t.i], length[t.j]) <= CANCELLATION * length.max()
+        return np.minimum(length[t.i], length[t.j]) <= _CANCELLATION * length.max()
     if rows.rank == 1:
         forms = rows.rank_one_terms()
         assert forms is not None
         projected, terms = forms.U @ space.V, abs(forms.U) @ np.abs(space.V)
-        return np.linalg.norm(projected, axis=1) <= CANCELLATION * np.linalg.norm(terms, axis=1)
-    return size <= CANCELLATION * rows.norms() * _extent(space)
+        return np.linalg.norm(projected, axis=1) <= _CANCELLATION * np.linalg.norm(terms, axis=1)
+    return size <= _CANCELLATION * rows.norms() * _extent(space)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.arrays import Array
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.records import dataclass, replace
 
 __all__ = ["Presolved", "Reduced", "Reduction", "Tolerances", "presolve", "summaries"]
 

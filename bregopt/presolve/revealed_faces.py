@@ -1,29 +1,85 @@
-"""Faces that diverging multipliers reveal: by combinations of rows that no single row or diagonal shows.
+"""Faces that diverging multipliers reveal, and directions along which an answer recedes.
 
 If the equalities leave ``X`` no interior, a combination ``F = A*(w)`` of them is psd and nonzero with
-``b'w = 0`` (Borwein and Wolkowicz 1981). The multipliers of an interior-point method then grow along such a
-``w``, and an answer that does not meet its tolerance shows it to a few digits
-(:mod:`bregopt.presolve.exposing_vectors`).
+``b'w = 0`` (Borwein and Wolkowicz 1981). No single row or diagonal need show it. The multipliers of an
+interior-point method then grow along such a ``w``, and an answer that does not meet its tolerance shows it to
+a few digits.
+
+In turn a psd ``D`` with ``A(D) + B d = 0`` and ``<C, D> + c'd = 0`` changes neither rows nor objective, so
+the set of optima is unbounded, or the optimum is approached without being attained. For all multipliers
+``<Z, D> = 0``, hence ``Z D = 0`` wherever ``Z = C - A*(y)`` is psd: no ``Z`` is definite. A matrix that grows
+without bound shows such a ``D`` to a few digits. It is a psd combination of a basis of the directions that
+change nothing, as exposing vectors are of rows.
+
+Newton's methods find both to round-off. With ``U`` the range of ``F`` and ``V`` its null space, the first
+method makes ``V'FV`` zero, which fixes the rank of ``F``. In some directions it converges only linearly: a
+row ``Q`` that vanishes on the face, ``V'QV = 0``, turns ``U`` if a multiple ``t`` of it is added to ``F``,
+but changes ``V'FV`` only to the second order in ``t``. The second method turns ``U`` until all rows vanish on
+the face that nearly do. Their parts on the face depend on ``U`` to the first order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
 from bregopt.certify.certificate import objective_size
-from bregopt.presolve.constants import LARGEST_EXPOSING, LIFTING_SLACKS, TURN_RANK
-from bregopt.presolve.exposing_vectors import Equalities, ExposingVector
+from bregopt.clock import checkpoint
 from bregopt.presolve.faces import Exposure, OnFaces, on_faces
+from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass, replace
 
-__all__ = ["OnRevealedFaces", "revealed_faces", "shortfall"]
+__all__ = [
+    "Equalities",
+    "ExposingVector",
+    "OnRevealedFaces",
+    "Recession",
+    "recession",
+    "revealed_faces",
+    "shortfall",
+]
 
+# Slacks that are tried for the multiples of revealed F, relative to the size of C - A*(y). A smaller slack
+# needs larger multiples, which multiply the residuals of the rows and the round-off of F.
+_LIFTING_SLACKS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
+# Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
+_LARGEST_EXPOSING = 1_000_000
+# Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are
+# tried.
+_EXPOSING_GAP, _EXPOSING_RANKS = 1.5, 6
+# Steps of the first Newton method. The error falls to about its square, in some directions to half of it.
+_EXPOSING_PASSES = 6
+# Least damping there, relative to the largest eigenvalue of the Gram matrix of the rows: above its round-off.
+_EXPOSING_DAMPING = 1e-13
+# V'FV and b'w after these, for w of norm one, above which there is no exposing vector nearby.
+_EXPOSING_FAR = 1e-3
+# Steps of the second one, which squares its error.
+_TURNS = 10
+# Number of vanishing combinations that it uses: usually each gives more equations than there are unknowns.
+_TURN_COMBINATIONS = 5
+# Entry of the combinations that vanish below which no step gains a digit.
+_TURNED = 1e-14
+# Singular values of their equations that count as zero: directions in which U does not change.
+_TURN_RANK = 1e-5
+# Size of combinations that vanish on the face, relative to the root of V'FV, until U is exact.
+_TURN_NOISE = 30.0
+# Entry of a combination that vanishes on the face, and of F outside its range relative to its least
+# eigenvalue there, that counts as round-off.
+_EXPOSING_NOISE = 1e-12
+# Least positive eigenvalue of F, for w of norm one.
+_LEAST_EXPOSED = 1e-4
+# Singular values of rows, of norm one, that count as zero.
+_RECEDING_RANK = 1e-11
+# Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
+# second, as even good answers are searched that are large.
+_LARGEST_RECEDING = 200_000
 _KEY = "revealed faces"  # among the cached reductions
 
 
@@ -51,9 +107,9 @@ class OnRevealedFaces(OnFaces):
         y[self.kept] = answer.y
         unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
         P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
-        turning = s > TURN_RANK  # the corner of F is zero, up to round-off
+        turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
         y += unit @ (Q[turning].T @ (P[:, turning].T @ self._corner(y) / s[turning]))
-        lifted = [self._lifted(y, costs=True, noise=noise) for noise in LIFTING_SLACKS]
+        lifted = [self._lifted(y, costs=True, noise=noise) for noise in _LIFTING_SLACKS]
         least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
         return replace(answer, y=lifted[least], y_on_faces=y)
 
@@ -124,7 +180,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     if cached is not None:
         return cached
     rows = np.flatnonzero(program.bounds.equal & program.alone & (program.A.norms() > 0))
-    large = len(rows) * sum(n**2 for n in program.A.orders) > LARGEST_EXPOSING
+    large = len(rows) * sum(n**2 for n in program.A.orders) > _LARGEST_EXPOSING
     if large or any(program.divergences) or not np.isfinite(y).all():
         return None
     removed = [np.zeros((n, 0)) for n in program.A.orders]
@@ -168,3 +224,292 @@ def _exposing(
     sizes: Array = np.sqrt(sum((stack**2).sum(axis=(1, 2)) for stack in stacks))
     scaled = [stack / sizes[:, None, None] for stack in stacks]
     return Equalities(scaled, program.bounds.lo[rows] / sizes).exposing(w * sizes), sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Recession:
+    """The range of a direction ``D`` that changes neither rows nor objective.
+
+    Parameters
+    ----------
+    program : Program
+    U : tuple of arrays of shape (n_b, r_b)
+        Orthonormal bases of the range of ``D`` in each block.
+    vector : array
+        ``D`` and ``d`` as one vector.
+    """
+
+    program: Program
+    U: tuple[Array, ...]
+    vector: Array
+
+    @property
+    def direction(self) -> tuple[tuple[Array, ...], Array]:
+        """``D``, without parts outside its range, and ``d``."""
+        stacks, u = Svec.of(self.program).points(self.vector[None])
+        D = [U @ (U.T @ stack[0] @ U) @ U.T for stack, U in zip(stacks, self.U, strict=True)]
+        return tuple((D_b + D_b.T) / 2 for D_b in D), u[0]
+
+    @property
+    def rank(self) -> int:
+        """The rank of ``D``."""
+        return sum(U.shape[1] for U in self.U)
+
+    def multipliers(self, y: Array) -> Array:
+        """Return the nearest multipliers, of rows of norm one, with ``Z U = 0`` and free variables priced.
+
+        Only these may have a psd ``Z``.
+        """
+        program = self.program
+        units = np.eye(program.m) / np.maximum(program.row_sizes, TINY)[:, None]
+        costs = [(block.C @ U).ravel() for block, U in zip(program.blocks, self.U, strict=True)]
+        right = np.concatenate([*costs, program.c[program.free]])
+        equations = np.array([self._on_range(unit) for unit in units]).T
+        left = right - self._on_range(y)
+        nearest: Array = y + np.linalg.lstsq(equations, left, rcond=_RECEDING_RANK)[0] @ units
+        return nearest
+
+    def _on_range(self, y: Array) -> Array:
+        """Return ``A*(y) U`` and ``B'y`` of the free variables, as a vector."""
+        program = self.program
+        parts = [(program.A.adjoint(y, b) @ U).ravel() for b, U in enumerate(self.U)]
+        return np.concatenate([*parts, (program.Bt @ y)[program.free]])
+
+
+def recession(program: Program, X: Sequence[Array]) -> Recession | None:
+    """Return the direction, near large matrices, that changes neither rows nor objective, None without one.
+
+    Only free variables change with it, and no slack of a row does.
+
+    Parameters
+    ----------
+    program : Program
+        With linear objective.
+    X : sequence of arrays of shape (n_b, n_b)
+    """
+    vectors = Svec.of(program)
+    matrices = vectors.width - program.k
+    entries = vectors.width * sum(n**2 for n in vectors.orders)
+    if entries > _LARGEST_RECEDING or not all(np.isfinite(X_b).all() for X_b in X):
+        return None
+    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
+    costs = vectors.vectors([block.C[None] for block in program.blocks], program.c[None])
+    fixed = np.concatenate([svec_rows(program, np.arange(program.m)), costs])[:, kept]
+    sizes = np.linalg.norm(fixed, axis=1)
+    unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
+    directions = _row_space(unchanged[:, :matrices])
+    w = directions @ np.concatenate([svec(X_b) for X_b in X])
+    if not w.any():
+        return None
+    stacks, _ = Svec(vectors.orders, 0).points(directions)
+    found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
+    return (
+        None
+        if found is None
+        else Recession(program, found.U, _whole(program, unchanged, directions, found.w))
+    )
+
+
+def _whole(program: Program, unchanged: Array, directions: Array, w: Array) -> Array:
+    """Return ``D``, a combination of directions of matrices, and a ``d`` as one vector."""
+    matrices = directions.shape[1]
+    weights = np.linalg.lstsq(unchanged[:, :matrices].T, w @ directions, rcond=None)[0]
+    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
+    whole: Array = np.zeros(len(kept))
+    whole[kept] = weights @ unchanged
+    return whole
+
+
+def _null_space(M: Array) -> Array:
+    """Return an orthonormal basis of the null space, its rows."""
+    _, s, Q = np.linalg.svd(M)
+    basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
+    return basis
+
+
+def _row_space(M: Array) -> Array:
+    """Return an orthonormal basis of the row space, its rows."""
+    _, s, Q = np.linalg.svd(M, full_matrices=False)
+    basis: Array = Q[s > _RECEDING_RANK]
+    return basis
+
+
+@dataclass(frozen=True, eq=False)
+class ExposingVector:
+    """A psd ``F = A*(w)`` with ``b'w = 0``, up to round-off.
+
+    Parameters
+    ----------
+    w : array of shape (e,)
+        Weights of the equalities, of norm one for equalities of norm one.
+    U : tuple of arrays of shape (n_b, r_b)
+        The range of ``F`` in each block.
+    implied : int array
+        Equalities that follow from the others on the face.
+    relations : array of shape (e, d)
+        A basis of the combinations that vanish on the face; the identity in the implied equalities.
+    miss : float
+        ``b'w`` and the entries of ``F`` outside its range, relative to its least eigenvalue there.
+    """
+
+    w: Array
+    U: tuple[Array, ...]
+    implied: IntArray
+    relations: Array
+    miss: float
+
+
+class _Split(NamedTuple):
+    """Bases of range and null space of ``F`` in each block, and its eigenvalues in the range."""
+
+    U: list[Array]
+    values: list[Array]
+    V: list[Array]
+
+
+class Equalities:
+    """Equalities of norm one.
+
+    Parameters
+    ----------
+    stacks : sequence of arrays of shape (e, n_b, n_b)
+        Their matrices.
+    b : array of shape (e,)
+        Right-hand sides.
+    """
+
+    def __init__(self, stacks: list[Array], b: Array) -> None:
+        self._stacks, self._b = stacks, b / max(float(np.abs(b).max(initial=0.0)), TINY)
+
+    def exposing(self, w: Array) -> ExposingVector | None:
+        """Return the exposing vector near `w`, None where none is found.
+
+        The ranks of ``F`` that are tried are those before the largest relative gaps of its eigenvalues.
+        """
+        w = w / np.linalg.norm(w)
+        values = np.sort(np.concatenate([np.linalg.eigvalsh(F) for F in self._combined(w)]))[::-1]
+        if values[0] <= _LEAST_EXPOSED:
+            return None
+        values = np.maximum(values, _LEAST_EXPOSED * values[0])
+        ratio = values[:-1] / values[1:]
+        likely = np.argsort(-ratio)[:_EXPOSING_RANKS]
+        for rank in np.sort(likely[ratio[likely] > _EXPOSING_GAP])[::-1] + 1:
+            checkpoint()
+            found = self._of_rank(w, int(rank))
+            if found is not None:
+                return found
+        return None
+
+    def _of_rank(self, w: Array, rank: int) -> ExposingVector | None:
+        nearest, least = w, np.inf
+        for _ in range(_EXPOSING_PASSES):
+            split = self._split(w, rank)
+            K = self._on_face(split)
+            miss = float(np.linalg.norm(w @ K))
+            if miss >= least:
+                break
+            nearest, least = w, miss
+            if miss <= _TURNED:  # round-off of the equalities, of which a step would take the half
+                break
+            w = _nearer(w, K, miss)
+            size = float(np.linalg.norm(w))
+            if size < 0.5:  # not nearby
+                return None
+            w = w / size
+        w = nearest
+        if min(float(values.min(initial=np.inf)) for values in self._split(w, rank).values) < _LEAST_EXPOSED:
+            return None
+        best = np.inf
+        for _ in range(_TURNS):
+            split = self._split(w, rank)
+            K = self._on_face(split)
+            miss = float(np.linalg.norm(w @ K))
+            N, others = _vanishing(K, miss)
+            if miss > _EXPOSING_FAR or N.shape[1] == 0:
+                break
+            left = float(np.abs(N.T @ K).max())
+            if left < best:
+                best, found = left, (N @ (N.T @ w), N)
+            if best <= _EXPOSING_NOISE and (left > best or best <= _TURNED):
+                break
+            w = N @ (N.T @ w + self._turn(split, N, K, others))
+            w /= max(float(np.linalg.norm(w)), TINY)
+        return self._checked(found[0], rank, found[1]) if best <= _EXPOSING_NOISE else None
+
+    def _combined(self, w: Array) -> list[Array]:
+        return [np.tensordot(w, A, 1) for A in self._stacks]
+
+    def _split(self, w: Array, rank: int) -> _Split:
+        decomposed = [np.linalg.eigh(F) for F in self._combined(w)]
+        least = np.sort(np.concatenate([values for values, _ in decomposed]))[-rank]
+        U = [Q[:, values >= least] for values, Q in decomposed]
+        V = [Q[:, values < least] for values, Q in decomposed]
+        return _Split(U, [values[values >= least] for values, _ in decomposed], V)
+
+    def _on_face(self, split: _Split) -> Array:
+        """Return the equalities on the face as vectors with their right-hand sides, ``(e, width + 1)``."""
+        parts = [svec(V.T @ A @ V) for A, V in zip(self._stacks, split.V, strict=True)]
+        return np.column_stack([*parts, self._b])
+
+    def _turn(self, split: _Split, N: Array, K: Array, others: Array) -> Array:
+        """Return ``t`` such that the combinations ``N`` vanish on the face of ``F + sum_j t_j Q_j``.
+
+        ``Q_j`` is the combination ``N_j``. The null space becomes ``V - U D'``, with
+        ``D = sum_j t_j V'Q_jU W^-1`` and ``W`` the eigenvalues of ``F``. There ``V'QV`` becomes
+        ``V'QV - V'QU D' - D U'QV``, up to multiples of the other equalities. Each ``Q`` gives many
+        equations, so a few random ``Q`` suffice.
+        """
+        d = N.shape[1]
+        count = min(d, _TURN_COMBINATIONS)
+        mix = np.eye(d) if count == d else np.random.default_rng(0).normal(size=(d, count))
+        moved = [np.zeros((count, d, 1))]  # right-hand sides do not turn
+        for A, U, values, V in zip(reversed(self._stacks), *map(reversed, split), strict=True):
+            corners = np.tensordot(N.T, V.T @ (A @ U), 1)
+            D = corners / np.where(values > 0, values, 1.0)
+            half = np.einsum("car,jbr->cjab", np.tensordot(mix.T, corners, 1), D, optimize=True)
+            moved.insert(0, svec(half + half.swapaxes(2, 3)))
+        S, left = np.concatenate(moved, axis=2), mix.T @ (N.T @ K)
+        S -= (S @ others) @ others.T
+        left = left - (left @ others) @ others.T
+        t: Array = np.linalg.lstsq(S.transpose(0, 2, 1).reshape(-1, d), left.ravel(), rcond=_TURN_RANK)[0]
+        return t
+
+    def _checked(self, w: Array, rank: int, N: Array) -> ExposingVector | None:
+        """Return the exposing vector if ``F`` is psd with ``b'w = 0`` up to round-off, None otherwise."""
+        w = w / np.linalg.norm(w)
+        split = self._split(w, rank)
+        least = min(float(values.min()) for values in split.values if len(values))
+        rest = [V.T @ F @ V for V, F in zip(split.V, self._combined(w), strict=True)]
+        outside = max(float(np.linalg.norm(R)) for R in rest)
+        if least < _LEAST_EXPOSED or outside + abs(float(self._b @ w)) > _EXPOSING_NOISE * least:
+            return None
+        d = N.shape[1]
+        implied = scipy.linalg.qr(N.T, mode="r", pivoting=True)[1][:d]
+        relations = np.linalg.solve(N[implied].T, N.T).T
+        miss = (outside + abs(float(self._b @ w)) + EPS) / least
+        return ExposingVector(w, tuple(split.U), implied, relations, miss)
+
+
+def _nearer(w: Array, K: Array, miss: float) -> Array:
+    """Return the ``w`` nearby with smaller ``K'w``: a damped step of Newton's method."""
+    if not K.any():  # nothing is left of the equalities on the face
+        return w
+    squares, P = np.linalg.eigh(K @ K.T)
+    damping = max(miss**2, _EXPOSING_DAMPING * float(squares[-1]))
+    nearer: Array = P @ (damping / (np.maximum(squares, 0.0) + damping) * (P.T @ w))
+    return nearer
+
+
+def _vanishing(K: Array, miss: float) -> tuple[Array, Array]:
+    """Return the combinations of equalities that nearly vanish, and the directions in which others do not.
+
+    They are orthonormal, of shapes ``(e, d)`` and ``(width + 1, e - d)``: singular vectors on the two sides
+    of a threshold. Where ``V'FV`` misses zero by `miss`, the error of ``U`` is about the root of that. The
+    Gram matrix of the equalities takes half the time of their singular values, and loses digits of the
+    vectors that a step of refinement restores.
+    """
+    squares, P = np.linalg.eigh(K @ K.T)
+    d = int((squares <= _TURN_NOISE**2 * max(miss, _TURNED)).sum())
+    N, rest = P[:, :d], P[:, d:]
+    N = np.linalg.qr(N - rest @ ((rest.T @ (K @ (K.T @ N))) / squares[d:, None]))[0]
+    return N, np.linalg.qr(K.T @ rest)[0]

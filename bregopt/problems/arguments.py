@@ -11,7 +11,7 @@ from typing import Any
 
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean, is_one_of
-from bregopt.routes.options import option_names, own_options, own_settings
+from bregopt.routes.options import option_names, own_settings
 from bregopt.routes.registry import load
 
 __all__ = ["METHOD", "PANEL", "check_arguments", "has_method", "stack_settings"]
@@ -60,4 +60,4 @@ def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
 def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
-    return own_settings(load(METHOD), own_options(METHOD, own))
+    return own_settings(load(METHOD), own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -26,11 +25,12 @@ from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
+from bregopt.records import replace
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import KernelOptions
 

@@ -14,8 +14,7 @@ from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import SolveOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels
 from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
+from bregopt.records import dataclass
 
 __all__ = [
     "LABELS_SHOWN",

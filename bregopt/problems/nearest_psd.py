@@ -10,7 +10,7 @@ from bregopt.io.pandas_labels import labeled, labels_of
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank, Matrix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +11,7 @@ from bregopt.arrays import Array, IntArray, positive_integer
 from bregopt.divergences import Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
-from bregopt.io.present_assets import present_stack
-from bregopt.io.stacks import read_stack
+from bregopt.io.stacks import present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.pair_bounds import by_pairs
@@ -32,6 +30,7 @@ from bregopt.problems.stack_part import Slice, StackedProblem
 from bregopt.problems.stack_record import Warnings
 from bregopt.problems.stacks import solve_stack
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 

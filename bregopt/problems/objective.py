@@ -12,7 +12,7 @@ from bregopt.errors import did_you_mean, is_one_of
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = ["check_definite", "divergence_class", "nearness"]

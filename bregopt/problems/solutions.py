@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from bregopt.cache import cached_property
 from bregopt.errors import require
 from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["ERROR", "Solutions"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.problems.nearest_arguments import (
     least_eigenvalue,
     row_and_entry_weights,
 )
+from bregopt.records import dataclass, replace
 
 __all__ = ["Argument", "StackRows", "argument", "stack_rows"]
 

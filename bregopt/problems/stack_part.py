@@ -7,7 +7,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +16,12 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
-from bregopt.io.matrix_stacks import Group
+from bregopt.io.stacks import Group
 from bregopt.problems.arguments import METHOD, has_method, stack_settings
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, replace
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for

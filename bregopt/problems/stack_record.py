@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
 __all__ = ["NUMBERS", "Record", "Warnings"]

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,6 +22,7 @@ from bregopt.problems.solutions import ERROR, Solutions
 from bregopt.problems.stack_part import Part, StackedProblem, solve_part, width_of
 from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program import StopReason
+from bregopt.records import dataclass, replace
 from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.progress import reason
 from bregopt.routes.registry import load

@@ -1,20 +1,21 @@
-"""Rigorous bounds of the optimum of a problem, from an answer to it."""
+"""What an answer proves of its problem: rigorous bounds of the optimum, and the error measures of DIMACS."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 
 from numpy.typing import ArrayLike
 
+from bregopt.arrays import Array
+from bregopt.certify import dimacs_errors as errors_of
 from bregopt.modeling.problem import Problem
-from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.verification import Verification
+from bregopt.records import replace
+from bregopt.rigorous.certificate import BoundCertificate, Verification
 from bregopt.routes.solution import Solution
 from bregopt.routes.verified import verified
 
-__all__ = ["verify"]
+__all__ = ["dimacs_errors", "verify"]
 
 
 def verify(
@@ -92,3 +93,32 @@ def _checked(problem: Problem, certificate: BoundCertificate) -> Verification:
     seconds = time.perf_counter() - start
     given = certificate.given
     return Verification(lower, upper, {}, given, intervals, seconds, certificate=certificate)
+
+
+def dimacs_errors(problem: Problem, solution: Solution) -> Array:
+    """Return the six error measures of the 7th DIMACS challenge, recomputed from the data.
+
+    Violated rows, ``X`` outside its cone, free variables whose cost is not met, ``Z = C - A*(y)`` outside its
+    cone, the gap of the objectives, and ``<X, Z>``, each relative to the size of the data;
+    :func:`bregopt.certify.dimacs_errors` has the formulas.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a linear objective and hard rows.
+    solution : Solution
+        Of this problem, as :meth:`Problem.solve` returned it.
+
+    Returns
+    -------
+    array of shape (6,)
+
+    Raises
+    ------
+    ValueError
+        If there is a divergence or a soft row, or the solution has no ``X`` or no multipliers.
+    """
+    raw = solution._in_program
+    if raw is None or raw.X is None or raw.duals is None:
+        raise ValueError(f"the solution ({solution.status}) has no X or no duals; expected both")
+    return errors_of(problem.program(), *raw._point)

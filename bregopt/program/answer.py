@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.program.lowrank import Matrix
 from bregopt.program.program import Program
+from bregopt.records import dataclass
 
 __all__ = ["ENDED", "LIMITS", "Answer", "Start", "StopReason"]
 

@@ -13,7 +13,6 @@ A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function: ``y *
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.cache import cached_property
 from bregopt.divergences.scalar import SCALARS, Penalty
 from bregopt.program.pickling import PickledWithoutCache
+from bregopt.records import dataclass, replace
 
 __all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]
 

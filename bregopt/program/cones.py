@@ -7,13 +7,13 @@ nonnegative (Alizadeh, Goldfarb 2003, Second-order cone programming, §4). ``Q``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.program.pickling import PickledWithoutCache
+from bregopt.records import dataclass
 
 __all__ = ["NO_CONES", "SecondOrderCones"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import IntArray
+from bregopt.records import dataclass
 
 __all__ = ["Declaration"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.records import dataclass, replace
 
 __all__ = ["EntryStack"]
 

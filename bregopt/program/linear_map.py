@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bregopt.cache import cached_property
 from bregopt.program.lowrank import Matrix
 from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import DenseRows, Rows
+from bregopt.records import dataclass, replace
 
 __all__ = ["LinearMap", "Term"]
 

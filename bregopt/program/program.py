@@ -11,7 +11,7 @@ A :class:`Program` always minimizes; the modeling layer negates the objective of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import Rows
+from bregopt.records import dataclass, replace
 
 __all__ = ["Block", "Nearness", "ParameterSlope", "Program"]
 

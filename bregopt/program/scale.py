@@ -7,7 +7,6 @@ with them would hide any error, so the scales do not depend on them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +18,7 @@ from bregopt.divergences.scalar import Penalty
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Nearness, Program
+from bregopt.records import dataclass
 
 __all__ = ["Scale", "pays", "scale_of"]
 

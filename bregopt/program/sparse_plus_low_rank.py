@@ -6,7 +6,6 @@ vector. Its ``C - A*(y)`` is then ``S + U diag(w) U'``. A product with it costs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Products, Rows
+from bregopt.records import dataclass
 
 __all__ = [
     "SparseLowRankProgram",

@@ -1,39 +1,43 @@
-"""A certificate of bounds: the data of a problem and the points that prove them, in one file.
+"""A certificate of bounds: the data of a problem and the points that prove them, in one file, and its check.
 
 The check recomputes both bounds from the file, with the proofs of this package and with nothing of a solver.
 It trusts no number of the file: :mod:`bregopt.rigorous.schema` has its fields. What it proves is true of the
 problem in the file. That this is the reader's problem is certain only if its data come from the reader's own
-statement, :meth:`BoundCertificate.of_problem`.
+statement, :meth:`BoundCertificate.of_problem`. A :class:`Verification` has the proven bounds, or the reason
+why a side is not proven.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
+from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
+from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.reduction import reduced
-from bregopt.rigorous.refutation import homogeneous, refutes
 from bregopt.rigorous.upper import Point, upper_bound
+from bregopt.tables import html_table
 
-__all__ = ["BoundCertificate", "rounded", "stated"]
+__all__ = ["BoundCertificate", "ProvenBound", "Verification", "rounded", "stated"]
 
 # What another processor's order of operations may change of a bound, relative to the bounds and to their
 # distance.
 _ROUNDING, _SHARE = 1e-9, 0.01
 _NAMED = 4  # matrices of a problem that are listed by name
 _STATED = "the caller states that the trace of {} is at most {:g}"
+_NAMES = ("lower", "upper")
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,3 +275,108 @@ def stated(lower: float, upper: float, maximize: bool) -> str:
     if math.isfinite(lower):
         return f"the optimum is at least {lower:.17g}"
     return f"the optimum is at most {upper:.17g}" if math.isfinite(upper) else "nothing"
+
+
+class ProvenBound(NamedTuple):
+    """A bound of a problem that counts all rounding.
+
+    Parameters
+    ----------
+    value : float
+        A lower bound of a minimization, an upper bound of a maximization.
+    reason : str
+        Why nothing is proven; empty where something is.
+    X : array, or a tuple of those, or None
+        The matrices of the answer that led to it, for heuristics and the choice of branches.
+    u : dict from str to float or array
+        Its ordinary variables by name.
+    """
+
+    value: float
+    reason: str
+    X: Any
+    u: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Bounds on the optimal value that hold in spite of all rounding, in the user's sign of the objective.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The optimum lies between them; ``-inf`` and ``inf`` where a side is not proven. Both are ``inf``
+        (``-inf`` for a maximization) if the problem is proven infeasible, and the other infinity if it is
+        proven unbounded.
+    reasons : dict from str to str
+        For each side that is not proven, "lower" or "upper", the reason and the next step.
+    given : tuple of str
+        Bounds that the caller stated and the proof uses: it holds if they do.
+    intervals : tuple of str
+        The parameters for every value of which, in their intervals, the bounds hold.
+    seconds : float
+        The time of the proof, with that of further solves.
+    solves : int
+        The further solves that looked for more interior points.
+    certificate : BoundCertificate
+        The data and the points of the proof; ``certificate.save(file)`` writes them, and ``bregopt verify
+        FILE`` checks them again.
+    """
+
+    lower: float
+    upper: float
+    reasons: dict[str, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    intervals: tuple[str, ...] = ()
+    seconds: float = 0.0
+    solves: int = 0
+    certificate: BoundCertificate | None = field(default=None, repr=False)
+
+    @property
+    def width(self) -> float:
+        """``upper - lower``; zero if the problem is proven infeasible or unbounded."""
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
+    @property
+    def relative_width(self) -> float:
+        """The width divided by the larger magnitude of the bounds, but by no less than one."""
+        if self.width == 0 or math.isinf(self.width):
+            return self.width
+        return self.width / max(1.0, abs(self.lower), abs(self.upper))
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether the problem is proven infeasible."""
+        return self.lower == self.upper == (-math.inf if self._maximize else math.inf)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether the problem is proven unbounded."""
+        return self.lower == self.upper == (math.inf if self._maximize else -math.inf)
+
+    @property
+    def proven(self) -> str:
+        """What is proven, as one sentence."""
+        return stated(self.lower, self.upper, self._maximize)
+
+    @property
+    def _maximize(self) -> bool:
+        return self.certificate is not None and self.certificate.data.maximize
+
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [("lower", f"{self.lower:.16g}"), ("upper", f"{self.upper:.16g}")]
+        if math.isfinite(self.lower) and math.isfinite(self.upper):
+            facts.append(("width", f"{self.width:.1e}, relative {self.relative_width:.1e}"))
+        facts += [(f"no {name}", self.reasons[name]) for name in _NAMES if name in self.reasons]
+        facts += [("given", text) for text in self.given]
+        if self.intervals:
+            facts.append(("for all", f"values of {', '.join(self.intervals)} in their intervals"))
+        return [*facts, ("effort", f"{self.seconds:.3g} s, {self.solves} further solves")]
+
+    def __repr__(self) -> str:
+        finite = math.isfinite(self.lower) and math.isfinite(self.upper)
+        lines = [f"bregopt verification: {'both bounds are proven' if finite else self.proven}"]
+        return "\n".join([*lines, *(f"  {name:<10} {fact}" for name, fact in self._facts())])
+
+    def _repr_html_(self) -> str:
+        return html_table((), [("proven", self.proven), *self._facts()], left=2)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
+from bregopt.records import dataclass
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.definite import proven_shift
 

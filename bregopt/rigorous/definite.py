@@ -11,8 +11,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.linalg import factorized, root_of
-from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, up
-from bregopt.rigorous.functions import log
+from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, log, up
 
 __all__ = [
     "cholesky_error",

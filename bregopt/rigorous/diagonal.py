@@ -16,8 +16,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, gamma, inflated, up
-from bregopt.rigorous.data import Data
-from bregopt.rigorous.side import Side
+from bregopt.rigorous.data import Data, Side
 
 __all__ = ["Corrected", "corrected", "factor_bound", "fixes_diagonal"]
 

@@ -19,9 +19,8 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
 from bregopt.program.rows import RankOne, RowFamily, Rows
 from bregopt.program.rows.rank_one import dense_row
-from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.data import EXACT, Data, MatrixData
 from bregopt.rigorous.implied import Implied
-from bregopt.rigorous.listing import EXACT
 
 __all__ = ["exact_farkas", "exact_inverse", "exact_ray", "is_semidefinite", "keeps_sign"]
 

@@ -6,12 +6,12 @@ leave of ``s``, divided by ``w_i``; it bounds the variables likewise. All quotie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball, raised
 from bregopt.rigorous.data import Data
 

@@ -38,7 +38,7 @@ from bregopt.arrays import TINY, Array
 from bregopt.certify.accuracy import Accuracy, unknown_accuracy
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.rigorous.ball import Ball, gamma, inflated
-from bregopt.rigorous.listing import data_of
+from bregopt.rigorous.data import data_of
 from bregopt.rigorous.optimality import (
     Conditions,
     Point,

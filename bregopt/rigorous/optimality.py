@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.cache import cached_property
+from bregopt.records import dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.definite import least_eigenvalue

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
@@ -18,10 +17,10 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.linalg import factorized
-from bregopt.rigorous.data import Data
+from bregopt.records import dataclass
+from bregopt.rigorous.data import Data, Side
 from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.side import Side
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]

@@ -1,15 +1,39 @@
-"""The problem that proofs are about: blocks on faces and ranges, where they have an interior."""
+"""The problem that proofs are about: blocks on faces and ranges, where they have an interior.
+
+A face is what a row ``z'X z <= 0`` of short numbers leaves, as in relaxations of balanced cuts. ``X`` psd and
+``z'X z <= 0`` imply ``X z = 0``. For ``z`` whose last entry beside zeros, ``z_l``, is 1 or -1, ``l`` is
+eliminated without rounding: ``X_al = -z_l sum_b z_b X_ab``, ``X_ll = sum_ab z_a z_b X_ab``. In other words,
+``X = H M H'``, where ``H`` has unit vectors as rows, and at ``l`` the row ``-z_l z_b``.
+
+A range is that of a low-rank ``X0 = F F'``: ``X = H M H'`` with ``M`` of the order of the rank. LogDet and
+von Neumann keep it. LogDet is invariant under congruence: with ``H = F`` no number is rounded, and ``X0``
+becomes the identity. The others, and caps, need an orthonormal basis of the exact range of `F`:
+``H = F T (I + E)^(-1/2)``, for any ``T`` with ``E = (F T)'F T - I`` of norm below one. It is enclosed. If
+columns depend on others, ``F = G K`` with fewer columns `G` and a rational ``K``, which is checked exactly;
+then `G` takes the place of `F`, and ``K K'`` that of the identity.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fractions import Fraction
+from operator import mul
+from typing import Any, NamedTuple
 
-from bregopt.arrays import Array
-from bregopt.rigorous.data import Data
-from bregopt.rigorous.faces import on_faces
-from bregopt.rigorous.ranges import on_ranges
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 
-__all__ = ["Reduced", "reduced"]
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.program import Penalty
+from bregopt.records import replace
+from bregopt.rigorous.ball import Ball, inflated, sparse_product
+from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
+from bregopt.rigorous.implied import implied_bounds
+
+__all__ = ["Reduced", "independent_columns", "on_faces", "reduced"]
+
+_DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
+_LARGEST_DENOMINATOR = 12
 
 
 class Reduced(NamedTuple):
@@ -28,7 +52,7 @@ def reduced(data: Data) -> Reduced:
         If its rows have too many terms to be listed.
     """
     bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
-    for reduction in (on_faces, on_ranges):
+    for reduction in (on_faces, _on_ranges):
         data, found = reduction(data)
         while any(H is not None for H in found):  # a face may have further faces
             bases = tuple(map(_product, bases, found))
@@ -38,3 +62,285 @@ def reduced(data: Data) -> Reduced:
 
 def _product(H: Array | None, M: Array | None) -> Array | None:
     return M if H is None else H if M is None else H @ M
+
+
+def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
+    """Return the problem with each linear block on the face of its first such row, and the ``H`` of each.
+
+    The row itself has no bounds there. Where there is none, the block stays, and its ``H`` is None.
+    """
+    blocks: list[MatrixData] = []
+    bases: list[Array | None] = []
+    rows: list[int] = []
+    zero = _zero_rows(data)
+    for b, block in enumerate(data.matrices):
+        whole = True
+        found = block.null
+        for k in _candidates(data, zero, b) if found is None else ():
+            null = _null(block, k)
+            if null is not None:
+                found, whole = Null(k, null[0]), null[1]
+                break
+        smaller = None if found is None else _eliminated(block, found.row if whole else -1, found.z)
+        if found is None or smaller is None:
+            blocks.append(block)
+            bases.append(None)
+            continue
+        if whole:
+            rows.append(found.row)
+        trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
+        blocks.append(replace(smaller, trace=trace))
+        bases.append(_basis(found.z))
+    if all(H is None for H in bases):
+        return data, tuple(bases)
+    lo, hi = data.lo.copy(), data.hi.copy()
+    lo[rows], hi[rows] = -np.inf, np.inf
+    return replace(data, matrices=tuple(blocks), lo=lo, hi=hi), tuple(bases)
+
+
+def _candidates(data: Data, zero: Mask, b: int) -> IntArray:
+    """Return those of the rows `zero` that may be ``z'X z <= 0`` of a block, if it is linear."""
+    block = data.matrices[b]
+    if block.anchor is not None or block.cap is not None or block.n < 2:
+        return np.zeros(0, dtype=np.intp)
+    rows = np.flatnonzero(zero & (np.diff(block.A.indptr) > 0))
+    first = block.A.indptr[rows]  # of z z' it is on the diagonal
+    at = block.A.indices[first]
+    end = np.where(block.A.data[first] > 0, data.hi[rows], data.lo[rows])
+    return rows[(block.i[at] == block.j[at]) & (end == 0)]
+
+
+def _zero_rows(data: Data) -> Mask:
+    """Return the mask of the hard rows of one block and no variables with a bound that is exactly zero."""
+    zero = (data.lo <= 0) & (data.hi >= 0) & ((data.lo == 0) | (data.hi == 0))
+    zero &= (data.lo_rad == 0) & (data.hi_rad == 0)
+    zero &= (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
+    if zero.any():
+        zero &= np.sum([np.diff(block.A.indptr) > 0 for block in data.matrices], axis=0) == 1
+    return zero
+
+
+def _null(block: MatrixData, k: int) -> tuple[Array, bool] | None:
+    """Return ``z`` with ``X z = 0`` from a row, and whether the row is ``z'X z``; None for other rows.
+
+    The row is a multiple of ``z'X z`` with exact coefficients, or has entries of one sign on the diagonal
+    alone, one of which is left out at a time. The last entry of ``z`` that is not zero is one.
+    """
+    at = slice(block.A.indptr[k], block.A.indptr[k + 1])
+    value, column = block.A.data[at], block.A.indices[at]
+    if block.A_rad is not None and block.A_rad.data[at].any():
+        return None
+    i, j, value = block.i[column], block.j[column], value * block.share[column]
+    support = np.unique(np.concatenate([i, j]))
+    s, z = len(support), np.zeros(block.n)
+    if (i == j).all() and (value * value[0] > 0).all():
+        z[i[0]] = 1.0
+        return z, s == 1
+    first = i == support[0]
+    if len(value) != s * (s + 1) // 2 or not value[0] or first.sum() != s:
+        return None
+    z[j[first]] = value[first] / value[0]
+    products = value[0] * z[i] * z[j]
+    unit = z / z[support[-1]] if z[support[-1]] else z
+    short = is_short(np.concatenate([value[:1], z, unit])).all()  # so that all products are exact
+    if not short or (products != value).any() or (unit * z[support[-1]] != z).any():
+        return None
+    return (unit, True) if unit[support[-1]] == 1 else None
+
+
+def _basis(z: Array) -> Array:
+    last = int(np.flatnonzero(z)[-1])
+    H = np.delete(np.eye(len(z)), last, axis=1)
+    H[last] = -z[last] * np.delete(z, last)
+    return H
+
+
+def _eliminated(block: MatrixData, k: int, z: Array) -> MatrixData | None:
+    """Return a block without row `k` and the last index of `z`, None where it has too many terms."""
+    n, m = block.n, block.A.shape[0]
+    terms = _without(block, k)
+    last = int(np.flatnonzero(z)[-1])
+    i, j = np.divmod(terms.place, n)
+    others = np.delete(np.flatnonzero(z), -1)
+    one, both = (i == last) != (j == last), (i == last) & (j == last)
+    s = len(others)
+    if one.sum() * s + both.sum() * s * s > LARGEST_LISTED:
+        return None
+    a, b = np.triu_indices(s)
+    # X_al is a sum over b, and X_ll one over all pairs, of which those beside the diagonal count twice.
+    pairs = np.where(a == b, 1.0, 2.0) * z[others[a]] * z[others[b]]
+    stay = ~(one | both)
+    along = np.where(i == last, j, i)[one]
+    parts = [
+        (terms.row[stay], i[stay], j[stay], terms.value[stay], terms.rad[stay]),
+        _outer(terms, one, np.repeat(along, s), np.tile(others, one.sum()), -z[last] * z[others]),
+        _outer(terms, both, np.tile(others[a], both.sum()), np.tile(others[b], both.sum()), pairs),
+    ]
+    row, i, j, value, rad = (np.concatenate(part) for part in zip(*parts, strict=True))
+    i, j = (index - (index > last) for index in (np.minimum(i, j), np.maximum(i, j)))
+    return assembled(block.name, n - 1, m, Terms(row, i * (n - 1) + j, value, rad))
+
+
+def _without(block: MatrixData, k: int) -> Terms:
+    """Return the terms of a block and its cost, without those of row `k`."""
+    A, m = block.A, block.A.shape[0]
+    row = np.repeat(np.arange(m), np.diff(A.indptr))
+    rad = np.zeros(A.nnz) if block.A_rad is None else block.A_rad.data
+    kept, costs = row != k, np.flatnonzero(block.C.magnitude)
+    place = block.i * block.n + block.j
+    return Terms(
+        np.concatenate([row[kept], np.full(len(costs), m)]),
+        np.concatenate([place[A.indices[kept]], place[costs]]),
+        np.concatenate([A.data[kept], block.C.mid[costs]]),
+        np.concatenate([rad[kept], block.C.rad[costs]]),
+    )
+
+
+def _outer(terms: Terms, chosen: Mask, i: IntArray, j: IntArray, factor: Array) -> tuple[Any, ...]:
+    """Return the chosen terms times each of some factors of 1 or 2, at the given entries."""
+    value = np.outer(terms.value[chosen], factor).ravel()
+    rad = np.outer(terms.rad[chosen], np.abs(factor)).ravel()
+    return np.repeat(terms.row[chosen], len(factor)), i, j, value, rad
+
+
+def _on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
+    """Return the problem with each block near a low-rank ``X0`` on its range, and matrices near each ``H``.
+
+    Other blocks stay, and have None; so does one whose factor has neither independent columns nor exact
+    multiples of them.
+
+    Raises
+    ------
+    ValueError
+        If the rows have too many terms on the range to be listed.
+    """
+    found = [_on_range(block, data.m) for block in data.matrices]
+    bases = tuple(basis for _, basis in found)
+    if all(basis is None for basis in bases):
+        return data, bases
+    return replace(data, matrices=tuple(block for block, _ in found)), bases
+
+
+def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:
+    """Return a block on the range of its factor and the basis, or the block itself and None."""
+    anchor = block.anchor
+    if anchor is None or anchor.factor is None:
+        return block, None
+    G, K = independent_columns(anchor.factor)
+    H = _orthonormal(G)
+    if H is None:
+        return block, None
+    if anchor.divergence == "logdet" and block.cap is None:
+        H, X0 = Ball.exact(G), K @ K.T
+    else:
+        J = H.T @ anchor.factor
+        X0 = J @ J.T
+    X0 = (X0 + X0.T) * 0.5
+    r = H.mid.shape[1]
+    rows = np.flatnonzero(np.diff(block.A.indptr))
+    if len(rows) * r * (r + 1) / 2 > LARGEST_LISTED:
+        raise ValueError(
+            f"the rows of {block.name} have {len(rows) * r * (r + 1) / 2:.2g} terms on the range of X0; "
+            f"proofs list at most {LARGEST_LISTED:.2g}"
+        )
+    terms = [_pairs(block, H, a) for a in range(r)]
+    A = [sparse_product(block.A, block.A_rad, term)[rows] for term in terms]
+    C = [_cost(block, term) for term in terms]
+    i, j = np.triu_indices(r)
+    mid, rad = (np.hstack([getattr(part, name) for part in A]) for name in ("mid", "rad"))
+    on = MatrixData(
+        block.name,
+        r,
+        i,
+        j,
+        _listed(mid, rows, m),
+        _listed(rad, rows, m) if rad.any() else None,
+        Ball(*(np.concatenate([getattr(part, name) for part in C]) for name in ("mid", "rad"))),
+        block.cap,
+        Anchor(anchor.divergence, X0, anchor.mu),
+    )
+    return on, H.mid
+
+
+def independent_columns(F: Array) -> tuple[Array, Ball]:
+    """Return columns `G` of a matrix and ``K`` with ``F = G K``: all of them if no dependence is found.
+
+    The coefficients of a column that others span, up to round-off, are fractions of small denominators, or it
+    stays.
+    """
+    r = F.shape[1]
+    R, order = scipy.linalg.qr(F, mode="r", pivoting=True)
+    size = np.abs(R.diagonal())
+    rank = int(np.count_nonzero(size > _DEPENDENT * size.max(initial=0.0)))
+    if rank in (0, r):
+        return F, Ball.exact(np.eye(r))
+    kept, spanned = np.sort(order[:rank]), np.sort(order[rank:])
+    near = np.linalg.lstsq(F[:, kept], F[:, spanned], rcond=None)[0]
+    K = Ball.exact(np.zeros((rank, r)))
+    K.mid[np.arange(rank), kept] = 1.0
+    for j, coefficients in zip(spanned, near.T, strict=True):
+        found = _fractions(F[:, kept], F[:, j], coefficients)
+        if found is None:
+            return F, Ball.exact(np.eye(r))
+        K.mid[:, j], K.rad[:, j] = found.mid, found.rad
+    return F[:, kept], K
+
+
+def _fractions(G: Array, f: Array, coefficients: Array) -> Ball | None:
+    """Return fractions near some coefficients with ``f = G k`` exactly, None where none are found."""
+    for q in range(1, _LARGEST_DENOMINATOR + 1):
+        p = np.rint(q * coefficients)
+        if (np.abs(q * coefficients - p) > _DEPENDENT * q * (1 + np.abs(coefficients))).any():
+            continue
+        used = np.flatnonzero(p)
+        weights = [int(p[k]) for k in used]
+        rows = zip(G[:, used].tolist(), f.tolist(), strict=True)
+        if all(q * Fraction(b) == sum(map(mul, weights, map(Fraction, row))) for row, b in rows):
+            return Ball.exact(p) / float(q)
+    return None
+
+
+def _orthonormal(F: Array) -> Ball | None:
+    """Return an orthonormal basis of the exact range of `F`; None where its columns may be dependent.
+
+    For ``e = ||E|| <= 1/2``, ``(I + E)^(-1/2)`` differs from the identity by at most ``e``.
+    """
+    if F.shape[1] > F.shape[0]:
+        return None
+    R = np.linalg.qr(F, mode="r")
+    with np.errstate(all="ignore"):
+        T, info = scipy.linalg.lapack.dtrtri(R)
+    if info != 0 or not np.isfinite(T).all():
+        return None
+    near = Ball.exact(F) @ np.triu(T)
+    E = near.T @ near - np.eye(F.shape[1])
+    e = E.frobenius()
+    if not e < 0.5:
+        return None
+    lengths = np.sqrt((near.magnitude**2).sum(axis=1)) * (1 + 1e-12) + TINY
+    return Ball(near.mid, inflated(near.rad + e * lengths[:, None]))
+
+
+def _pairs(block: MatrixData, H: Ball, a: int) -> Ball:
+    """Return the coefficients of ``M_ab``, ``b >= a``, in the entries ``X_ij`` of a block."""
+    left, right = H[block.i], H[block.j]
+    one, other = left[:, a : a + 1] * right[:, a:], right[:, a : a + 1] * left[:, a:]
+    both = one + other
+    both.mid[:, 0], both.rad[:, 0] = one.mid[:, 0], one.rad[:, 0]
+    return both
+
+
+def _cost(block: MatrixData, terms: Ball) -> Ball:
+    if not block.C.magnitude.any():
+        return Ball.exact(np.zeros(terms.mid.shape[1]))
+    found: Ball = terms.T @ block.C
+    return found
+
+
+def _listed(values: Array, rows: IntArray, m: int) -> sp.csr_array:
+    """Return the sparse array of all entries, with explicit zeros, in the given rows of `m`."""
+    width = values.shape[1]
+    count = np.zeros(m, dtype=np.intp)
+    count[rows] = width
+    indptr = np.concatenate([[0], np.cumsum(count)])
+    return sp.csr_array((values.ravel(), np.tile(np.arange(width), len(rows)), indptr), (m, width))

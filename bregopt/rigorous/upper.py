@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
+from bregopt.records import dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
 from bregopt.rigorous.correction import LARGEST_SYSTEM, Found, Part, Rows, nearest_solution, squares
-from bregopt.rigorous.data import Data
+from bregopt.rigorous.data import Data, Side
 from bregopt.rigorous.definite import exceeds
-from bregopt.rigorous.divergences import value_term
-from bregopt.rigorous.penalties import penalty
-from bregopt.rigorous.side import Side
+from bregopt.rigorous.divergences import penalty, value_term
 
 __all__ = ["Point", "distance", "feasible_near", "upper_bound"]
 

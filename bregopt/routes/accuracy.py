@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from bregopt.arrays import Array
 from bregopt.certify.accuracy import Accuracy, accuracies, has_closed_form, unknown_accuracy
 from bregopt.program import LowRank, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 
 if TYPE_CHECKING:
     from bregopt.routes.solution import Solution
@@ -90,7 +90,7 @@ def _sharper(
     program: Program, raw: Solution, X: list[Any], found: tuple[Accuracy, ...]
 ) -> tuple[Accuracy, ...]:
     """Return the accuracy by an answer that Newton's method refines, where it has one that tells more."""
-    from bregopt.routes.derivatives.answers import optimum_of  # only those of weighted distances wait
+    from bregopt.routes.derivatives.derivative import optimum_of  # only those of weighted distances wait
 
     try:
         at, _ = optimum_of(program, raw)

@@ -10,7 +10,6 @@ slowly to show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +22,11 @@ from bregopt.program import Answer, Block, LowRank, Matrix, Penalty, Program, St
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
+from bregopt.records import replace
 from bregopt.rigorous.refutation import recedes
 
 if TYPE_CHECKING:
-    from bregopt.presolve.recession import Recession
+    from bregopt.presolve.revealed_faces import Recession
 
 __all__ = ["with_attainment"]
 
@@ -82,7 +82,7 @@ def _is_linear(program: Program, answer: Answer) -> bool:
 
 
 def _found(program: Program, X: Sequence[Any]) -> Recession | None:
-    from bregopt.presolve.recession import recession  # only answers that diverge wait
+    from bregopt.presolve.revealed_faces import recession  # only answers that diverge wait
 
     try:
         return recession(program, X)

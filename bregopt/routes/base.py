@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -16,8 +14,9 @@ from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
 from bregopt.memory import shortage
-from bregopt.presolve.constants import RANK_TOL
+from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
+from bregopt.records import dataclass, field_names
 from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.tuning import Tuning
 
@@ -185,7 +184,7 @@ class Settings:
                 raise TypeError(f"{name} is {getattr(self, name)!r}; expected True or False")
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback is {self.callback!r}; expected a function of one argument")
-        own = type(type(self).__dataclass_fields__["tuning"].default)
+        own = type(type(self).tuning)
         if not isinstance(self.tuning, own):
             found = type(self.tuning).__name__
             raise TypeError(f"tuning is of type {found}; expected {own.__name__}, such as bo.tuning(solver)")
@@ -224,7 +223,7 @@ class Solver(Protocol):
 
 def make_settings(solver: type[Solver], options: Mapping[str, Any]) -> Settings:
     """Return the settings of a route; unknown names raise a TypeError before any work."""
-    known = [f.name for f in dataclasses.fields(solver.Settings)]
+    known = field_names(solver.Settings)
     for name in options:
         if name not in known:
             raise TypeError(f"solver {solver.name!r} has no option {name!r}{did_you_mean(name, known)}")

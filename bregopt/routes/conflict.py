@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, Declaration, Program
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import replace
 from bregopt.rigorous.refutation import proves_infeasible
 from bregopt.routes import routing
 from bregopt.routes.base import Settings

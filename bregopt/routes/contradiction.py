@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Declaration, Program
+from bregopt.records import dataclass
 from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["Conflict", "Contradicting", "Part", "member", "parts_of", "weights", "with_largest"]

@@ -6,12 +6,12 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from bregopt import clock
+from bregopt.arrays import EPS
 from bregopt.bars import digits_bar
 from bregopt.certify import (
     NEAR,
@@ -22,6 +22,7 @@ from bregopt.certify import (
     check_families,
     trace_bounds,
 )
+from bregopt.certify.constants import LARGEST_X
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -37,6 +38,8 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
+from bregopt.program.scale import scale_of
+from bregopt.records import replace
 from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
@@ -101,7 +104,7 @@ def _run(
     with clock.finishing(), unchanged(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
-    certificate = _within_first_order(restated.program, certificate, settings.tol)
+    certificate = _within_first_order(restated.program, answer, certificate, settings.tol)
     if certificate.is_at_round_off(settings.tol):
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     whole = restated.restore(answer)
@@ -231,24 +234,41 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     return replace(answer, detail=_NO_INTERIOR.format(revealed.summary)), certificate
 
 
-def _within_first_order(program: Program, certificate: Certificate, tol: float) -> Certificate:
-    """Return the certificate without gap and error if the point is far from the rows or cones.
+def _within_first_order(
+    program: Program, answer: Answer, certificate: Certificate, tol: float
+) -> Certificate:
+    """Return the certificate with an error that counts round-off of ``C - A*(y)``, if an error is known.
 
-    Both are of first order in the residuals, so they mean nothing at such a point. The same holds for the
-    bound of multipliers that are far from the dual cone. Where a dual residual or the gap is not small, the
-    optimum may be far from the points at which the cost of that residual, and round-off, were counted.
+    Gap and error are of first order in the residuals, so they mean nothing at a point that is far from the
+    rows or cones. The same holds for the bound of multipliers that are far from the dual cone. Where a dual
+    residual, or the gap of a divergence that is known up to round-off, is not small, the optimum may be far
+    from the points at which their cost was counted.
     """
     near = max(tol, NEAR)
-    if max(certificate.primal_residual, certificate.dual_residual) <= near:
-        small = max(tol, _FIRST_ORDER)
-        counted = certificate.dual_residual > 0 or certificate.evaluation_error > 0
-        if not counted and certificate.gap > 100 * small:  # C - A*(y) is psd up to round-off only
-            bounded = zip(program.blocks, trace_bounds(program), strict=True)
-            counted = any(trace is None and block.nearness is None for block, trace in bounded)
-        far = certificate.dual_residual > small or (counted and certificate.gap > 100 * small)
-        return replace(certificate, error=math.inf) if far else certificate
-    dual = certificate.dual if certificate.dual_residual <= near else -math.inf
-    return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
+    if max(certificate.primal_residual, certificate.dual_residual) > near:
+        dual = certificate.dual if certificate.dual_residual <= near else -math.inf
+        return replace(certificate, dual=dual, gap=math.inf, error=math.inf)
+    small = max(tol, _FIRST_ORDER)
+    blurred = certificate.evaluation_error > 0 or certificate.dual_residual > 0
+    if certificate.dual_residual > small or (blurred and certificate.gap > 100 * small):
+        return replace(certificate, error=math.inf)
+    return replace(certificate, error=certificate.error + _cost_of_round_off(program, answer))
+
+
+def _cost_of_round_off(program: Program, answer: Answer) -> float:
+    """Return the cost of the eigenvalues of ``C - A*(y)`` that may be negative by round-off.
+
+    They count at an ``X`` as large as for a dual residual, where no divergence and no row bounds it.
+    """
+    free = [
+        block.n * float(X.trace())
+        for block, X, trace in zip(program.blocks, answer.X, trace_bounds(program), strict=True)
+        if trace is None and block.nearness is None and block.cap is None
+    ]
+    if not free:
+        return 0.0
+    largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
+    return LARGEST_X * EPS * max(largest, scale_of(program).dual) * sum(free)
 
 
 def _unproven(program: Program, answer: Answer) -> Certificate:

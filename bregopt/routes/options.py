@@ -8,6 +8,7 @@ from typing import Any
 
 from bregopt.arrays import LARGEST
 from bregopt.errors import did_you_mean, is_one_of
+from bregopt.records import field_names
 from bregopt.routes.base import Settings, Solver, make_settings
 from bregopt.routes.registry import load_all, resolve
 from bregopt.routes.tuning import Tuning
@@ -61,7 +62,7 @@ def check_options(solver: Any, options: Mapping[str, Any]) -> None:
     if not is_one_of(solver, ("auto",)):
         make_settings(resolve(solver)[1], options)
         return
-    if options.keys() <= Settings.__dataclass_fields__.keys():
+    if options.keys() <= set(field_names(Settings)):
         Settings(**options)
         return
     known = option_names(solver)
@@ -75,7 +76,7 @@ def check_options(solver: Any, options: Mapping[str, Any]) -> None:
 def option_names(solver: Any) -> set[str]:
     """Return the names of the options of a route; with "auto" those of all routes."""
     classes = load_all().values() if is_one_of(solver, ("auto",)) else [resolve(solver)[1]]
-    return {name for cls in classes for name in cls.Settings.__dataclass_fields__}
+    return {name for cls in classes for name in field_names(cls.Settings)}
 
 
 def own_options(solver: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,10 +92,9 @@ def own_settings(cls: type[Solver], options: Mapping[str, Any]) -> Settings:
 
 def has_option(cls: type[Solver], name: str, value: Any) -> bool:
     """Whether a route has an option; constants belong to one method and select its route."""
-    field = cls.Settings.__dataclass_fields__.get(name)
-    if name != "tuning" or field is None or not isinstance(value, Tuning):
-        return field is not None
-    return isinstance(value, type(field.default))
+    if name not in field_names(cls.Settings):
+        return False
+    return name != "tuning" or not isinstance(value, Tuning) or isinstance(value, type(cls.Settings.tuning))
 
 
 def time_limit(options: Mapping[str, Any]) -> float | None:

@@ -7,7 +7,6 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from bregopt.certify import Certificate
 from bregopt.clock import CutShort, Ending
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
+from bregopt.records import dataclass
 from bregopt.rigorous.refutation import contradicts, recedes
 
 __all__ = ["CallbackError", "Progress", "Step", "Watcher", "reason"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Answer, Program, Start
+from bregopt.records import replace
 from bregopt.routes.progress import Progress
 
 __all__ = ["Method", "behind"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.linalg import LinAlgError
@@ -19,6 +18,7 @@ from bregopt import clock
 from bregopt.errors import UnsupportedProblemError
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
+from bregopt.records import dataclass
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.extensions import failure
@@ -186,7 +186,7 @@ def _order(program: Program) -> int:
 
 def _narrow(program: Program) -> bool:
     """Whether all entries of cost and rows in the one matrix are in a narrow band, after reordering."""
-    from bregopt.presolve.clique_rows import pattern_of  # only large problems wait
+    from bregopt.presolve.clique_blocks import pattern_of  # only large problems wait
 
     pattern = pattern_of(program, 0) if len(program.blocks) == 1 else None
     return pattern is not None and pattern.bandwidth <= _NARROW

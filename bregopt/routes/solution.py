@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -17,12 +17,13 @@ from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.records import dataclass
 from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.certify.accuracy import Accuracy
-    from bregopt.rigorous.verification import Verification
+    from bregopt.rigorous.certificate import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
@@ -146,7 +147,7 @@ class Solution:
     _units: Units | None = field(default=None, repr=False)  # of X, where the program has others
 
     def __post_init__(self) -> None:
-        _protect(vars(self))
+        _protect(vars(self).values())
 
     def __getstate__(self) -> dict[str, Any]:
         formed = ("_derivative", "_in_program", "accuracy", "_interval")  # when they were asked for
@@ -154,7 +155,7 @@ class Solution:
         return {**kept, "_compiled": None, "_inner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _protect(state)  # pickle does not keep the flag
+        _protect(state.values())  # pickle does not keep the flag
         vars(self).update(state)
 
     @property
@@ -269,7 +270,7 @@ class Solution:
         DataWarning
             If the answer is near one without a derivative.
         """
-        from bregopt.routes.derivatives.answers import check_exists
+        from bregopt.routes.derivatives.derivative import check_exists
 
         check_exists(self._derivative.differentiability, self._derivative.optimum.program)
         return self._derivative
@@ -316,7 +317,7 @@ class Solution:
 
     @cached_property
     def _derivative(self) -> Derivative:
-        from bregopt.routes.derivatives.answers import derivative_of  # only those who differentiate wait
+        from bregopt.routes.derivatives.derivative import derivative_of  # only those who differentiate wait
 
         return derivative_of(self)
 
@@ -437,16 +438,17 @@ class Solution:
         return f"$$\n{latex_table((), facts, left=2)}\n$$"
 
 
-def _protect(value: Any) -> None:
-    """Make every array in a value read-only, recursively."""
-    if isinstance(value, np.ndarray):
-        value.setflags(write=False)
-    elif isinstance(value, dict):
-        for part in value.values():
-            _protect(part)
-    elif isinstance(value, tuple):
-        for part in value:
-            _protect(part)
+def _protect(values: Iterable[Any]) -> None:
+    """Make every array among values read-only, also inside dicts and tuples."""
+    left = list(values)
+    while left:
+        value = left.pop()
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        elif isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, tuple):
+            left.extend(value)
 
 
 def _rank(X: Matrix) -> int:

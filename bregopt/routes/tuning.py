@@ -9,9 +9,10 @@ the effect of each.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
+
+from bregopt.records import dataclass, field_names
 
 __all__ = ["Tuning", "WorkingSetTuning"]
 
@@ -66,8 +67,8 @@ class Tuning:
     divergence_ratio: float = 1e3
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check(field.name, getattr(self, field.name), field.default)
+        for name in field_names(type(self)):
+            _check(name, getattr(self, name), getattr(type(self), name))
 
 
 @dataclass(frozen=True, kw_only=True)

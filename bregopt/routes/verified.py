@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -17,17 +17,15 @@ from bregopt.cache import cached_property
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
-from bregopt.rigorous.certificate import BoundCertificate, rounded
-from bregopt.rigorous.data import LARGEST_DENSE, Data
+from bregopt.records import dataclass, replace
+from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
+from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
+from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.implied import Implied, implied_bounds
-from bregopt.rigorous.listing import data_of
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
 from bregopt.rigorous.reduction import Reduced, reduced
-from bregopt.rigorous.refutation import homogeneous, refutes
-from bregopt.rigorous.side import Side
-from bregopt.rigorous.verification import Verification
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 

@@ -11,7 +11,6 @@ Farkas vector for the working set is one for the whole. Only a ray may violate a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import Method

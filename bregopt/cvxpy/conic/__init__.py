@@ -81,7 +81,7 @@ def read_conic(conic: Conic) -> Iterator[Reading]:
     ways.sort(key=itemgetter(0))
     for size, read in ways:
         if size <= _NOT_MUCH * ways[0][0]:
-            yield _Padded(read(), shared)
+            yield read() if shared is None else _Padded(read(), shared)
 
 
 class _Padded:

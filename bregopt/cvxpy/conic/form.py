@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
+from bregopt.records import dataclass
 
 __all__ = ["Conic", "Places", "others"]
 

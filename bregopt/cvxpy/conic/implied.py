@@ -35,12 +35,13 @@ class Parallel(NamedTuple):
 
 def parallel_rows(conic: Conic) -> Parallel:
     """Return the linear rows that are multiples of another one."""
-    A = conic.A[: conic.linear]
-    used = np.flatnonzero(np.diff(A.indptr))
-    size = A.data[A.indptr[used]]
-    place = np.repeat(np.arange(len(used)), np.diff(A.indptr)[used])
-    scaled = A.data / size[place]
-    key = np.bincount(place, scaled * _numbers(A.shape[1])[A.indices], len(used))
+    start = conic.A.indptr[: conic.linear + 1]
+    column, entry = conic.A.indices[: start[-1]], conic.A.data[: start[-1]]
+    used = np.flatnonzero(np.diff(start))
+    size = entry[start[used]]
+    place = np.repeat(np.arange(len(used)), np.diff(start)[used])
+    scaled = entry / size[place]
+    key = np.bincount(place, scaled * _numbers(conic.A.shape[1])[column], len(used))
     order = np.argsort(key, kind="stable")
     round_off = _SAME * np.bincount(place, np.abs(scaled), len(used))
     apart = np.diff(key[order], prepend=-np.inf) > round_off[order]
@@ -50,7 +51,7 @@ def parallel_rows(conic: Conic) -> Parallel:
     if not len(several):
         return Parallel(several, several, np.zeros(0))
     first = order[np.flatnonzero(apart)]
-    rows = sp.csr_array((scaled, A.indices, A.indptr), A.shape)[used]
+    rows = sp.csr_array((scaled, column, start), (conic.linear, conic.A.shape[1]))[used]
     own, group = rows[several], group[several]
     left = abs(own - rows[first[group]])
     same = _largest(left) <= _SAME * _largest(abs(own))
@@ -74,8 +75,10 @@ def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
 
     Returns
     -------
-    csr_array of shape (m, rows kept)
+    csr_array of shape (m, rows kept), or None for the identity
     """
+    if kept.all() and not len(parallel.rows):
+        return None
     m, place = len(kept), np.cumsum(kept) - 1
     alone = sp.csr_array((np.ones(place[-1] + 1), (np.flatnonzero(kept), place[kept])), (m, place[-1] + 1))
     rows, _, size = parallel
@@ -97,6 +100,8 @@ def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
 
 def with_rows(conic: Conic, kept: Mask) -> Conic:
     """Return the program of the kept rows; of each matrix all rows or none are kept."""
+    if kept.all():
+        return conic
     return Conic(
         A=conic.A[np.flatnonzero(kept)],
         b=conic.b[kept],

@@ -10,7 +10,6 @@ data allow is the root of ``||P||`` times the largest ``|b_k| / ||A_k||``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic.form import Conic
+from bregopt.records import dataclass
 
 __all__ = ["QuadraticCost", "with_quadratic_cost"]
 

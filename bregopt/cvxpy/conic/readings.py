@@ -8,19 +8,19 @@ the blocks of ``z``, and each variable ``x`` has a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic.form import Conic, others
-from bregopt.presolve.matrix_inequalities import without_round_off
-from bregopt.presolve.row_recognition import recognize
+from bregopt.presolve.dual_form import without_round_off
+from bregopt.presolve.svec import recognize
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass
 
 __all__ = ["Direct", "Dual", "Pivots", "pivots_of", "read_directly", "read_dual"]
 
@@ -83,19 +83,21 @@ def pivots_of(conic: Conic) -> Pivots:
     First come variables that are the only one in such a row. Then, in rows without such a variable, come
     variables that occur in no other such row.
     """
-    curved = conic.A[conic.linear :]
-    count = np.diff(curved.indptr)
-    single = curved.indptr[np.flatnonzero(count == 1)]
-    alone, first = np.unique(curved.indices[single], return_index=True)
-    taken = np.zeros(curved.shape[1], dtype=bool)
+    A, first_curved = conic.A, conic.A.indptr[conic.linear]
+    column, entry = A.indices[first_curved:], A.data[first_curved:]
+    start = A.indptr[conic.linear :] - first_curved
+    count, columns = np.diff(start), A.shape[1]
+    single = start[np.flatnonzero(count == 1)]
+    alone, first = np.unique(column[single], return_index=True)
+    taken = np.zeros(columns, dtype=bool)
     taken[alone] = True
-    row = np.repeat(np.arange(curved.shape[0]), count)
-    open_row = np.bincount(row, weights=taken[curved.indices], minlength=curved.shape[0]) == 0
-    once = np.bincount(curved.indices, minlength=curved.shape[1]) == 1
-    own = np.flatnonzero(open_row[row] & once[curved.indices])
+    row = np.repeat(np.arange(len(count)), count)
+    open_row = np.bincount(row, weights=taken[column], minlength=len(count)) == 0
+    once = np.bincount(column, minlength=columns) == 1
+    own = np.flatnonzero(open_row[row] & once[column])
     _, at = np.unique(row[own], return_index=True)
     chosen = np.concatenate([single[first], own[at]])
-    return Pivots(row[chosen] + conic.linear, curved.indices[chosen], curved.data[chosen])
+    return Pivots(row[chosen] + conic.linear, column[chosen], entry[chosen])
 
 
 def read_directly(conic: Conic, pivots: Pivots) -> Direct:
@@ -103,26 +105,44 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     A, b, c = conic.A, conic.b, conic.c
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     R, F = others(D, A.shape[0]), others(P, A.shape[1])
-    through = sp.csr_array(A[R][:, P] @ sp.diags_array(T))
-    # A row has entries in s_D; a row of a cone or matrix has one more, in its own element of s.
+    # The numbers of each row and column of A among R or D, and among F or P.
+    of_row, of_column = np.empty(A.shape[0], dtype=np.intp), np.empty(A.shape[1], dtype=np.intp)
+    of_row[R], of_row[D], of_column[F], of_column[P] = map(np.arange, map(len, (R, D, F, P)))
+    eliminated, pivot = np.zeros(A.shape[0], dtype=bool), np.zeros(A.shape[1], dtype=bool)
+    eliminated[D], pivot[P] = True, True
+    row, column, value = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
+    # Through the pivots, a row of R has entries in s_D; one of a cone or matrix has its own element of s too.
+    through = ~eliminated[row] & pivot[column]
+    entry, at = value[through] * T[of_column[column[through]]], of_column[column[through]]
+    right = b[R] - np.bincount(of_row[row[through]], entry * b[D][at], len(R))
     inner = np.flatnonzero(conic.linear <= R)
-    entries = sp.coo_array(-through)
-    row = np.concatenate([entries.row, inner])
-    place = np.concatenate([D[entries.col], R[inner]]) - conic.linear
-    value = np.concatenate([entries.data, np.ones(len(inner))])
+    rows = np.concatenate([of_row[row[through]], inner])
+    place = np.concatenate([D[at], R[inner]]) - conic.linear
+    values = np.concatenate([-entry, np.ones(len(inner))])
     count, in_cone = sum(conic.soc), place < sum(conic.soc)
-    of_cones = sp.csr_array((value[in_cone], (row[in_cone], place[in_cone])), (len(R), count))
-    of_matrices = row[~in_cone], place[~in_cone] - count, value[~in_cone]
     price = np.zeros(count + len(conic.places.block))
     price[D - conic.linear] = -T * c[P]
-    bound = b[R] - through @ b[D]
+
+    def of_variables(chosen: Mask, m: int) -> Any:
+        """Return the chosen entries of A in the columns F."""
+        own = chosen[row] & ~pivot[column]
+        return sp.csr_array((value[own], (of_row[row[own]], of_column[column[own]])), (m, len(F)))
+
+    B, cost = of_variables(~eliminated, len(R)), c[F]
+    if (eliminated[row] & ~pivot[column]).any():  # matrix inequalities: other variables are in the rows D too
+        substituted = of_variables(eliminated, len(D))
+        B = B - sp.csr_array((entry, (of_row[row[through]], at)), (len(R), len(D))) @ substituted
+        cost = without_round_off(cost, substituted.T, -T * c[P])
+    if count:
+        in_s = sp.csr_array((values[in_cone], (rows[in_cone], place[in_cone])), (len(R), count))
+        B = sp.hstack([B, in_s])
     k = len(F) + count
     program = Program(
         blocks=_blocks_of(conic, price[count:]),
-        A=_map_of(conic, len(R), *of_matrices),
-        B=sp.csr_array(sp.hstack([A[R][:, F] - through @ A[D][:, F], of_cones])),
-        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, bound), bound),
-        c=np.concatenate([without_round_off(c[F], A[D][:, F].T, -T * c[P]), price[:count]]),
+        A=_map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone]),
+        B=sp.csr_array(B),
+        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right),
+        c=np.concatenate([cost, price[:count]]),
         u_lo=np.full(k, -np.inf),
         u_hi=np.full(k, np.inf),
         offset=float(c[P] @ (T * b[D])),

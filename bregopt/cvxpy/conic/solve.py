@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings

@@ -6,7 +6,7 @@ A row is a weighted sum of elements of an expression. Elements are numbered by c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
+from bregopt.records import dataclass
 
 __all__ = [
     "Coefficients",

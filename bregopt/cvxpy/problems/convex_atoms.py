@@ -8,7 +8,7 @@ atom has one function below; `elements` holds its elements with their weights in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from bregopt.cvxpy.problems.coefficients import ConvexTerm, Elements, broadcast,
 from bregopt.cvxpy.problems.psd_claims import is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
+from bregopt.records import dataclass
 
 __all__ = ["AtomTerms", "ElementPenalty", "Spectral", "read_convex_atom"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,10 @@ from bregopt.cvxpy.problems.variables import (
 from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import stacked
+from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Entries, Rows, add_rows
+from bregopt.records import dataclass, replace
 
 __all__ = ["Link", "compared", "links_of"]
 

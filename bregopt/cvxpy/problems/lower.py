@@ -38,9 +38,8 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.variables import PSD, Parameter
 
 __all__ = ["lower"]
 

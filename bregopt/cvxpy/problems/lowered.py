@@ -5,7 +5,6 @@ A problem with complex numbers becomes one in real numbers by CVXPY's own reduct
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.matrix_inequalities import multiplier_of_cone
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.variables import PSD, Parameter
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered", "RealForm"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +14,7 @@ from bregopt.cvxpy.conic_solver import BREGOPT
 from bregopt.cvxpy.problems.lower import lower
 from bregopt.cvxpy.problems.lowered import Lowered
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
+from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit
 from bregopt.routes.registry import route_names
@@ -146,7 +146,7 @@ def _passed_on(problem: Any, options: Mapping[str, Any], reason: UnsupportedProb
 def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of every route of ours, and those that are CVXPY's."""
     ours = {name for route in route_names() for name in own_options(route, options)}
-    common = {name: options[name] for name in Settings.__dataclass_fields__ if name in options}
+    common = {name: options[name] for name in field_names(Settings) if name in options}
     theirs = {name: value for name, value in options.items() if name not in ours}
     verbose = {name: common.pop(name) for name in ("verbose",) if name in common}
     return common, theirs | verbose

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import cvxpy as cp
@@ -27,8 +26,9 @@ from bregopt.modeling.objectives import (
     bregman_div,
     frobenius_div,
 )
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["Goal", "objective_of", "read_objective"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine_reader import rows_of
 from bregopt.cvxpy.problems.coefficients import Coefficients, joined
 from bregopt.cvxpy.problems.variables import is_matrix, is_mirrored, is_square, upper_entries
+from bregopt.records import dataclass
 
 __all__ = ["Claim", "claim_of", "is_real_form", "is_symmetric", "is_symmetric_array", "is_symmetric_map"]
 

@@ -9,7 +9,6 @@ one row and in one penalty, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Variable
+from bregopt.records import dataclass, replace
 
 __all__ = ["RelaxedBound", "eliminate_relaxed_bounds"]
 

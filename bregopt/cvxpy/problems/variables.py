@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, Quadratics, joined
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter, Variable
-from bregopt.presolve.row_recognition import recognize
+from bregopt.modeling.variables import PSD, Parameter, Variable
+from bregopt.presolve.svec import recognize
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,
@@ -27,6 +25,7 @@ from bregopt.program.rows import (
     SparseRows,
     add_rows,
 )
+from bregopt.records import dataclass
 
 __all__ = [
     "EntriesForm",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
+from bregopt.modeling.convex.atom import is_symmetric
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.symmetry import is_symmetric
 from bregopt.modeling.expressions import as_expression
-from bregopt.modeling.hermitian import HermitianPSD
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import stacked
 from bregopt.modeling.stacking import bmat
+from bregopt.modeling.variables import PSD
+from bregopt.records import replace
 
 __all__ = ["copies_of", "curved_argument", "euclidean_argument", "matrix_argument", "symmetric_argument"]
 

@@ -11,8 +11,7 @@ from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Parameter
+from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import Matrix
 

@@ -1,4 +1,4 @@
-"""Elementwise atoms: absolute values, positive parts, squares, logarithms, the largest of several."""
+"""Elementwise atoms: absolute values, positive parts, squares, logarithms, the largest of several or all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.arguments import curved_argument
-from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
+from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
-__all__ = ["abs", "log", "maximum", "minimum", "pos", "square"]
+__all__ = ["abs", "log", "max", "maximum", "min", "minimum", "pos", "square"]
 
 
 class Abs(Atom):
@@ -269,3 +269,77 @@ def _largest(kind: type[Maximum], given: tuple[Any, ...]) -> CurvedExpression:
     whole = reduce(lambda a, b: a + b, parts)
     arguments = (part.broadcast_to(whole.shape) for part in parts)
     return curved(kind(*(a if a.terms else a.affine for a in arguments), shape=whole.shape))
+
+
+class Max(Atom):
+    """The largest element."""
+
+    name = "max"
+
+    @property
+    def sign(self) -> int:  # type: ignore[override]
+        """The sign of the elements."""
+        return sign_of(self.arguments[0])
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (1,)
+
+    def numbers(self, *values: Array) -> Any:
+        return float(np.max(values[0]))
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return [distinct(arguments[0])[0] <= t]
+
+
+class Min(Max):
+    """The smallest element."""
+
+    name, convex = "min", False
+
+    def numbers(self, *values: Array) -> Any:
+        return float(np.min(values[0]))
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return [distinct(arguments[0])[0] >= t]
+
+
+def max(x: Operand) -> CurvedExpression:
+    """Return the largest element of an expression; it is convex.
+
+    Parameters
+    ----------
+    x : expression
+        Of any shape, affine or convex.
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    return curved(Max(curved_argument(x, "x of max")))
+
+
+def min(x: Operand) -> CurvedExpression:
+    """Return the smallest element of an expression; it is concave.
+
+    Parameters
+    ----------
+    x : expression
+        Of any shape, affine or concave.
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    return curved(Min(curved_argument(x, "x of min")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,14 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import LogDet as LogDetDivergence
 from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.affine import product
 from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
 from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.products import product
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
+from bregopt.records import replace
 
 __all__ = ["log_det", "started_from_cost"]
 

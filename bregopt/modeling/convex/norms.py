@@ -1,4 +1,4 @@
-"""Norms of vectors: Euclidean, absolute sum, largest absolute element."""
+"""Norms of vectors: Euclidean, absolute sum, largest absolute element; sums of squares, and their ratios."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import TINY, Array
 from bregopt.modeling.convex.arguments import curved_argument, euclidean_argument
-from bregopt.modeling.convex.atom import Atom, Parts, Row, soft_rows
+from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows, svec
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
-from bregopt.modeling.convex.symmetry import distinct, svec
-from bregopt.modeling.expressions import Expression, Operand
+from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 from bregopt.modeling.variables import Variable
 
-__all__ = ["norm1", "norm2", "norm_inf"]
+__all__ = ["norm1", "norm2", "norm_inf", "quad_over_lin", "sum_squares"]
 
 
 class _Norm(Atom):
@@ -149,4 +148,122 @@ def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderC
     body = stacked([t, svec(x)])
     of_bound = np.zeros(body.size)
     of_bound[0] = rate
+    return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
+
+
+class SumSquares(Atom):
+    """The sum of squares of all elements."""
+
+    name, sign = "sum_squares", 1
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return (sign_of(self.arguments[0]),)
+
+    def numbers(self, *values: Array) -> Any:
+        return float(np.sum(np.square(values[0])))
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        return [_ratio(arguments[0], as_expression(1.0), t, self.label)]
+
+    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
+        (x,) = arguments
+        return Parts([soft_rows(x, "==", np.full(x.size, weights[0]), parameter, "square")])
+
+    @staticmethod
+    def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:
+        """Return ``||x||^2 <= bound`` as a second-order cone; a number from 0 bounds the norm."""
+        if not all(isinstance(atom.arguments[0], Expression) for atom in atoms):
+            return None
+        parts = [svec(a.arguments[0]).times(np.sqrt(w)) for w, a in zip(factors, atoms, strict=True)]
+        x = stacked(parts)
+        c = float(bound.constant[0])
+        if bound.is_constant and not bound.parameters and c >= 0:
+            body = stacked([as_expression(np.sqrt(c)), x])
+            of_bound = np.zeros(body.size)
+            of_bound[0] = 1 / (2 * np.sqrt(max(c, TINY)))
+            return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
+        return _ratio(x, as_expression(1.0), bound, label)
+
+
+class QuadOverLin(Atom):
+    """The sum of squares of ``x``, over ``y > 0``."""
+
+    name, sign = "quad_over_lin", 1
+
+    def monotonicity(self) -> tuple[int, ...]:
+        return sign_of(self.arguments[0]), -1
+
+    def numbers(self, *values: Array) -> Any:
+        x, y = values
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.sum(np.square(x)) / y) if y > 0 else np.inf
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        x, y = arguments
+        return [_ratio(x, y, t, self.label)]
+
+
+def sum_squares(x: Operand) -> CurvedExpression:
+    """Return the sum of squares of all elements of an expression; it is convex.
+
+    ``bo.sum_squares(x) <= t`` is one second-order cone, and in an objective each element is a soft row.
+
+    Parameters
+    ----------
+    x : expression
+        Of any shape. Affine, also complex; or convex and known to be nonnegative, or concave and known to be
+        nonpositive.
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x`, or it contains no variable.
+    """
+    return curved(SumSquares(euclidean_argument(x, "x of sum_squares")))
+
+
+def quad_over_lin(x: Operand, y: Operand) -> CurvedExpression:
+    """Return the sum of squares of all elements of `x`, over the scalar ``y > 0``; it is convex.
+
+    Parameters
+    ----------
+    x : expression
+        Of any shape, as for :func:`sum_squares`.
+    y : expression or float
+        A scalar, affine or concave; the constraint that it is nonnegative is implied.
+
+    Returns
+    -------
+    CurvedExpression
+        A scalar.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the rules of convexity do not allow `x` or `y`, or `y` is no scalar or a number up to 0.
+    """
+    x = euclidean_argument(x, "x of quad_over_lin")
+    if not isinstance(y, CurvedExpression):
+        y = as_expression(y, "y of quad_over_lin")
+    if y.size != 1:
+        raise ValueError(f"y of quad_over_lin has shape {y.shape}; expected a scalar")
+    if isinstance(y, Expression) and y.is_constant and not y.parameters:
+        c = float(y.constant[0])
+        if c <= 0:
+            raise ValueError(f"y of quad_over_lin is {c:g}; expected a number above 0")
+        return curved(SumSquares(x)) / c
+    return curved(QuadOverLin(x, y))
+
+
+def _ratio(x: Expression, y: Expression, t: Expression, label: str) -> SecondOrderConstraint:
+    """Return ``||x||^2 <= t y`` with ``t`` and ``y`` from 0: ``(t + y) / 2`` bounds ``((t - y) / 2, x)``."""
+    half, own = t.times(0.5), y.times(0.5)
+    body = stacked([half.plus(own), half.plus(own.times(-1.0)), svec(x)])
+    of_bound = np.zeros(body.size)
+    of_bound[:2] = 0.5
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)

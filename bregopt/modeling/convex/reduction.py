@@ -6,7 +6,7 @@ as a sum of squares, needs neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,13 @@ import scipy.sparse as sp
 
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
-from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.convex.inequality import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.psd import PSD
 from bregopt.modeling.second_order import SecondOrderConstraint
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
+from bregopt.records import dataclass
 
 __all__ = ["Reduction"]
 

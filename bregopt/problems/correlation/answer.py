@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CorrelationSolution(Solution):
 
         problem, units = declared(request), units_of(request)
         Y = np.asarray(self.X) if units is None else units.of_program(np.asarray(self.X))
-        known = {f.name: getattr(self, f.name) for f in fields(Solution)}
+        known = {name: getattr(self, name) for name in field_names(Solution)}
         known |= {"X": (Y,), "u": np.zeros(0), "duals": -np.concatenate([np.ravel(v) for v in self.duals])}
         return Solution(**known | {"_program": problem.program(), "_compiled": problem._compiled})
 
@@ -152,5 +153,5 @@ def reportable(
     request: Request | None = None,
 ) -> CorrelationSolution:
     """Return a solution that knows its data, and the `request` whose problem was not declared."""
-    known = {f.name: getattr(solution, f.name) for f in fields(Solution)}
+    known = {name: getattr(solution, name) for name in field_names(Solution)}
     return CorrelationSolution(**known, suggestion=suggested, _asked=asked, _request=request)

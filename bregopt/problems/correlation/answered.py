@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from bregopt.io.pandas_labels import labeled
@@ -11,6 +10,7 @@ from bregopt.problems.correlation.answer import Asked, CorrelationSolution, repo
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
 from bregopt.problems.correlation.suggest import Suggestion, check_suggestible, obstacle, suggestion
+from bregopt.records import replace
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["answered"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.problems.correlation.answer import CorrelationSolution
 from bregopt.problems.correlation.nearest import nearest_correlation
+from bregopt.records import replace
 
 __all__ = ["add_repair"]
 

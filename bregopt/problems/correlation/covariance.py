@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.problems.nearest_arguments import (
     row_and_entry_weights,
 )
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution

@@ -7,7 +7,6 @@ It is not convex: a bound on the global optimum gives an answer its status.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate, bracket
 from bregopt.program import StopReason
+from bregopt.records import dataclass
 
 __all__ = [
     "ROUND_OFF",

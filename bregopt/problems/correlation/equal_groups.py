@@ -11,7 +11,6 @@ block average of ``A`` (squared Frobenius), of its inverse (LogDet) or of its lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,14 @@ from bregopt.modeling.bounds import between
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.groups import Groups
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import with_completion, with_diagonal
 from bregopt.problems.objective import check_definite, nearness
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Solution
 

@@ -6,13 +6,13 @@ A block is a set of indices whose entries are all given, found in the pattern of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.problems.correlation.request import Request
+from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 
 __all__ = ["cliques", "explained", "impossible_triple", "least_block"]

@@ -16,7 +16,6 @@ small matrix, a few of a large one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -26,6 +25,7 @@ from bregopt.cache import cached_property
 from bregopt.clock import CutShort, checkpoint
 from bregopt.problems.correlation.descent import Descent, Objective
 from bregopt.program import StopReason
+from bregopt.records import dataclass
 from bregopt.routes.progress import reason
 
 __all__ = ["Leading", "descend_in_balls", "leading_eigenvectors"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from bregopt.problems.correlation.factor_bounds import factor_bound
 from bregopt.problems.correlation.factor_descent import descend_in_balls, leading_eigenvectors
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
+from bregopt.records import dataclass
 from bregopt.routes.base import Seed, Settings
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for

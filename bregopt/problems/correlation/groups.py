@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, is_mapping, rectangular
 from bregopt.io.pandas_labels import Labels, aligned
+from bregopt.records import dataclass
 
 __all__ = ["Groups", "read_groups"]
 

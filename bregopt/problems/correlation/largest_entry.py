@@ -15,7 +15,7 @@ Walker, Ni (2011), Anderson acceleration for fixed-point iterations, SIAM J. Num
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -23,10 +23,10 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.correlation.request import Request
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes.base import Capabilities, Settings
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

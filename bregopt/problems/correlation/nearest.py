@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -24,6 +24,7 @@ from bregopt.problems.correlation.answer import Asked, CorrelationSolution
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.options import time_limit

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,7 @@ from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
+from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.correlation.bracketed import bracketed
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route
@@ -32,6 +30,7 @@ from bregopt.problems.correlation.solve import correlation_rows, solve_request
 from bregopt.problems.objective import divergence_class
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
+from bregopt.records import field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.solution import Solution, Status
@@ -76,7 +75,7 @@ def _problem(request: Request) -> Problem:
 def _splits(request: Request, options: Mapping[str, Any]) -> bool:
     """Whether the splitting takes the problem and its options, rather than `path`."""
     plain = is_one_of(options.get("solver", "auto"), ("auto",)) and request.condition is None
-    known = {*Settings.__dataclass_fields__, "solver", "warm_start"}
+    known = {*field_names(Settings), "solver", "warm_start"}
     return plain and options.keys() <= known and bool(measured(request)[1].any())
 
 

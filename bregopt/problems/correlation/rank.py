@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from bregopt.problems.correlation.descent import (
 )
 from bregopt.problems.correlation.request import Request
 from bregopt.program import LowRank, StopReason
+from bregopt.records import dataclass
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution, Status

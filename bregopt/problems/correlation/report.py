@@ -9,7 +9,6 @@ import base64
 import io
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
+from bregopt.records import dataclass
 from bregopt.routes.accuracy import summary
 from bregopt.tables import escaped, html_table, table_lines
 

@@ -6,7 +6,6 @@ Unknown entries are NaN, read as unknown only if the user says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.problems.nearest_arguments import (
 )
 from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.records import dataclass
 
 __all__ = [
     "Given",

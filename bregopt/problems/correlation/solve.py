@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.explain import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.objective import nearness
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.restated import Congruence

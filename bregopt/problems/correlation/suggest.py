@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.request import Request
 from bregopt.program.lowrank import LowRank
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 from bregopt.tables import html_table, table_lines
 

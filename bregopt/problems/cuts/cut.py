@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -19,21 +19,19 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.modeling.atoms import diag, quad_form
+from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.problems.cuts.arguments import check_bound, first_sizes, generator
+from bregopt.modeling.variables import PSD
+from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
 from bregopt.problems.cuts.exact import partitions
-from bregopt.problems.cuts.parted import PartedGraph
+from bregopt.problems.cuts.multilevel import SignGraph, refined
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
-from bregopt.problems.cuts.refinement import refined
 from bregopt.problems.cuts.search import Search
-from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.problems.cuts.triangles import tightened
+from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -299,7 +297,7 @@ def _found(
 
     found = proof.settled(search.best, every)
     side, cut = found.part, proof.weight(found.part)
-    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     first, second = ([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
     whole = Cut(
         **inherited,

@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import IntArray
+from bregopt.arrays import IntArray, Mask
 from bregopt.io.graphs import GraphLike, read_graph
-from bregopt.modeling.atoms import diag, quad_form
-from bregopt.modeling.inner_products import inner
+from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.problems.cuts.arguments import check_bound, generator, number_of_parts, part_sizes
+from bregopt.modeling.variables import PSD
+from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.exact import partitions
-from bregopt.problems.cuts.parted import PartedGraph
 from bregopt.problems.cuts.parts import PartSearch, numbered
 from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
+from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
@@ -150,11 +149,15 @@ def partition(
         def best() -> IntArray:
             return search.best
 
-        def every() -> IntArray | None:
-            return partitions(n, k, lambda each: (np.sort(each) == np.sort(wanted)).all(axis=1), max(wanted))
+        def allowed(sizes: IntArray) -> Mask:
+            return np.asarray((np.sort(sizes) == np.sort(wanted)).all(axis=1))
 
+        every = partitions(n, k, allowed, max(wanted)) if bound else None
+        if every is not None:  # up to 2^15 partitions: the best of them takes less time than a search
+            search.take(proof.best_of(every))
         with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
-            search.run()
+            if every is None:
+                search.run()
         answer = unrelaxed(proof.bound)
         if bound:
             with clock.reserving((1 - _RELAXED) * (limit or 0.0)):
@@ -168,10 +171,11 @@ def partition(
                     answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
                 else:
                     answer = relaxed(problem, proof, best, options)
-            search.round_matrix(answer.X)
-        found = proof.settled(search.best, every if bound else lambda: None)
+            if every is None:
+                search.round_matrix(answer.X)
+        found = proof.settled(search.best, lambda: every)
     labels, cut = numbered(found.part, wanted), proof.weight(found.part)
-    inherited = {f.name: getattr(answer, f.name) for f in fields(Solution)}
+    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     return Partition(
         **inherited,
         graph=parsed,

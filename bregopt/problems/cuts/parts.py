@@ -14,9 +14,8 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
-from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.multilevel import SignGraph, cycle
 from bregopt.problems.cuts.proof import principal
-from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program.lowrank import Matrix
 
 __all__ = ["PartSearch", "assigned", "clustered", "numbered"]
@@ -62,6 +61,10 @@ class PartSearch:
     def best(self) -> IntArray:
         """The number of its part for each vertex; the parts have the sizes in the order asked for."""
         return numbered(self._part, self._sizes)
+
+    def take(self, part: IntArray) -> None:
+        """Make a partition the best one."""
+        self._part, self._kept = part, self._inside(part)
 
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""

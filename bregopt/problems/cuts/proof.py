@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.problems.cuts.exact import Lattice, strongest
 from bregopt.program import LowRank, StopReason
 from bregopt.program.lowrank import Matrix
+from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
@@ -102,6 +102,11 @@ class Proof:
         bound = self._less(bound, margin)
         return self._unimprovable(part) or self._lattice.proves(bound, self.weight(part), self.largest)
 
+    def best_of(self, parts: IntArray) -> IntArray:
+        """Return the best of several partitions, shape (count, n), compared exactly."""
+        best: IntArray = parts[strongest(parts[:, self._i] != parts[:, self._j], self._weights, self.largest)]
+        return best
+
     def settled(self, part: IntArray, every: Callable[[], IntArray | None]) -> Settled:
         """Return the best partition that is known, the bound, and whether it is proven that none is better.
 
@@ -127,8 +132,7 @@ class Proof:
         parts = every()
         if parts is None:
             return Settled(part, bound, optimal)
-        cut = parts[:, self._i] != parts[:, self._j]
-        best = parts[strongest(cut, self._weights, self.largest)]
+        best = self.best_of(parts)
         return Settled(best, bound if optimal else self._beyond_weight(best), True)
 
     def _better(self, bound: float) -> float:

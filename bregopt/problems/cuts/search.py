@@ -13,10 +13,8 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.bars import items_bar
 from bregopt.clock import CutShort, checkpoint, remaining
-from bregopt.problems.cuts.multilevel import cycle
+from bregopt.problems.cuts.multilevel import SignGraph, cycle, refined
 from bregopt.problems.cuts.proof import principal
-from bregopt.problems.cuts.refinement import refined
-from bregopt.problems.cuts.sign_graph import SignGraph
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.threads import threads_for

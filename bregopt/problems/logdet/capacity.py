@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +26,9 @@ from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.problems.logdet.proven import ProvenAnswer, verdict
+from bregopt.modeling.variables import PSD
+from bregopt.problems.logdet.answer import ProvenAnswer, verdict
+from bregopt.records import dataclass
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -13,16 +12,16 @@ from bregopt.arrays import Array, rectangular, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.io.graphs import GraphLike
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
-from bregopt.modeling.atoms import diag
+from bregopt.modeling.atoms import diag, inner
 from bregopt.modeling.convex.log_det import log_det
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
+from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.request import given_matrix
 from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.program.lowrank import LowRank
+from bregopt.records import replace
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SolveOptions
 

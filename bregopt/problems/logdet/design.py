@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,8 +11,8 @@ from bregopt.arrays import Array, ArrayOrFrame, ArrayOrSeries, IntArray, finite_
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import log_det, root_of
 from bregopt.plotting import Axes
-from bregopt.problems.logdet.drawing import draw_sensitivity
-from bregopt.problems.logdet.proven import ProvenAnswer
+from bregopt.problems.logdet.answer import ProvenAnswer, draw_sensitivity
+from bregopt.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

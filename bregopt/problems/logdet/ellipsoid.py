@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, lgamma, log, pi
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +13,8 @@ from bregopt.arrays import Array, ArrayOrFrame, ArrayOrSeries, IntArray, Mask, f
 from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.plotting import Axes
-from bregopt.problems.logdet.drawing import draw_ellipse
-from bregopt.problems.logdet.proven import ProvenAnswer
+from bregopt.problems.logdet.answer import ProvenAnswer, draw_ellipse
+from bregopt.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

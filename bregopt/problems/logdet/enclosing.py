@@ -13,7 +13,8 @@ from bregopt import clock
 from bregopt.arrays import EPS, Array, check_columns, finite_array
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import root_of
-from bregopt.problems.logdet.criterion import Candidates
+from bregopt.problems.logdet.answer import verdict
+from bregopt.problems.logdet.candidates import Candidates, WeightBounds
 from bregopt.problems.logdet.ellipsoid import (
     Ellipsoid,
     labeled,
@@ -21,8 +22,6 @@ from bregopt.problems.logdet.ellipsoid import (
     squared_distances,
 )
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
-from bregopt.problems.logdet.proven import verdict
-from bregopt.problems.logdet.weight_bounds import WeightBounds
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

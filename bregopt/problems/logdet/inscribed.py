@@ -2,18 +2,20 @@
 
 For ``{x: A x <= 1}``, with ``S = inv(A'YA)`` and ``h_i = norm(S^(1/2) a_i)``, the optimality conditions are
 ``A'(Yh) = 0``, ``A x + h + z = 1`` and ``y z = 0`` with ``y, z >= 0``; the ellipsoid has center ``x`` and
-shape ``S``.
+shape ``S``. Linear programs find a point inside ``A x <= b`` first, or the proof that there is none, or that
+volumes have no bound.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import expm1, log, sqrt
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import lapack, qr
+from scipy.optimize import linprog
+from scipy.spatial import ConvexHull
 
 from bregopt import clock
 from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
@@ -21,20 +23,28 @@ from bregopt.clock import remaining
 from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.problems.logdet.answer import verdict
 from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
-from bregopt.problems.logdet.polytope import Proof, corners, inner_point, ray_of
-from bregopt.problems.logdet.proven import verdict
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status
 from bregopt.threads import threads_for
 
-__all__ = ["max_volume_inscribed_ellipsoid"]
+__all__ = ["Proof", "max_volume_inscribed_ellipsoid"]
 
 _ROUNDS = 2  # after the first one, in better coordinates
 _MAX_STEPS = 100  # of one round; 10 to 25 are usual
 _PATIENCE = 10  # steps without a smaller gap that end the method
 _TO_BOUNDARY = 0.95  # fraction of the way to the boundary, at least
 _CENTERING = 0.1  # largest factor of the complementarity in a step, and smallest one without a good step
+_ZOOMS = 3  # linear programs around better and better points
+_CLEAR = 1e-5  # radius of a ball inside that needs no closer look, relative to the size of the program
+_FAR = 1e9  # longest slack of a program, in its unit
+_NEAR = 10.0  # largest coordinate of a first program, in its unit
+_TIGHT = 1e-6  # slack of a row that counts as active, relative to the longest
+_EXACT = 1e-11  # relative violation of a proof by round-off
+_FLAT = 1e-9  # relative thickness of a polytope without interior
+_UNDECIDED = "no point inside A x <= b was found, and no proof that there is none: rescale the rows"
 
 
 def max_volume_inscribed_ellipsoid(
@@ -102,7 +112,7 @@ def max_volume_inscribed_ellipsoid(
 
 def _solved(data: Any, A: Array, b: Array, tol: float) -> Ellipsoid:
     """Return the ellipsoid, or the proof that there is none."""
-    at = inner_point(A, b)
+    at = _inner_point(A, b)
     if isinstance(at, Proof):
         reason = "The polytope is flat: it has no interior." if at.flat else "The polytope is empty."
         return _none(len(b), Status.INFEASIBLE, f"{reason} The proof is in farkas.", farkas=at.farkas)
@@ -127,7 +137,7 @@ def _solved(data: Any, A: Array, b: Array, tol: float) -> Ellipsoid:
         iterations=best.steps,
         _root=best.root,
         _inside=True,
-        _drawn=corners(rows, right, best.center) if len(at) == 2 else None,
+        _drawn=_corners(rows, right, best.center) if len(at) == 2 else None,
     )
 
 
@@ -176,7 +186,7 @@ def _coordinates(near: Array) -> tuple[Array, Array | None]:
     if np.linalg.cond(R) >= 1 / (4 * d * EPS):
         raise SolverError("the polytope is too long for its width: pass coordinates along its sides")
     back = np.linalg.inv(R) / unit[:, None]
-    ray = ray_of(near @ back)
+    ray = _ray_of(near @ back)
     return back, None if ray is None else back @ ray
 
 
@@ -353,3 +363,132 @@ def _length(v: Array, dv: Array) -> float:
     """Return the largest step that keeps `v` nonnegative."""
     falling = dv < 0
     return float((v[falling] / -dv[falling]).min(initial=np.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Multipliers ``y >= 0`` with ``A'y = 0`` and ``b'y <= 0``, zero if the polytope is flat."""
+
+    farkas: Array
+    flat: bool = False
+
+
+def _inner_point(A: Array, b: Array) -> Array | Proof:
+    """Return a point inside, or multipliers which prove that there is none.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+    b : array of shape (m,)
+
+    Raises
+    ------
+    SolverError
+        If neither is found.
+    """
+    farkas = np.zeros(len(b))
+    unit = np.abs(A).max(axis=0)
+    unit[unit == 0] = 1.0
+    lengths = np.linalg.norm(A / unit, axis=1)
+    used = np.flatnonzero(lengths)
+    empty = np.flatnonzero((lengths == 0) & (b < 0))
+    if len(empty):
+        farkas[empty[0]] = 1.0
+        return Proof(farkas=farkas)
+    rows, right = A[used] / unit / lengths[used, None], b[used] / lengths[used]
+    x, y = _center_of_ball(rows, right)
+    x = x / unit
+    if (b - A @ x > EPS * A.shape[1] * (np.abs(b) + np.abs(A) @ np.abs(x)))[used].all():
+        return x
+    found = _without_interior(rows, right, y)
+    farkas[used] = found.farkas / lengths[used]
+    return Proof(farkas=farkas / farkas.sum(), flat=found.flat)
+
+
+def _center_of_ball(A: Array, b: Array) -> tuple[Array, Array]:
+    """Return the center of a large ball inside, and the multipliers, of rows with length one."""
+    m, d = A.shape
+    x, y = np.zeros(d), np.zeros(m)
+    unit = (float(np.abs(b).max(initial=0.0)) or 1.0) if (b <= 0).any() else float(b.min(initial=1.0))
+    rows, cost = np.column_stack([A, np.ones(m)]), np.append(np.zeros(d), -1.0)
+    for _ in range(_ZOOMS):
+        slack = np.minimum((b - A @ x) / unit, _FAR)
+        for reach in (
+            _NEAR,
+            np.inf,
+        ):  # a point of an unbounded polytope may be so far that its slacks are lost
+            ends = [(-reach, reach)] * d + [(None, 1.0)]
+            found = linprog(cost, rows, slack, bounds=ends, method="highs")
+            if found.x is None:
+                raise SolverError(f"HiGHS found no center of the polytope: {found.message}")
+            if found.x[d] > _CLEAR:
+                break
+        x = x + unit * found.x[:d]
+        radius, y = float(found.x[d]), -np.asarray(found.ineqlin.marginals)
+        if abs(radius) > _CLEAR:
+            break
+        unit *= 10 * max(abs(radius), _TIGHT)  # the tolerance of the program hides the sign: look closer
+    return x, y
+
+
+def _without_interior(A: Array, b: Array, y: Array) -> Proof:
+    """Return the proof that a polytope has no interior: ``y >= 0``, ``A'y = 0`` and ``b'y <= 0``.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+        Rows of length one.
+    b : array of shape (m,)
+    y : array of shape (m,)
+        Such multipliers, up to the tolerance of a linear program.
+
+    Raises
+    ------
+    SolverError
+        If they prove nothing.
+    """
+    if not y.any():
+        raise SolverError(_UNDECIDED)
+    used = y > _TIGHT * y.max()
+    kept = y[used] - A[used] @ np.linalg.lstsq(A[used].T @ A[used], A[used].T @ y[used], rcond=None)[0]
+    exact = np.zeros(len(y))
+    exact[used] = kept / np.abs(kept).sum()
+    size = float(np.abs(b) @ exact)
+    value = float(b @ exact)
+    if (kept < 0).any() or np.abs(A.T @ exact).max() > _EXACT or value > _FLAT * size:
+        raise SolverError(_UNDECIDED)
+    return Proof(farkas=exact, flat=value >= -_EXACT * size)
+
+
+def _ray_of(A: Array) -> Array | None:
+    """Return a direction ``w`` with ``A w <= 0``, None if ``A x <= 1`` is bounded.
+
+    Parameters
+    ----------
+    A : array of shape (m, d)
+        With ``A'A / m`` the identity.
+    """
+    m, d = A.shape
+    found = linprog(A.sum(axis=0), A, np.zeros(m), bounds=[(-1.0, 1.0)] * d, method="highs")
+    if found.x is None or found.fun > -_TIGHT:
+        return None
+    w = np.asarray(found.x)
+    active = A @ w > -_TIGHT
+    w = w - np.linalg.pinv(A[active]) @ (A[active] @ w)
+    round_off = _EXACT * np.linalg.norm(A, axis=1) * np.linalg.norm(w)
+    return w if (A @ w <= round_off).all() and (A @ w).min() < -_TIGHT / m else None
+
+
+def _corners(A: Array, b: Array, inside: Array) -> Array:
+    """Return the _corners of a polygon in order, shape ``(s, 2)``.
+
+    Parameters
+    ----------
+    A : array of shape (m, 2)
+    b : array of shape (m,)
+    inside : array of shape (2,)
+    """
+    polar = A / (b - A @ inside)[:, None]  # a corner is a side of the hull of these points
+    hull = ConvexHull(polar)
+    points = hull.equations[:, :2] / -hull.equations[:, 2:]
+    return inside + points[np.argsort(np.arctan2(points[:, 1], points[:, 0]))]

@@ -1,27 +1,39 @@
-"""Sparse inverse covariance estimation: the graphical lasso and its path."""
+"""Sparse inverse covariance estimation: the graphical lasso, its path, and the graphs that they answer with.
+
+An answer is the precision matrix, its inverse and its graph. A path has the answers for several weights of
+the penalty: a sequence, a table, criteria, and a plot.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, MatrixLike, finite_array, positive_integer, rectangular, symmetric_matrix
+from bregopt.arrays import (
+    Array,
+    Frame,
+    MatrixLike,
+    finite_array,
+    positive_integer,
+    rectangular,
+    symmetric_matrix,
+)
 from bregopt.bars import digits_bar, items_bar
+from bregopt.cache import cached_property
 from bregopt.certify.graphical_lasso import LassoData
-from bregopt.errors import DataWarning, did_you_mean, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
-from bregopt.linalg import root_of
+from bregopt.errors import DataWarning, did_you_mean, require, warn_caller
+from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
+from bregopt.linalg import inverse_of, root_of
 from bregopt.memory import check_memory
-from bregopt.problems.logdet.lasso_solution import GraphicalLassoPath, GraphicalLassoSolution
+from bregopt.plotting import Axes, plot_path
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.program import StopReason
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
@@ -29,7 +41,7 @@ from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import CallbackError, Progress
 from bregopt.routes.solution import Ray, Solution, Status
 
-__all__ = ["graphical_lasso", "graphical_lasso_path"]
+__all__ = ["GraphicalLassoPath", "GraphicalLassoSolution", "graphical_lasso", "graphical_lasso_path"]
 
 _NAME = "graphical_lasso"
 _CITATION = (
@@ -43,7 +55,6 @@ _SINGULAR = (
 )
 _LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
 _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
-
 _SPREAD = 1e4  # ratio of variances above which the units are doubtful
 _RAW_UNITS = (
     f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "
@@ -392,8 +403,174 @@ def _penalty_weight(value: Any) -> float:
 
 def _lasso_settings(function: str, options: dict[str, Any]) -> _LassoSettings:
     """Return the settings; an unknown option raises a TypeError before any work."""
-    known = [f.name for f in dataclasses.fields(_LassoSettings)]
+    known = field_names(_LassoSettings)
     for name in options:
         if name not in known:
             raise TypeError(f"{function} has no option {name!r}{did_you_mean(name, known)}")
     return _LassoSettings(**options)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphicalLassoSolution(Solution):
+    """A :class:`Solution` whose ``X`` is a sparse precision matrix.
+
+    ``duals`` has one array ``U`` with ``|U|`` up to the penalty. It proves the bound ``logdet(S + U) + n``.
+
+    Attributes
+    ----------
+    alpha : float
+        Weight of the penalty.
+    components : tuple of lists
+        Labels, or indices, of the rows of each connected part, the largest first.
+    loss : float
+        ``<S, X> - logdet X``, the objective without the penalty.
+    """
+
+    alpha: float = 0.0
+    components: tuple[list[Any], ...] = ()
+    loss: float = float("nan")
+
+    @cached_property
+    def covariance(self) -> Any:
+        """The inverse of ``X``, a DataFrame if that is one; None without an answer."""
+        if self.X is None:
+            return None
+        X: Any = self.X
+        root = root_of(np.asarray(X))
+        assert root is not None
+        inverse = inverse_of(root)
+        inverse.setflags(write=False)
+        if is_pandas(X, "DataFrame"):
+            return pandas_module().DataFrame(inverse.copy(), index=X.index, columns=X.columns)
+        return inverse
+
+    @property
+    def n_edges(self) -> int:
+        """The number of pairs with a nonzero entry."""
+        return 0 if self.X is None else int(np.count_nonzero(np.triu(np.asarray(self.X), 1)))
+
+    def to_networkx(self) -> Any:
+        """Return the graph of conditional dependence.
+
+        Returns
+        -------
+        networkx.Graph
+            Its nodes are the labels, or indices, of the rows. An edge is a nonzero entry; its attributes are
+            ``precision``, the entry, and ``weight``, the partial correlation.
+
+        Raises
+        ------
+        ImportError
+            If networkx is not installed.
+        ValueError
+            If there is no answer.
+        """
+        networkx = require("networkx", "graph")
+        if self.X is None:
+            raise ValueError(f"the answer is {self.status}; expected one with a matrix")
+        given: Any = self.X
+        X = np.asarray(given)
+        names = list(given.index) if is_pandas(given, "DataFrame") else list(range(len(X)))
+        scale = np.sqrt(X.diagonal())
+        graph = networkx.Graph()
+        graph.add_nodes_from(names)
+        for i, j in np.argwhere(np.triu(X, 1)):
+            partial = float(-X[i, j] / (scale[i] * scale[j]))
+            graph.add_edge(names[i], names[j], weight=partial, precision=float(X[i, j]))
+        return graph
+
+
+class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
+    """Answers of :func:`bregopt.graphical_lasso_path`, each with its own certificate.
+
+    Attributes
+    ----------
+    alphas : array of shape (k,)
+        Weights of the penalty.
+    """
+
+    def __init__(self, alphas: Array, solutions: Sequence[GraphicalLassoSolution]) -> None:
+        self.alphas = alphas.copy()
+        self.alphas.setflags(write=False)
+        self._solutions = tuple(solutions)
+
+    def __len__(self) -> int:
+        return len(self._solutions)
+
+    def __getitem__(self, k: Any) -> Any:
+        """Return an answer by its place; a slice gives a path."""
+        if isinstance(k, slice):
+            return GraphicalLassoPath(self.alphas[k], self._solutions[k])
+        return self._solutions[k]
+
+    def __iter__(self) -> Iterator[GraphicalLassoSolution]:
+        return iter(self._solutions)
+
+    def __repr__(self) -> str:
+        edges = [solution.n_edges for solution in self]
+        proven = sum(solution.status == "optimal" for solution in self)
+        return (
+            f"bregopt graphical lasso path: {len(self)} answers, {proven} optimal, alpha "
+            f"{self.alphas.max():.3g} to {self.alphas.min():.3g}, {min(edges)} to {max(edges)} edges"
+        )
+
+    def ebic(self, n_samples: int, gamma: float = 0.5) -> Array:
+        """Return the extended Bayesian information criterion of each answer; the least one selects.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number ``N`` of the samples of `S`.
+        gamma : float, from 0 to 1
+            Zero gives the BIC.
+
+        Returns
+        -------
+        array of shape (k,)
+            ``N (<S, X> - logdet X) + E log N + 4 gamma E log n``, with ``E`` edges; NaN without an answer.
+
+        References
+        ----------
+        Foygel, Drton (2010), Extended Bayesian Information Criteria for Gaussian Graphical Models,
+        NeurIPS 23, eq. 2.
+        """
+        N = positive_integer(n_samples, "n_samples")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma is {gamma!r}; expected a number from 0 to 1")
+        criteria = []
+        for solution in self:
+            if solution.X is None:
+                criteria.append(np.nan)
+                continue
+            criteria.append(
+                N * solution.loss + solution.n_edges * (np.log(N) + 4 * gamma * np.log(len(solution.X)))
+            )
+        return np.array(criteria)
+
+    def to_frame(self) -> Frame:
+        """Return one row for each answer, as a DataFrame: alpha, status, edges, value, gap, seconds."""
+        pandas = require("pandas", "pandas")
+        return pandas.DataFrame(
+            {
+                "alpha": self.alphas,
+                "status": [solution.status for solution in self],
+                "edges": [solution.n_edges for solution in self],
+                "value": [solution.value for solution in self],
+                "gap": [solution.gap for solution in self],
+                "seconds": [solution.timings["total"] for solution in self],
+            }
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the partial correlations against `alpha`; returns the matplotlib axes."""
+        curves = [_partial_correlations(s.X) for s in self if s.X is not None]
+        alphas = [s.alpha for s in self if s.X is not None]
+        return plot_path(np.array(alphas), np.array(curves), "partial correlation", ax)
+
+
+def _partial_correlations(X: Any) -> Array:
+    """Return those of all pairs above the diagonal."""
+    matrix = X.to_numpy() if is_pandas(X, "DataFrame") else X
+    scale = np.sqrt(matrix.diagonal())
+    partial: Array = -matrix / np.outer(scale, scale)
+    return partial[np.triu_indices(len(partial), 1)]

@@ -6,7 +6,6 @@ Arguments are checked, optimal weights found, and their efficiency proven.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -18,18 +17,16 @@ from bregopt import clock
 from bregopt.arrays import EPS, Array, check_columns, finite_array, scattered, symmetric_matrix, symmetrized
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
-from bregopt.modeling.atoms import quad_form, trace
+from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.inner_products import inner
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.psd import PSD
-from bregopt.modeling.variables import Variable
-from bregopt.problems.logdet.criterion import Candidates, congruent
+from bregopt.modeling.variables import PSD, Variable
+from bregopt.problems.logdet.answer import verdict
+from bregopt.problems.logdet.candidates import Candidates, WeightBounds, congruent, weight_bounds
 from bregopt.problems.logdet.design import Design, criterion_value
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
-from bregopt.problems.logdet.proven import verdict
-from bregopt.problems.logdet.weight_bounds import WeightBounds, weight_bounds
+from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

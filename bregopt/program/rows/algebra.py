@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_one_pairs import RankOnePairs
 from bregopt.program.rows.rank_two import RankTwo
 from bregopt.program.rows.sparse import SparseRows
+from bregopt.records import replace
 
 __all__ = [
     "add_rows",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.program.lowrank import Matrix
+from bregopt.records import dataclass
 
 __all__ = [
     "Coordinates",

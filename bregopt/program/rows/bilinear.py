@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
 from bregopt.program.rows.rank_one import row_dots
 from bregopt.program.rows.rank_two import RankTwo
+from bregopt.records import dataclass, replace
 
 __all__ = ["Bilinear"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor
+from bregopt.records import dataclass
 
 __all__ = ["DenseRows"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_one import RankOne
+from bregopt.records import dataclass, replace
 
 __all__ = ["Distances"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, RankOneTerms, RowFamily, symmetric_scatter
 from bregopt.program.rows.rank_one import RankOne
 from bregopt.program.rows.rank_two import RankTwo
+from bregopt.records import dataclass, replace
 
 __all__ = ["Entries"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
+from bregopt.records import dataclass, replace
 
 __all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
 

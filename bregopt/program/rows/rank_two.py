@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.program.rows.rank_one import (
     products,
     row_dots,
 )
+from bregopt.records import dataclass, replace
 
 __all__ = ["RankTwo"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows.base import Coordinates, RowFamily, eigen_factor, symmetric_scatter
 from bregopt.program.rows.dense import DenseRows
+from bregopt.records import dataclass, replace
 
 __all__ = ["SparseRows"]
 

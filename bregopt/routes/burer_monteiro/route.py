@@ -1,21 +1,50 @@
-"""The route `lowrank`: large sparse problems with a fixed diagonal or trace, by ``X = R R'``."""
+"""The route `lowrank`: large sparse problems with a fixed diagonal or trace, by ``X = R R'``.
+
+The rank is increased until the bound meets the value (Boumal, Voroninski, Bandeira 2016). A minimizer ``R``
+of given rank determines multipliers in closed form, ``W = C - A*(y)`` and ``W R = 0``. If ``W`` is psd,
+``R R'`` is the solution. Otherwise an eigenvector of ``W`` with a negative eigenvalue is a direction in which
+one more column decreases the value. Each stage certifies its multipliers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
-from bregopt.program import Answer, Penalty, Program, Start, sparse_plus_low_rank
+import numpy as np
+
+from bregopt.arrays import TINY, Array, Mask, finite_array
+from bregopt.certify import (
+    Certificate,
+    PrimalDualPoint,
+    certify,
+    filtered,
+    lowest,
+    objective_size,
+    relative_diagonal,
+)
+from bregopt.clock import CutShort, checkpoint
+from bregopt.linalg import turned
+from bregopt.program import (
+    ENDED,
+    Answer,
+    LowRank,
+    Penalty,
+    Program,
+    SparseLowRankProgram,
+    Start,
+    StopReason,
+    sparse_plus_low_rank,
+)
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
-from bregopt.routes.burer_monteiro.staircase import Staircase, first_columns
-from bregopt.routes.burer_monteiro.surface import read_surface
+from bregopt.routes.burer_monteiro.lagrangian import Surface, descend, lagrangian, read_surface
 from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, reason
 from bregopt.threads import threads_for
 
-__all__ = ["LowRankRoute", "LowRankSettings"]
+__all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +111,7 @@ class LowRankRoute:
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and block.n > 1 else "diagonal"
         more = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
-        columns = first_columns(program, surface, settings)
+        columns = _first_columns(program, surface, settings)
         return f"R of {columns} columns at first, on the spheres of the {fixed}{more}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -92,3 +121,259 @@ class LowRankRoute:
         assert surface is not None
         with threads_for(1):  # thin matrices: more threads would mostly wait
             return Staircase(program, sparse, surface, settings, start, progress).run()
+
+
+class Staircase:
+    """One run of the method.
+
+    Parameters
+    ----------
+    program : Program
+        One block, linear, the diagonal or the trace fixed.
+    sparse : SparseLowRankProgram
+    surface : Surface
+    settings : LowRankSettings
+    start : Start, optional
+    progress : Progress
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        sparse: SparseLowRankProgram,
+        surface: Surface,
+        settings: Any,
+        start: Start | None,
+        progress: Progress,
+    ) -> None:
+        self._program, self._settings, self._progress = program, settings, progress
+        self._tuning: BurerMonteiroTuning = settings.tuning
+        self._largest_rank = largest_rank(program)
+        self._rng = np.random.default_rng(settings.seed)
+        self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
+        self._largest_penalties = self._tuning.largest_penalty * self._L.rho
+        columns = _first_columns(program, surface, settings)
+        R = _first_factor(program, surface, settings, start, columns, self._rng)
+        checkpoint()
+        self._at = self._L.retract(R)
+        self._steps = 0
+        self._best: tuple[float, Array] | None = None
+        self._y, self._bound = np.zeros(program.m), -np.inf
+
+    def run(self) -> Answer:
+        try:
+            stop = self._run_stages()
+        except CutShort as cut:
+            stop = reason(cut)
+            if self._best is None:
+                self._y = self._multipliers()
+        # If the surface satisfies all rows the last point has the lowest value.
+        R = self._at.R
+        if self._best is not None and (stop not in ENDED or len(self._L.y)):
+            R = self._best[1]
+        return Answer((LowRank(_truncated(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
+
+    def _multipliers(self) -> Array:
+        """Return the multipliers of all rows at the current point."""
+        loss = self._tuning.plane_share * self._settings.tol * self._scale
+        return self._L.multipliers(self._at, self._program.m, loss)
+
+    def _run_stages(self) -> StopReason:
+        """Run the stages, and return the reason to stop."""
+        tol, tuning = self._settings.tol, self._tuning
+        stage_tol, final = tuning.first_stage_tol, tuning.final_share * tol
+        residuals = np.full(len(self._L.y), np.inf)
+        gaps: list[float] = []
+        while True:
+            checkpoint()  # a stage may take no step
+            cut_short = self._descend(stage_tol * self._scale / np.sqrt(self._L.surface.trace))
+            certificate = self._certified()
+            if certificate.meets(tol):
+                return StopReason.CONVERGED
+            if cut_short is not None:
+                return cut_short
+            gaps.append(max(certificate.gap, certificate.primal_residual))
+            if self._increase_rank():
+                continue
+            feasible = certificate.primal_residual <= tol
+            patience = tuning.stall_stages if feasible else tuning.stall_stages_infeasible
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and stage_tol <= final:
+                return StopReason.STALLED
+            before, residuals = residuals, self._L.residuals(self._at)
+            self._L = self._L.updated(self._at, before, final * self._scale)
+            if (self._L.rho > self._largest_penalties).any():
+                return StopReason.STALLED
+            self._at = self._L.retract(_truncated(self._at.R, tuning.stage_rank_tol))
+            reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
+            needed = tuning.gap_share * tol / gaps[-1]
+            loosest = tuning.residual_stage_tol * certificate.primal_residual
+            stage_tol = max(
+                min(stage_tol, reached)
+                * np.clip(needed, tuning.stage_tol_fastest, tuning.stage_tol_decrease),
+                min(loosest, tuning.first_stage_tol),
+                tuning.least_stage_tol,
+            )
+
+    @property
+    def _scale(self) -> float:
+        """The reference value of the gap."""
+        return max(objective_size(self._program, self._at.value + self._program.offset), TINY)
+
+    def _descend(self, tol: float) -> StopReason | None:
+        """Minimize at the current rank; return the reason if it was cut short."""
+        limit = self._settings.max_iter or self._tuning.default_max_iter
+        for point in descend(self._L, self._at, tol):
+            self._at = point
+            self._steps += 1
+            if self._steps >= limit:
+                return StopReason.MAX_ITER
+        return None
+
+    def _certified(self) -> Certificate:
+        """Return the certificate of the current point, and keep the best bound and matrix."""
+        R, y, tol = self._at.R, self._multipliers(), self._settings.tol
+        certificate = self._certificate(R, y)
+        small = _nearly_zero_rows(R, self._tuning.zero_row)
+        if small.any() and certificate.gap <= tol < certificate.primal_residual:
+            other = self._L.retract(np.where(small[:, None], 0.0, R)).R
+            proven = self._certificate(other, y)
+            R, certificate = (other, proven) if proven.meets(tol) else (R, certificate)
+        self._progress.record(self._steps, certificate, rank=R.shape[1])
+        # Round-off of large multipliers may put an earlier bound above the solution.
+        if certificate.dual > self._bound or certificate.meets(tol):
+            self._y, self._bound = y, certificate.dual
+        error = max(certificate.gap, certificate.primal_residual)
+        if self._best is None or error < self._best[0]:
+            self._best = error, R
+        return certificate
+
+    def _certificate(self, R: Array, y: Array) -> Certificate:
+        """Return the certificate of a point; its bound is as sharp as needed."""
+        X, u, scale = (LowRank(R),), np.zeros(0), self._scale
+        point = PrimalDualPoint(self._program, X, u, y)
+        slope = self._at.gradient_norm * np.sqrt(self._L.surface.trace)
+        left = self._settings.tol * scale - abs(point.primal - self._program.offset - point.row_terms)
+        loss = self._tuning.proof_share * max(left, slope)
+        return certify(PrimalDualPoint(self._program, X, u, y, loss=loss))
+
+    def _increase_rank(self) -> bool:
+        """Whether the rank was increased along a direction of negative curvature."""
+        L, at, tuning = self._L, self._at, self._tuning
+        R = _truncated(at.R, tuning.growth_rank_tol)
+        more = max(tuning.added_columns, int(tuning.column_growth * R.shape[1]))
+        room = min(more, self._largest_rank - R.shape[1])
+        noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.gradient_norm
+        loss = max(noise, tuning.final_share * self._settings.tol * self._scale)
+        if room <= 0:
+            return False
+        V = self._negative_directions(room, -loss / L.surface.trace)
+        if V.shape[1] == 0:
+            return False
+        step = np.sqrt(L.surface.trace / V.shape[1])
+        while step > 1e-6 * np.sqrt(L.surface.trace):
+            new = L.retract(np.hstack([R, step * V]))
+            if new.value < at.value:
+                self._at = new
+                return True
+            step /= 2
+        return False
+
+    def _negative_directions(self, count: int, enough: float) -> Array:
+        """Return unit vectors of negative curvature, at most `count`; none above the eigenvalue `enough`.
+
+        Eigenvalues are relative to the diagonal, as in the certificate. Lanczos's method finds most of them
+        at once. Those that it misses are in the block of a Chebyshev polynomial that grows.
+        """
+        surface, tuning = self._L.surface, self._tuning
+        W = self._at.off_planes(surface)
+        root = np.ones(W.n)
+        if len(surface.square) == W.n:
+            D = relative_diagonal(self._at.curvature)
+            root = np.sqrt(float(D @ surface.square) / surface.trace / D)
+        N = W.scaled(root)
+        values, V = lowest(N, count, tuning.lanczos_steps)
+        if values[0] > enough:
+            block = filtered(N, enough, tuning.escape_degree)
+            values, V = block.values[:count], block.vectors[:, :count]
+        if values[0] > enough:
+            return V[:, :0]
+        V = root[:, None] * V[:, values <= tuning.added_eigenvalue * values[0]]
+        return V / np.linalg.norm(V, axis=0)
+
+
+def _first_columns(program: Program, surface: Surface, settings: Any) -> int:
+    """Return the number of columns of the first ``R``, at most the number that can be needed."""
+    (block,) = program.blocks
+    tuning = settings.tuning
+    default = tuning.first_rank_planes if len(surface.planes) else tuning.first_rank
+    if block.n > tuning.large_order:
+        default = tuning.first_rank_large if settings.tol < tuning.coarse_tol else tuning.first_rank_coarse
+    columns = settings.rank or default
+    return int(min(columns, largest_rank(program)))
+
+
+def largest_rank(program: Program) -> int:
+    """Return one more than a rank that some solution does not exceed (Barvinok 1995, Pataki 1998)."""
+    (block,) = program.blocks
+    return min(int(np.sqrt(2 * program.m)) + 1, block.n)
+
+
+def _nearly_zero_rows(R: Array, zero: float) -> Mask:
+    """Return the mask of the rows of a factor that may converge to zero, where Newton steps are slow.
+
+    There the value is flat to fourth order, and rows of the program on these entries have their largest
+    violations.
+    """
+    length = np.linalg.norm(R, axis=1)
+    small: Mask = (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
+    return small
+
+
+def _truncated(R: Array, tol: float) -> Array:
+    """Return `R` rotated to orthogonal columns, without those below `tol` relative to the largest."""
+    columns = turned(R)
+    length = np.linalg.norm(columns, axis=0)
+    return columns[:, : max(int((length > tol * length[0]).sum()), 1)]
+
+
+def _first_factor(
+    program: Program,
+    surface: Surface,
+    settings: Any,
+    start: Start | None,
+    columns: int,
+    rng: np.random.Generator,
+) -> Array:
+    """Return the first ``R``, with at least `columns` columns; it need not be on the surface."""
+    (block,) = program.blocks
+    n = block.n
+    if settings.factor is not None:
+        given = _given(settings.factor, n)
+    elif start is not None and start.X:
+        (X,) = start.X
+        given = X.factor if isinstance(X, LowRank) else _factor(X)
+    else:
+        return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
+    if given.shape[1] >= columns:
+        return np.array(given)
+    size = settings.tuning.start_perturbation * float(np.linalg.norm(given)) / np.sqrt(n * columns)
+    more = columns - given.shape[1]
+    return np.hstack([given, rng.normal(size=(n, more)) * size])
+
+
+def _given(value: Any, n: int) -> Array:
+    """Return the factor that the user gives."""
+    if isinstance(value, LowRank):
+        factor = value.factor
+    else:
+        array = finite_array(value, "factor", ndim=(1, 2))
+        factor = array[:, None] if array.ndim == 1 else array
+    if factor.shape[0] != n or factor.shape[1] == 0:
+        raise ValueError(f"factor has shape {np.shape(factor)}; expected {n} rows, one for each of X")
+    return factor
+
+
+def _factor(X: Array) -> Array:
+    eigenvalues, Q = np.linalg.eigh(X)
+    positive = eigenvalues > 1e-9 * eigenvalues[-1]
+    return Q[:, positive] * np.sqrt(eigenvalues[positive])

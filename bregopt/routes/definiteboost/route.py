@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
-from bregopt.routes.definiteboost.boost import no_trace, trace_row
-from bregopt.routes.definiteboost.nearness import project
+from bregopt.routes.definiteboost.boost import no_trace, project, trace_row
 from bregopt.routes.definiteboost.search import no_margin, search
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress

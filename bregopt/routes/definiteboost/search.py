@@ -10,7 +10,6 @@ multipliers are the start of the next problem.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from bregopt.arrays import Array
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.records import dataclass
 from bregopt.rigorous.refutation import contradicts
-from bregopt.routes.definiteboost.boost import Boost, Trace, impossible
-from bregopt.routes.definiteboost.nearness import certifies_after, iteration_bound
+from bregopt.routes.definiteboost.boost import Boost, Trace, certifies_after, impossible, iteration_bound
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["no_margin", "search"]

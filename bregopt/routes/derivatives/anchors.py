@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, finite_array
-from bregopt.presolve.constants import RANK_TOL
-from bregopt.presolve.range_space import range_space
+from bregopt.presolve.range_space import RANK_TOL, range_space
 from bregopt.program import LowRank, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint
 from bregopt.routes.derivatives.optimum import Optimum
 from bregopt.routes.ipm.row_action import RowAction

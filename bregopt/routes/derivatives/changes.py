@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bregopt.arrays import Array
+from bregopt.records import dataclass
 
 __all__ = ["Adjoint", "Change", "Differentiability"]
 

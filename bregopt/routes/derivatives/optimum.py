@@ -12,7 +12,6 @@ these states (strict complementarity) the states do not change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +23,9 @@ from bregopt.program import Bounds, LinearMap, Penalty, Program
 from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.scale import scale_of
-from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, dual_point
+from bregopt.records import dataclass
+from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point
 from bregopt.routes.derivatives.changes import Differentiability
-from bregopt.routes.derivatives.complementary import Pair, complementary_point
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns
 from bregopt.routes.derivatives.tuning import CG_TOL, ROUNDS, STEPS
 

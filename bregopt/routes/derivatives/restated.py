@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.records import dataclass
 
 __all__ = ["Congruence"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.arrays import Array
 from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.clock import affords
 from bregopt.linalg import inverse_of, root_of, symmetrize
+from bregopt.records import dataclass, replace
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["LassoPoint", "ascended", "first_point", "neighborhood_estimate", "symmetric", "with_dual"]

@@ -7,7 +7,6 @@ and a hard row ``X_ij = 0`` is an infinite one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.certify.graphical_lasso import LassoData
 from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress
 

@@ -106,7 +106,10 @@ class LinearMaster:
             checkpoint()
             end = self._model.getRunTime() + min(length, remaining())
             _checked(self._model.setOptionValue("time_limit", end), "time_limit")
-            self._model.run()
+            if self._model.run() == highspy.HighsStatus.kError:
+                # HiGHS refuses one thread once another caller in this process has started its threads.
+                _checked(self._model.setOptionValue("threads", 0), "threads")
+                self._model.run()
             if self._model.getModelStatus() != cut_short:
                 return
             length *= self._tuning.simplex_seconds_growth

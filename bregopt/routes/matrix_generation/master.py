@@ -5,7 +5,6 @@ The scale makes the tolerances of their solvers independent of the scale of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.program import LowRank, Program
+from bregopt.records import dataclass
 
 __all__ = ["Outcome", "Scale", "State"]
 

@@ -9,7 +9,6 @@ missed. A Cholesky factorization of ``t I - H`` therefore proves the bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.certify import proven_bound
 from bregopt.clock import checkpoint
 from bregopt.program import Face, Program
 from bregopt.program.rows import Rows
+from bregopt.records import dataclass
 from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["Leading", "Reward", "leading"]

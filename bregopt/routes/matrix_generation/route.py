@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bregopt.arrays import positive_number
 from bregopt.certify import with_trace_row
 from bregopt.errors import is_one_of
 from bregopt.program import Answer, Penalty, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.matrix_generation.generation import matrix_generation

@@ -15,8 +15,6 @@ The master is solved on the central path, to a tolerance that follows the gap.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -35,6 +33,7 @@ from bregopt.program import (
     Term,
 )
 from bregopt.program.rows import DenseRows
+from bregopt.records import replace
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path

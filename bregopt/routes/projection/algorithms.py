@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pkgutil import resolve_name
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import Divergence
 from bregopt.program import Answer, Block, Nearness, Program, Start
+from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.progress import Progress
 from bregopt.routes.reductions import Method, behind

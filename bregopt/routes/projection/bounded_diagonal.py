@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Program
+from bregopt.records import dataclass
 
 __all__ = ["BoundedDiagonal", "bounded_diagonal", "simplex_shift"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bregopt.arrays import Array
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import Answer, Program, Start
+from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress

@@ -20,7 +20,7 @@ from bregopt.routes.projection.algorithms import QI_SUN
 from bregopt.routes.projection.stacked_answer import scaled
 
 if TYPE_CHECKING:
-    from bregopt.routes.derivatives.answers import Products
+    from bregopt.routes.derivatives.derivative import Products
 
 __all__ = ["LARGEST_COLD", "Proven", "correlation_stack", "proven_from_cold", "refined"]
 
@@ -58,7 +58,7 @@ class Proven(NamedTuple):
     @property
     def products(self) -> Products:
         """Products with the derivative of the answer of a stack of one."""
-        from bregopt.routes.derivatives.answers import Products  # only those who differentiate wait
+        from bregopt.routes.derivatives.derivative import Products  # only those who differentiate wait
 
         return Products(self.at)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, ProjectionPoint, line_root
 from bregopt.program import Answer, Program, Start, StopReason, Target
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.tuning import ProjectionTuning

@@ -20,7 +20,6 @@ and ``F`` has one row for each entry of ``X``. It is solved in ``x = F dp``, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from bregopt.divergences.spectrum import ExponentialSpectrum
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import upper_triangles
+from bregopt.records import dataclass
 from bregopt.routes.ipm.linear_solvers import bordered
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

@@ -12,7 +12,6 @@ axis would take to an end of its range is set to that end (a primal-dual active 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -25,6 +24,7 @@ from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
+from bregopt.records import dataclass, replace
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

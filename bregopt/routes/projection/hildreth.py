@@ -7,7 +7,6 @@ independent; they move together as arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.records import dataclass
 from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

@@ -15,7 +15,6 @@ embedding, Optim. Methods Softw. 23).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.cliques import chordal_tree
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor

@@ -9,7 +9,6 @@ convex programming, Math. Oper. Res. 1). As ``mu`` decreases, convergence is sup
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.program import Answer, Block, Nearness, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass, replace
 from bregopt.routes import monitor
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress

@@ -9,7 +9,6 @@ begins at all. Where it stalls, or takes too many passes, Newton's method goes o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import is_definite, root_of
 from bregopt.program import ENDED, Answer, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass, replace
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.tuning import ProjectionTuning

@@ -10,7 +10,6 @@ rows of single entries form the box, whose bounds may be equal; all others are t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import LinearMap, Penalty, Program
+from bregopt.records import dataclass
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, Answer, Penalty, Program, Start, StopReason
+from bregopt.records import replace
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.algorithms import (
     DEMPSTER,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, field_names
 
 __all__ = [
     "Near",
@@ -91,7 +91,7 @@ class StackedAnswer:
 
     def __getitem__(self, which: IntArray | Mask) -> StackedAnswer:
         """Return some of the answers."""
-        return StackedAnswer(*(getattr(self, f.name)[which] for f in fields(self)))
+        return StackedAnswer(*(getattr(self, name)[which] for name in field_names(StackedAnswer)))
 
 
 class OnRows(NamedTuple):
@@ -278,7 +278,7 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         n, index = stack.n, np.zeros(0, dtype=np.intp)
         nothing = np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1]))
         return StackedAnswer(index, *nothing, certificate, index, none)
-    names = [f.name for f in fields(StackedCertificate)]
+    names = field_names(StackedCertificate)
     certificate = StackedCertificate(
         *(np.concatenate([getattr(part.certificate, name) for part in parts]) for name in names)
     )

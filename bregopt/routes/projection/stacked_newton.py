@@ -11,7 +11,6 @@ join them, until none does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
 from bregopt.program.entry_stack import EntryStack
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.projection.stacked_answer import (
     Near,
     OnRows,
@@ -120,12 +120,12 @@ class _Points:
     dual: Array
 
     def __getitem__(self, which: IntArray | Mask) -> _Points:
-        return _Points(*(getattr(self, f.name)[which] for f in fields(self)))
+        return _Points(*(getattr(self, name)[which] for name in field_names(_Points)))
 
     def replaced(self, which: IntArray, new: _Points) -> None:
         """Overwrite some of the points."""
-        for f in fields(self):
-            getattr(self, f.name)[which] = getattr(new, f.name)
+        for name in field_names(_Points):
+            getattr(self, name)[which] = getattr(new, name)
 
 
 def _spectral_newton(

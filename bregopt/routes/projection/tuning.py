@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from bregopt.records import dataclass
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.tuning import WorkingSetTuning

@@ -11,7 +11,6 @@ round counts all its Newton steps, and the methods share the best point and dete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.certify.accuracy import NearnessRule, near_answer
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
+from bregopt.records import dataclass
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.bounded_diagonal import bounded_diagonal

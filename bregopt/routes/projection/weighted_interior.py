@@ -8,7 +8,6 @@ equation ``K o D + P D P + B' w B D = r`` is formed entry by entry and factorize
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, lstsq
@@ -16,6 +15,7 @@ from scipy.linalg import LinAlgError, lapack, lstsq
 from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of, symmetrize
+from bregopt.records import dataclass
 from bregopt.routes.projection.scaled_nearness import ScaledNearness
 from bregopt.routes.projection.tuning import ProjectionTuning
 

@@ -13,7 +13,6 @@ inside the box; steps are clipped to the box.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
+from bregopt.records import dataclass
 from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness
 from bregopt.routes.projection.tuning import ProjectionTuning
 

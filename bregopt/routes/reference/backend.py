@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bregopt.clock import CutShort, checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
+from bregopt.records import dataclass
 from bregopt.routes.reference.tuning import ReferenceTuning
 
 __all__ = ["FAILED", "Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, Start, StopReason, Term, pays
 from bregopt.program.anchor import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities

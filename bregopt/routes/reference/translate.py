@@ -11,7 +11,6 @@ import functools
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
 from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program, SecondOrderCones
 from bregopt.program.anchor import divergence_of
+from bregopt.records import dataclass
 
 __all__ = ["Translation", "as_declared", "joined"]
 

@@ -1,0 +1,178 @@
+"""What ellipsoids, designs and capacities share: a status by a proven gap, read-only arrays, and drawings.
+
+Matplotlib is imported when one is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import Certificate
+from bregopt.errors import ConvergenceWarning, require, warn_caller
+from bregopt.program import StopReason
+from bregopt.records import dataclass
+
+__all__ = ["ProvenAnswer", "draw_ellipse", "draw_sensitivity", "verdict"]
+
+# Of the palette of Okabe and Ito, told apart by all eyes.
+_OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
+_MARKER = 70.0  # square points of a marker of weight one
+_SMALLEST = 8.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProvenAnswer:
+    """The base of ellipsoids, designs and capacities. Arrays are read-only, so that the proof stays valid.
+
+    Attributes
+    ----------
+    status : str
+        "optimal" if `gap` is at most the tolerance; see :class:`bregopt.certify.Status`.
+    stop_reason : str
+        Why the method stopped, with advice.
+    gap : float
+        Proven, computed from the data.
+    iterations : int
+        Newton steps.
+    """
+
+    title: ClassVar[str]
+
+    status: str
+    stop_reason: str
+    gap: float
+    iterations: int
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()  # pickle does not keep the flag
+
+    def __repr__(self) -> str:
+        facts = {**self._facts(), "stopped": self.stop_reason}
+        lines = [f"bregopt {self.title}: {self.status}"]
+        return "\n".join([*lines, *(f"  {name:<11} {fact}" for name, fact in facts.items())])
+
+    def _facts(self) -> dict[str, str]:
+        """Return what the card shows, by name."""
+        raise NotImplementedError
+
+
+def verdict(gap: float, tol: float, name: str) -> dict[str, Any]:
+    """Return the fields of an answer that follow from its gap; warn where it is above the tolerance.
+
+    Parameters
+    ----------
+    gap, tol : float
+    name : str
+        The function, for the warning.
+    """
+    certificate = Certificate(math.nan, math.nan, gap, 0.0, 0.0, math.nan)
+    reason = StopReason.TIME_LIMIT if clock.remaining() <= 0 else StopReason.STALLED
+    reason = StopReason.CONVERGED if certificate.meets(tol) else reason
+    status = certificate.status(tol, reason)
+    if reason is not StopReason.CONVERGED:
+        warn_caller(f"{name}: {status}, gap {gap:.1e}. {reason}", ConvergenceWarning)
+    return {"status": status.value, "stop_reason": reason.value, "gap": gap}
+
+
+def draw_ellipse(
+    boundary: Array,
+    center: Array,
+    points: Array | None,
+    touching: Array | None,
+    sides: Array | None,
+    names: Sequence[Any] | None,
+    ax: Any = None,
+) -> Any:
+    """Draw an ellipse with points or a polygon.
+
+    Parameters
+    ----------
+    boundary : array of shape (count, 2)
+        Of the ellipse.
+    center : array of shape (2,)
+    points : array of shape (m, 2), optional
+    touching : array of shape (k, 2), optional
+        The points that the ellipse touches.
+    sides : array of shape (s, 2), optional
+        The corners of a polygon in order.
+    names : sequence of length 2, optional
+        Of the axes.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    ax = _axes(ax)
+    if sides is not None:
+        ax.fill(*sides.T, facecolor="0.93", edgecolor="0.3", lw=1)
+    if points is not None:
+        ax.plot(*points.T, ".", ms=4, color="0.55", zorder=1)
+    ax.plot(*boundary.T, color=_OUTLINE, lw=1.5)
+    ax.plot(*center, "+", ms=8, color=_OUTLINE)
+    if touching is not None:
+        ax.plot(*touching.T, "o", ms=6, mfc="none", mew=1.5, color=_CONTACT)
+    if names is not None:
+        ax.set(xlabel=str(names[0]), ylabel=str(names[1]))
+    return ax
+
+
+def draw_sensitivity(
+    places: Array, sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any = None
+) -> Any:
+    """Draw the sensitivities of a design, which have their largest values where it has weight.
+
+    Parameters
+    ----------
+    places : array of shape (m, 1) or (m, 2)
+        Of the candidates.
+    sensitivity, weights : array of shape (m,)
+    level : float
+        The bound of the equivalence theorem.
+    names : sequence of length 1 or 2
+        Of the axes.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    ax = _axes(ax)
+    ax.set_xlabel(str(names[0]))
+    size = np.maximum(_MARKER * weights / weights.max(), _SMALLEST)
+    used = weights > 0
+    if places.shape[1] == 1:
+        order = np.argsort(places[:, 0])
+        ax.plot(places[order, 0], sensitivity[order], color=_OUTLINE, lw=1.2, label="sensitivity")
+        ax.axhline(level, color=_LEVEL, lw=1, ls="--", label="bound of the theorem")
+        ax.scatter(places[used, 0], sensitivity[used], size[used], color=_CONTACT, zorder=3, label="weights")
+        ax.set_ylabel("sensitivity")
+        ax.legend(frameon=False, fontsize=8)
+        return ax
+    shown = ax.scatter(*places.T, c=sensitivity, s=14, cmap="viridis")
+    ax.scatter(*places[used].T, s=size[used] + 30, facecolor="none", edgecolor=_CONTACT, lw=1.8)
+    ax.set_ylabel(str(names[1]))
+    ax.figure.colorbar(shown, ax=ax, label="sensitivity")
+    return ax
+
+
+def _axes(ax: Any) -> Any:
+    """Return the axes, those of a new figure by default."""
+    pyplot = require("matplotlib.pyplot", "plot")
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(5, 3.8), layout="constrained")
+    return ax
