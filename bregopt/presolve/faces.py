@@ -300,7 +300,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
 
 def _diagonals(rows: Rows) -> Array:
     """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
-    forms = rows.rank_one_terms()
+    forms = None if rows.few_terms else rows.rank_one_terms()
     if forms is not None:
         diagonals = np.zeros((rows.m, rows.n))
         np.add.at(diagonals, forms.row, forms.weight[:, None] * dense(forms.U) ** 2)

@@ -131,7 +131,7 @@ class IndependentRows:
 def _disjoint(program: Program, rows: IntArray) -> bool:
     """Whether rows without variables share no entry, as those on a diagonal: they are orthogonal."""
     A = program.A.slice(rows)
-    if program.B[rows].nnz or sum(term.rows.count() for term in A.terms) > len(rows):
+    if (program.k and program.B[rows].nnz) or sum(term.rows.count() for term in A.terms) > len(rows):
         return False
     for b, n in enumerate(A.orders):
         entries = [term.rows.coordinates() for term in A.terms_of(b)]

@@ -222,7 +222,8 @@ class Program(PickledWithoutCache):
     @cached_property
     def row_sizes(self) -> Array:
         """The norm of each row over all matrices and variables, shape ``(m,)``."""
-        return np.sqrt(self.A.norms() ** 2 + np.asarray((self.B**2).sum(axis=1)).ravel())
+        norms = self.A.norms()
+        return np.sqrt(norms**2 + np.asarray((self.B**2).sum(axis=1)).ravel()) if self.k else norms
 
     @cached_property
     def row_units(self) -> Array:
@@ -261,7 +262,7 @@ class Program(PickledWithoutCache):
     @cached_property
     def absolute_B(self) -> Any:
         """``|B|``, entry by entry, for products."""
-        return lean(abs(self.B))
+        return lean(abs(self.B) if self.k else self.B)
 
     @cached_property
     def column_sizes(self) -> Array:
