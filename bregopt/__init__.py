@@ -52,14 +52,15 @@ if _TYPE_CHECKING:
     from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
     from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
     from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
-    from bregopt.problems.correlation.answer import CorrelationSolution
-    from bregopt.problems.correlation.covariance import nearest_covariance
+    from bregopt.problems.correlation.answer import CorrelationReport, CorrelationSolution
+    from bregopt.problems.correlation.covariance import (
+        nearest_covariance,
+        pairwise_correlation,
+        shrink_correlation,
+    )
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
+    from bregopt.problems.correlation.infeasible import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
-    from bregopt.problems.correlation.pairwise import pairwise_correlation
-    from bregopt.problems.correlation.report import CorrelationReport
-    from bregopt.problems.correlation.shrinking import shrink_correlation
-    from bregopt.problems.correlation.suggest import Suggestion
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
@@ -244,10 +245,10 @@ _MODULES = {
     "FactorModel": "bregopt.problems.correlation.factors",
     "factor_correlation": "bregopt.problems.correlation.factors",
     "nearest_correlation": "bregopt.problems.correlation.nearest",
-    "pairwise_correlation": "bregopt.problems.correlation.pairwise",
-    "CorrelationReport": "bregopt.problems.correlation.report",
-    "shrink_correlation": "bregopt.problems.correlation.shrinking",
-    "Suggestion": "bregopt.problems.correlation.suggest",
+    "pairwise_correlation": "bregopt.problems.correlation.covariance",
+    "CorrelationReport": "bregopt.problems.correlation.answer",
+    "shrink_correlation": "bregopt.problems.correlation.covariance",
+    "Suggestion": "bregopt.problems.correlation.infeasible",
     "Cut": "bregopt.problems.cuts.cut",
     "max_cut": "bregopt.problems.cuts.cut",
     "min_balanced_cut": "bregopt.problems.cuts.cut",

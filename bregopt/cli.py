@@ -30,7 +30,7 @@ from bregopt.io.sources import (
 )
 from bregopt.io.spec import Spec
 from bregopt.many.command import add_solve_many
-from bregopt.problems.correlation.command import add_repair
+from bregopt.problems.correlation.nearest import add_repair
 from bregopt.records import field_names
 from bregopt.routes.base import Settings
 

@@ -21,6 +21,8 @@ __all__ = [
     "lean",
     "log_det",
     "root_of",
+    "solutions_of",
+    "spectra_of",
     "symmetrize",
     "turned",
 ]
@@ -82,6 +84,37 @@ def factorized(S: Array, overwrite: bool = False) -> tuple[Array, bool]:
             return L, False
         L[b:, a:b] = blas.dtrsm(1.0, L[a:b, a:b], L[b:, a:b], side=1, lower=1, trans_a=1)
     return L, True
+
+
+def spectra_of(S: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues, ascending, and the eigenvectors of symmetric matrices, shape (B, n, n).
+
+    One matrix goes to LAPACK directly, which at small orders takes half the time.
+    """
+    if len(S) != 1:
+        found: Any = np.linalg.eigh(S)
+        return found[0], found[1]
+    theta, V, info = lapack.dsyevd(S[0], lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+    return theta[None], V[None]
+
+
+def solutions_of(H: Array, right: Array) -> Array:
+    """Return the solutions of systems with positive definite matrices, shape (B, n) for (B, n, n).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is singular, or the only one is not positive definite.
+    """
+    if len(H) != 1:
+        found: Any = np.linalg.solve(H, right[:, :, None])
+        return found[:, :, 0]
+    _, x, info = lapack.dposv(H[0], right[0], lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return x[None]
 
 
 def turned(R: Array) -> Array:

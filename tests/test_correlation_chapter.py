@@ -121,11 +121,11 @@ class TestShrinking:
         np.testing.assert_array_equal(sol.X, A)
 
     def test_lanczos_and_the_dense_method_agree(self, rng, monkeypatch):
-        from bregopt.problems.correlation import shrinking
+        from bregopt.problems.correlation import covariance
 
         A, T = indefinite(60, rng), definite(60, rng) * 0.5 + 0.5 * np.eye(60)
         dense = [bo.shrink_correlation(A, target).value for target in (None, T)]
-        monkeypatch.setattr(shrinking, "_LANCZOS", 10)
+        monkeypatch.setattr(covariance, "_LANCZOS", 10)
         lanczos = [bo.shrink_correlation(A, target) for target in (None, T)]
         assert [sol.value for sol in lanczos] == pytest.approx(dense, abs=1e-10)
         assert min(sol.iterations for sol in lanczos) > 1

@@ -144,7 +144,7 @@ def test_who_watches_or_starts_warm_takes_the_general_method():
     assert not is_direct(A, warm_start=True)
     assert not is_direct(A, method="cyclic")
     assert not is_direct(A, solver="path")
-    assert not is_direct(indefinite(61))
+    assert not is_direct(indefinite(251))
     assert not is_direct(np.zeros((3, 3)))
     assert not is_direct(A, max_iter=1)
     bo.nearest_correlation(A, callback=steps.append)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.problems.correlation.factor_bounds import bisection_bound, eigenvalue_bound
 from bregopt.problems.correlation.factor_descent import leading_eigenvectors
+from bregopt.problems.correlation.factors import bisection_bound, eigenvalue_bound
 
 pytestmark = pytest.mark.filterwarnings("error")
 

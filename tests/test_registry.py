@@ -164,17 +164,24 @@ class TestLimits:
     @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
     def test_interrupt_returns_the_best_iterate(self, divergence, monkeypatch):
         from bregopt.program import LinearMap
+        from bregopt.program.entry_stack import EntryStack
 
-        problem, calls, apply = nearness(divergence=divergence), [], LinearMap.apply
+        problem = nearness(divergence=divergence)
         optimum = problem.solve(solver="bregman", tol=1e-9).value
 
-        def interrupted(self, X):
-            calls.append(None)
-            if len(calls) == 4:
-                signal.raise_signal(signal.SIGINT)
-            return apply(self, X)
+        def interrupted(kind, name, call):
+            calls, method = [], getattr(kind, name)
 
-        monkeypatch.setattr(LinearMap, "apply", interrupted)
+            def own(self, argument):
+                calls.append(None)
+                if len(calls) == call:
+                    signal.raise_signal(signal.SIGINT)
+                return method(self, argument)
+
+            monkeypatch.setattr(kind, name, own)
+
+        interrupted(LinearMap, "apply", 4)
+        interrupted(EntryStack, "adjoint", 2)
         with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
             sol = problem.solve(solver="bregman", tol=1e-14)
         assert sol.status == "user_limit"

@@ -11,7 +11,7 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import CONE_NOISE, ROUND_OFF_OF_TERMS, ROW_NOISE
-from bregopt.divergences.stacks import StackedFrobenius
+from bregopt.divergences.stacks import StackedFrobenius, inner
 from bregopt.program.answer import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass
@@ -48,7 +48,7 @@ class StackedCertificate:
         return StackedCertificate(*(own[which] for own in vars(self).values()))
 
 
-def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
+def certify_stack(stack: EntryStack, X: Array, y: Array, theta: Array | None = None) -> StackedCertificate:
     """Return the certificate of each problem.
 
     Parameters
@@ -58,18 +58,24 @@ def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
         Symmetric.
     y : array of shape (B, m)
         Multipliers, positive at lower bounds; clipped to their range.
+    theta : array of shape (B, n), optional
+        The eigenvalues at multipliers in their range, where they are at hand and a congruence by a diagonal
+        has made `X` of the psd minimizers. Otherwise they are computed.
 
     Returns
     -------
     StackedCertificate
     """
-    y = stack.clip(y)
+    y = stack.clip(y) if theta is None else y
     primal = stack.divergence.value(X)
-    dual = stack.conjugate(y).sum(axis=1) + stack.divergence.dual_term(stack.adjoint(y))
+    dual = stack.conjugate(y).sum(axis=1) + stack.divergence.dual_term(stack.adjoint(y), theta)
     above = (dual > primal) & (dual <= primal + ROUND_OFF_OF_TERMS * stack.divergence.unit)
     dual = np.where(above, primal, dual)
     residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
-    if isinstance(stack.divergence, StackedFrobenius):  # the others are infinite outside the cone
+    congruent = theta is not None and (stack.alone or len(stack.i) == 0)
+    if (
+        isinstance(stack.divergence, StackedFrobenius) and not congruent
+    ):  # the others are infinite outside the cone
         residual = np.maximum(residual, _cone_residual(stack, X))
     error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1) + stack.divergence.evaluation_error(X)
     return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
@@ -77,23 +83,21 @@ def certify_stack(stack: EntryStack, X: Array, y: Array) -> StackedCertificate:
 
 def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) -> Array:
     """Return each error relative to the magnitude of the objective."""
-    size = np.maximum(np.abs(primal), np.abs(dual))
     least = stack.divergence.resolution * stack.divergence.unit
-    size = np.maximum(np.where(np.isfinite(size), size, 0.0), least)
-    gap = np.divide(error, size, out=np.full(len(size), np.inf), where=size > 0)
-    return np.where(error == 0, 0.0, np.where(np.isfinite(error), gap, np.inf))
+    size = np.maximum(np.maximum(np.abs(primal), np.abs(dual)), np.maximum(least, TINY))
+    return np.where(np.isfinite(error), error / size, np.inf)
 
 
 def row_residual(stack: EntryStack, diagonal: Array, activity: Array) -> tuple[Array, Array]:
     """Return the largest relative violation of a row in each problem, and all violations, shape (B, m)."""
     missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
+    if not missed.any():
+        return np.zeros(len(missed)), missed
     norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
     lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))
     sizes = np.maximum(lo, hi)
     X0 = stack.divergence.X0
-    rho = np.maximum((sizes / norms).max(axis=1, initial=0.0), np.sqrt(np.einsum("bij,bij->b", X0, X0)))[
-        :, None
-    ]
+    rho = np.maximum((sizes / norms).max(axis=1, initial=0.0), np.sqrt(inner(X0, X0)))[:, None]
     root = np.sqrt(np.maximum(diagonal, 0.0))
     floor = ROW_NOISE * norms * rho
     reach = np.maximum(np.maximum(sizes, floor), root[:, stack.i] * root[:, stack.j])

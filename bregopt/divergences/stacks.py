@@ -6,7 +6,7 @@ Each has the value and the dual of the class of the same name for one matrix, wi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from bregopt.divergences.round_off import (
     error_of_slope,
 )
 from bregopt.divergences.spectral import exp_divided_differences
-from bregopt.records import dataclass
+from bregopt.linalg import spectra_of
 
 __all__ = [
     "STACKED",
@@ -29,14 +29,14 @@ __all__ = [
     "StackedDivergence",
     "StackedLogDet",
     "StackedSpectral",
+    "inner",
     "simplex_shifts",
 ]
 
 _LARGEST_EXPONENT = 700.0  # beyond it the exponential of a double overflows
 
 
-@dataclass(frozen=True, eq=False)
-class StackedDerivative:
+class StackedDerivative(NamedTuple):
     """The map ``S -> share S + M + M'`` with ``M = sign P (G o (P' S V)) V'``, for each matrix of a stack.
 
     Parameters
@@ -44,21 +44,20 @@ class StackedDerivative:
     P : array of shape (B, n, p)
     V : array of shape (B, n, n)
     G : array of shape (B, p, n)
-    share : array of shape (B,)
-    sign : array of shape (B,)
+    share, sign : float
     """
 
     P: Array
     V: Array
     G: Array
-    share: Array
-    sign: Array
+    share: float
+    sign: float
 
-    def __getitem__(self, which: IntArray | Mask) -> StackedDerivative:
-        """Return the maps of some of the matrices."""
-        return StackedDerivative(
-            self.P[which], self.V[which], self.G[which], self.share[which], self.sign[which]
-        )
+
+def inner(S: Array, T: Array) -> Array:
+    """Return the inner product of each pair of matrices, shape ``(B,)``."""
+    products: Array = np.add.reduce(S * T, axis=(1, 2))
+    return products
 
 
 class StackedDivergence(ABC):
@@ -77,6 +76,8 @@ class StackedDivergence(ABC):
 
     resolution: ClassVar[float] = Divergence.resolution
     """As that of the divergence."""
+    definite_start: ClassVar[bool] = True
+    """As that of the divergence."""
     largest_order: ClassVar[int]
     """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
 
@@ -93,8 +94,12 @@ class StackedDivergence(ABC):
         """Return each ``D(X, X0)``, shape ``(B,)``; infinite outside the domain."""
 
     @abstractmethod
-    def dual_term(self, S: Array) -> Array:
-        """Return each minimum of ``D(X, X0) - <S, X>`` over psd ``X``, from `S` alone, shape ``(B,)``."""
+    def dual_term(self, S: Array, theta: Array | None = None) -> Array:
+        """Return each minimum of ``D(X, X0) - <S, X>`` over psd ``X``, shape ``(B,)``.
+
+        It is a function of `S` alone; `theta` are the eigenvalues of :meth:`StackedSpectral.spectrum`, where
+        they are at hand.
+        """
 
     @abstractmethod
     def evaluation_error(self, X: Array) -> Array:
@@ -119,8 +124,8 @@ class StackedSpectral(StackedDivergence):
         """Return ``theta`` of shape ``(B, n)``, ascending, and ``V`` of shape ``(B, n, n)``."""
 
     @abstractmethod
-    def start(self, diagonal: Array) -> Array:
-        """Return multipliers of a prescribed diagonal at which the trace is about right, shape ``(B, n)``."""
+    def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
+        """Return multipliers of a diagonal at which the trace is about right, and their spectra."""
 
     @abstractmethod
     def term(self, theta: Array) -> Array:
@@ -160,11 +165,12 @@ class StackedFrobenius(StackedSpectral):
     """``||X - X0||_F^2``; see :class:`bregopt.divergences.Frobenius`."""
 
     resolution: ClassVar[float] = Frobenius.resolution
+    definite_start: ClassVar[bool] = Frobenius.definite_start
     largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
-        self.square = np.einsum("bij,bij->b", X0, X0)
+        self.square = inner(X0, X0)
 
     @property
     def unit(self) -> Array:
@@ -172,32 +178,32 @@ class StackedFrobenius(StackedSpectral):
 
     def value(self, X: Array) -> Array:
         difference = X - self.X0
-        value: Array = np.einsum("bij,bij->b", difference, difference)
-        return value
+        return inner(difference, difference)
 
     def evaluation_error(self, X: Array) -> Array:
-        round_off = EPS * (np.sqrt(self.square) + np.linalg.norm(X, axis=(1, 2)))
-        error: Array = round_off * (np.linalg.norm(X - self.X0, axis=(1, 2)) + round_off)
+        round_off = EPS * (np.sqrt(self.square) + np.sqrt(inner(X, X)))
+        error: Array = round_off * (np.sqrt(self.value(X)) + round_off)
         return error
 
-    def dual_term(self, S: Array) -> Array:
+    def dual_term(self, S: Array, theta: Array | None = None) -> Array:
         # A difference of |X0|^2 and |X|^2 would leave their round-off; these terms vanish with S.
-        negative: Any = np.minimum(np.linalg.eigvalsh(self.X0 + S / 2), 0.0)
-        term: Array = (negative**2).sum(axis=1) - np.einsum("bij,bij->b", self.X0 + S / 4, S)
+        negative: Any = np.minimum(np.linalg.eigvalsh(self.X0 + S / 2) if theta is None else theta, 0.0)
+        term: Array = (negative**2).sum(axis=1) - inner(self.X0 + S / 4, S)
         return term
 
     def spectrum(self, S: Array) -> tuple[Array, Array]:
-        theta, V = np.linalg.eigh(self.X0 + S / 2)
-        return theta, V
+        return spectra_of(self.X0 + S / 2)
 
-    def start(self, diagonal: Array) -> Array:
+    def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
         """Return those of a matrix with this diagonal, which need not be psd, shifted along the identity.
 
-        The shift gives the positive part of the spectrum the right trace: a projection onto a simplex.
+        The shift gives the positive part of the spectrum the right trace: a projection onto a simplex. It
+        leaves the eigenvectors as they are.
         """
         y = 2 * (diagonal - self.X0.diagonal(axis1=1, axis2=2))
-        theta, _ = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
-        return y - 2 * simplex_shifts(theta, diagonal.sum(axis=1))[:, None]
+        theta, V = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
+        shift = simplex_shifts(theta, diagonal.sum(axis=1))[:, None]
+        return y - 2 * shift, theta - shift, V
 
     def term(self, theta: Array) -> Array:
         term: Array = self.square - (np.maximum(theta, 0.0) ** 2).sum(axis=1)
@@ -210,22 +216,19 @@ class StackedFrobenius(StackedSpectral):
         """Return the generalized derivatives (Qi and Sun 2006).
 
         The derivatives of the positive and the negative part add up to half the direction. So products with
-        the eigenvectors of one sign are enough: of the one that is rarer in the whole stack.
+        the eigenvectors of one sign are enough: of the one that is rarer in the whole stack. Two of that sign
+        have the weights ``a / (a + b)`` and ``b / (a + b)``, which add up to one.
         """
-        n, positive = theta.shape[1], theta > 0
-        count = positive.sum(axis=1)
-        most, least = int(count.max()), int(count.min())
-        of_positive = most <= n - least
-        p = max(most if of_positive else n - least, 1)
-        few = slice(n - p, n) if of_positive else slice(0, p)
-        own, size = positive if of_positive else ~positive, np.abs(theta)
-        a = np.where(own[:, few], size[:, few], 0.0)
-        G = a[:, :, None] / np.maximum(a[:, :, None] + size[:, None, :], TINY)
-        both = own[:, few, None] & own[:, None, :]
-        G = np.where(both, 0.5, G) / 2
-        share, sign = (0.0, 1.0) if of_positive else (0.5, -1.0)
-        B = len(theta)
-        return StackedDerivative(V[:, :, few], V, G, np.full(B, share), np.full(B, sign))
+        n, size = theta.shape[1], np.abs(theta)
+        count = np.add.reduce(theta > 0, axis=1)
+        most, least = int(np.maximum.reduce(count)), int(np.minimum.reduce(count))
+        if most <= n - least:
+            few, own, share, sign = slice(n - max(most, 1), n), theta, 0.0, 1.0
+        else:
+            few, own, share, sign = slice(0, n - least), -theta, 0.5, -1.0
+        a = np.maximum(own[:, few], 0.0)[:, :, None]
+        G = a / np.maximum(a + size[:, None, :], TINY) / 2
+        return StackedDerivative(V[:, :, few], V, G, share, sign)
 
     def residual(self, a: Array, b: Array) -> Array:
         return b - a
@@ -238,7 +241,7 @@ class StackedVonNeumann(StackedSpectral):
 
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
-        eigenvalues, Q = np.linalg.eigh(X0)
+        eigenvalues, Q = spectra_of(X0)
         if (eigenvalues[:, 0] <= 0).any():
             raise np.linalg.LinAlgError("X0 is not positive definite")
         self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
@@ -254,26 +257,26 @@ class StackedVonNeumann(StackedSpectral):
         inside = x[:, 0] >= -1e-10 * np.maximum(x[:, -1], 0.0)
         x = np.maximum(x, 0.0)
         entropy = (x * np.log(np.maximum(x, TINY))).sum(axis=1)
-        linear = np.einsum("bij,bij->b", X, self.log_X0)
+        linear = inner(X, self.log_X0)
         return np.where(inside, entropy - linear - x.sum(axis=1) + self.trace, np.inf)
 
     def evaluation_error(self, X: Array) -> Array:
         size = np.linalg.norm(X, axis=(1, 2))
         entropy = X.shape[1] * EPS * size * (np.abs(np.log(np.maximum(size, TINY))) + LEAST_LOGARITHM)
-        error = entropy + np.einsum("bij,bij->b", X, self._error) + UNITS * self.trace
+        error = entropy + inner(X, self._error) + UNITS * self.trace
         return np.where(np.isfinite(error), error, np.inf)
 
-    def dual_term(self, S: Array) -> Array:
-        theta: Any = np.linalg.eigvalsh(self.log_X0 + S)
-        return self.term(theta)
+    def dual_term(self, S: Array, theta: Array | None = None) -> Array:
+        found: Any = np.linalg.eigvalsh(self.log_X0 + S) if theta is None else theta
+        return self.term(found)
 
     def spectrum(self, S: Array) -> tuple[Array, Array]:
-        theta, V = np.linalg.eigh(self.log_X0 + S)
-        return theta, V
+        return spectra_of(self.log_X0 + S)
 
-    def start(self, diagonal: Array) -> Array:
+    def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
         """Return the multipliers that are exact for a diagonal ``X0``."""
-        return np.log(diagonal / self.X0.diagonal(axis1=1, axis2=2))
+        y = np.log(diagonal / self.X0.diagonal(axis1=1, axis2=2))
+        return y, *self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
 
     def term(self, theta: Array) -> Array:
         term = self.trace - np.exp(np.minimum(theta, _LARGEST_EXPONENT)).sum(axis=1)
@@ -283,9 +286,9 @@ class StackedVonNeumann(StackedSpectral):
         return np.exp(np.minimum(theta, _LARGEST_EXPONENT))
 
     def derivative(self, theta: Array, V: Array) -> StackedDerivative:
-        top = theta[:, -1]
-        differences = exp_divided_differences(theta - top[:, None])
-        return _full_derivative(np.exp(top)[:, None, None] * differences, V)
+        top = theta[:, -1:]
+        G = np.exp(top)[:, :, None] * exp_divided_differences(theta - top)
+        return StackedDerivative(V, V, G / 2, 0.0, 1.0)
 
     def residual(self, a: Array, b: Array) -> Array:
         return a * np.log(b / a)
@@ -318,10 +321,10 @@ class StackedLogDet(StackedDivergence):
         inside = np.isfinite(_log_dets(X))
         inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
         of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))
-        error = np.einsum("bij,bij->b", X, self._error_of_inverse) + self._error_of_log_det + of_X
+        error = inner(X, self._error_of_inverse) + self._error_of_log_det + of_X
         return np.where(inside & np.isfinite(error), error, np.inf)
 
-    def dual_term(self, S: Array) -> Array:
+    def dual_term(self, S: Array, theta: Array | None = None) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
         return _log_dets(np.eye(S.shape[1]) - np.swapaxes(self.L, 1, 2) @ S @ self.L)
 
@@ -337,12 +340,6 @@ def _log_dets(S: Array) -> Array:
         return np.where(inside, np.log(np.maximum(eigenvalues, TINY)).sum(axis=1), -np.inf)
     log_dets: Array = 2 * np.log(roots.diagonal(axis1=1, axis2=2)).sum(axis=1)
     return log_dets
-
-
-def _full_derivative(differences: Array, V: Array) -> StackedDerivative:
-    """Return the derivatives by the divided differences of ``f`` (Daletskii and Krein)."""
-    B = len(V)
-    return StackedDerivative(V, V, differences / 2, np.zeros(B), np.ones(B))
 
 
 STACKED: dict[str, type[StackedDivergence]] = {

@@ -14,6 +14,7 @@ from bregopt.routes.solution import Solution
 __all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels", "pandas_module"]
 
 Answered = TypeVar("Answered", bound=Solution)
+_PLAIN = (np.ndarray, list, float, int, str, type(None))
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 
 
@@ -90,6 +91,8 @@ def pair_labels(labels: Labels, i: IntArray, j: IntArray) -> Labels:
 def is_pandas(value: Any, *names: str) -> bool:
     """Whether `value` is an instance of one of these pandas classes, found without importing pandas."""
     classes = type(value).__mro__
+    if classes[0] in _PLAIN:
+        return False
     return any(cls.__module__.split(".")[0] == "pandas" and cls.__name__ in names for cls in classes)
 
 

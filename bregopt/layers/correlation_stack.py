@@ -12,20 +12,17 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
-from bregopt.problems.arguments import METHOD, has_method, stack_settings
+from bregopt.problems.arguments import has_method, stack_answer, stack_settings
 from bregopt.problems.correlation.nearest import nearest_correlation
+from bregopt.problems.correlation.solve import CorrelationRows
 from bregopt.problems.objective import divergence_class
-from bregopt.problems.stack_part import stack_answer, width_of
+from bregopt.problems.stack_part import width_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit
-from bregopt.routes.projection.cold_newton import correlation_stack, refined
-from bregopt.routes.registry import route
 from bregopt.threads import threads_for
 
 __all__ = ["CorrelationStack"]
-
-_STEPS = 4  # of Newton's method from an answer
 
 
 @dataclass(frozen=True)
@@ -105,9 +102,9 @@ class CorrelationStack:
         return found.reshape(self.shapes[0])
 
     def _answers(self, A: Array, first: int) -> StackedCorrelations:
-        """Return the matrices after Newton's method, which proves them or starts at certified answers.
+        """Return the matrices after Newton's method, which starts at certified answers.
 
-        For the squared distance and small orders, Newton's method from a cold start nearly always is enough.
+        Those that the stacked method does not take, or leaves, are solved alone.
 
         Parameters
         ----------
@@ -115,25 +112,15 @@ class CorrelationStack:
         first : int
             The number of the first matrix in the whole stack.
         """
-        regular = self._regular(A)
-        if self._kind.quadratic and 0 < len(regular) == len(A):
-            proven = route(METHOD).nearest_correlations(A, self._settings)
-            if proven is not None:
-                return proven.at
-        v = self._multipliers(A, regular, first)
-        return refined(StackedCorrelations(self._divergence, A, v), _STEPS)[0]
-
-    def _multipliers(self, A: Array, regular: IntArray, first: int) -> Array:
-        """Return the multipliers of certified answers; those beside `regular`, or left, are solved alone."""
-        v = np.full(A.shape[:2], np.nan)
+        y, regular = np.full(A.shape[:2], np.nan), self._regular(A)
         if len(regular):
-            stack = correlation_stack(self._divergence, A[regular])
-            answer = stack_answer(route(METHOD), stack, self._settings, None)
+            rows = CorrelationRows.of_diagonals(len(regular), A.shape[1])
+            answer = stack_answer(rows.problem(A[regular], self._divergence), self._settings)
             if answer is not None:
-                v[regular[answer.solved]] = self._share * answer.y
-        for k in np.flatnonzero(np.isnan(v).any(axis=1)).tolist():
-            v[k] = self._alone(A[k], self._name(first + k))
-        return v
+                y[regular[answer.solved]] = answer.y
+        for k in np.flatnonzero(np.isnan(y).any(axis=1)).tolist():
+            y[k] = self._alone(A[k], self._name(first + k))
+        return StackedCorrelations.of_rows(self._divergence, A, y).refined()
 
     def _regular(self, A: Array) -> IntArray:
         """Return the indices of the matrices that the stacked method takes."""
@@ -154,12 +141,7 @@ class CorrelationStack:
             raise
         if found.status not in ("optimal", "optimal_inaccurate"):
             raise SolverError(f"{name} is {found.status}. {found.stop_reason}")
-        return -self._share * np.asarray(found.duals[0])
-
-    @property
-    def _share(self) -> float:
-        """The multipliers of :class:`StackedCorrelations` as a multiple of those of the rows."""
-        return 0.5 if self._kind.quadratic else 1.0
+        return -np.asarray(found.duals[0])
 
     def _name(self, k: int) -> str:
         return "A" if len(self.shapes[0]) == 2 else f"matrix {k} of the stack"

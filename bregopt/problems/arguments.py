@@ -9,12 +9,15 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean, is_one_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.options import option_names, own_settings
-from bregopt.routes.registry import load
+from bregopt.routes.registry import load, route
 
-__all__ = ["METHOD", "PANEL", "check_arguments", "has_method", "stack_settings"]
+__all__ = ["METHOD", "PANEL", "check_arguments", "has_method", "stack_answer", "stack_settings"]
 
 PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
@@ -60,4 +63,15 @@ def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
 def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
+    if not own:
+        return load(METHOD).Settings()
     return own_settings(load(METHOD), own)
+
+
+def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:
+    """Return the answers of the stacked method; None if LAPACK fails for a problem, as others follow."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
+            return route(METHOD).solve_stack(stack, settings, start)
+    except np.linalg.LinAlgError:
+        return None

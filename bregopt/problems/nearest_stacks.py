@@ -14,8 +14,8 @@ from bregopt.errors import DataWarning
 from bregopt.io.stacks import present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.correlation.answer import Asked, reportable
-from bregopt.problems.correlation.pair_bounds import by_pairs
 from bregopt.problems.correlation.request import (
+    by_pairs,
     check_missing,
     condition_bound,
     divergence_or_norm,
@@ -185,32 +185,15 @@ def _correlations(
     many = int(rows.fixed.any(axis=0).sum()) > _MOST_FIXED
     places = np.flatnonzero(~rows.refused & (not many))
     places = places[_accepted(A[places], kind)]
-    rows, n = rows[places], A.shape[1]
+    rows = rows[places]
     if kind.quadratic:
         for k, diagonal in zip(positions[places], A[places].diagonal(axis1=1, axis2=2), strict=True):
             message = covariance_message(diagonal, labels[0])
             if message is not None:
                 notes.add(int(k), message, DataWarning)
-    diagonal = np.arange(n)
-    s, t = rows.s, rows.t[:, None]
-    Y0 = A[places]
-    if (s != 1).any() or t.any():
-        Y0[:, diagonal, diagonal] -= t
-        Y0 = s[:, :, None] * Y0 * s[:, None, :]
-    i, j = np.append(diagonal, rows.i), np.append(diagonal, rows.j)
-    scale = s[:, i] * s[:, j]
-    one = np.broadcast_to(1 - t, s.shape)
-    lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (rows.lo, rows.hi))
 
     def restored(solved: IntArray, Y: Array, y: Array) -> tuple[Array, Sequence[Any]]:
         own = rows[solved]
-        duals = own.duals(y * scale[solved])
-        if not own.t.any() and (own.s == 1).all():
-            return Y, duals
-        exact = Y.diagonal(axis1=1, axis2=2) == lo[solved][:, :n]
-        X = Y / (own.s[:, :, None] * own.s[:, None, :])
-        at = X[:, diagonal, diagonal] + own.t[:, None]
-        X[:, diagonal, diagonal] = np.where(exact, 1.0, at)
-        return X, duals
+        return own.restored(Y), own.duals(y)
 
-    return Slice(EntryStack(STACKED[kind.name](Y0), i, j, lo, hi), places, restored)
+    return Slice(rows.problem(A[places], kind.name), places, restored)

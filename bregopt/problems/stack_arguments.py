@@ -11,7 +11,8 @@ from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
 from bregopt.divergences import Divergence
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, read_stack
-from bregopt.problems.correlation.pair_bounds import of_present
+from bregopt.problems.correlation.request import of_present
+from bregopt.problems.correlation.solve import CorrelationRows
 from bregopt.problems.nearest_arguments import (
     bounded_entries,
     entry_bounds,
@@ -21,10 +22,9 @@ from bregopt.problems.nearest_arguments import (
 )
 from bregopt.records import dataclass, replace
 
-__all__ = ["Argument", "StackRows", "argument", "stack_rows"]
+__all__ = ["Argument", "argument", "stack_rows"]
 
 _KEYS_SHOWN = 3  # in messages
-_BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,58 +185,13 @@ def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, name
     return [at[key] for key in keys]
 
 
-@dataclass(frozen=True, eq=False)
-class StackRows:
-    """The rows of nearest correlation problems of one order ``n``, in terms of ``X``.
-
-    Parameters
-    ----------
-    t : array of shape (b,)
-        Lower bounds on the eigenvalues.
-    s : array of shape (b, n)
-        Roots of the weights.
-    i, j : int array of shape (k,)
-        Entries above the diagonal that are fixed or bounded in one of the problems, in the order of the rows.
-    lo, hi : array of shape (b, k)
-    fixed, bounded : boolean array of shape (b, k)
-    refused : boolean array of shape (b,)
-        The problems with bad arguments.
-    """
-
-    t: Array
-    s: Array
-    i: IntArray
-    j: IntArray
-    lo: Array
-    hi: Array
-    fixed: Mask
-    bounded: Mask
-    refused: Mask
-
-    def __getitem__(self, which: IntArray) -> StackRows:
-        """Return the rows of some of the problems."""
-        parts = {name: getattr(self, name)[which] for name in _BY_PROBLEM}
-        return replace(self, **parts)
-
-    def duals(self, y: Array) -> list[tuple[Array, ...]]:
-        """Return the duals of the single solve's constraints: the diagonal, fixed and bounded entries."""
-        n, v = self.s.shape[1], -y + 0.0
-        if len(self.i) == 0:
-            return [(own,) for own in v]
-        parts = zip(v[:, :n], v[:, n:], self.fixed, self.bounded, strict=True)
-        return [
-            (diagonal, *(off[mask] for mask in (fixed, bounded) if mask.any()))
-            for diagonal, off, fixed, bounded in parts
-        ]
-
-
 def stack_rows(
     A: Array,
     positions: IntArray,
     labels: Sequence[Labels],
     kind: type[Divergence],
     arguments: Mapping[str, Argument],
-) -> StackRows:
+) -> CorrelationRows:
     """Return the rows for matrices of one order, an array of shape ``(b, n, n)``.
 
     Raises
@@ -270,7 +225,8 @@ def stack_rows(
     wrong = (fixed & ~(np.abs(own) <= limit)) | (bounded & ((lo > hi) | (lo > limit) | (hi < -limit)))
     lo = np.where(fixed, own, np.where(bounded, lo, -np.inf))
     hi = np.where(fixed, own, np.where(bounded, hi, np.inf))
-    return StackRows(t, s, i, j, lo, hi, fixed, bounded, refused | wrong.any(axis=1) | (s == 0).any(axis=1))
+    refused |= wrong.any(axis=1) | (s == 0).any(axis=1)
+    return CorrelationRows(t, s, i, j, lo, hi, fixed, bounded, refused)
 
 
 def _check_shared(arguments: Mapping[str, Argument], k: int, n: int, kind: type[Divergence]) -> None:

@@ -17,12 +17,11 @@ from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.io.stacks import Group
-from bregopt.problems.arguments import METHOD, has_method, stack_settings
+from bregopt.problems.arguments import has_method, stack_answer, stack_settings
 from bregopt.problems.solutions import ERROR
 from bregopt.problems.stack_record import Record, Warnings
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
-from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
@@ -31,7 +30,6 @@ __all__ = [
     "Slice",
     "StackedProblem",
     "solve_part",
-    "stack_answer",
     "width_of",
 ]
 
@@ -133,7 +131,7 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
 
 def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: Warnings) -> None:
     """Solve the problems of orders for which the stacked method pays."""
-    settings, method = stack_settings(problem.options), route(METHOD)
+    settings = stack_settings(problem.options)
     starts = _Starts(problem.matrices.order) if chain else None
     for group in problem.matrices.groups:
         n = group.values.shape[1]
@@ -150,7 +148,7 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
                     continue
                 chains = np.flatnonzero(regular)[part.places]
                 start = None if starts is None else starts.of(chains, part.stack, group)
-                answer = stack_answer(method, part.stack, settings, start)
+                answer = stack_answer(part.stack, settings, start)
                 if answer is None or len(answer.solved) == 0:
                     continue
                 if starts is not None:
@@ -195,15 +193,6 @@ class _Starts:
 
     def _rows(self, group: Group, n: int) -> IntArray:
         return np.arange(n) if group.rows is None else group.rows
-
-
-def stack_answer(method: Any, stack: EntryStack, settings: Any, start: Array | None) -> Any:
-    """Return the answers to a slice; None if LAPACK fails for one, as single solves follow."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-            return method.solve_stack(stack, settings, start)
-    except np.linalg.LinAlgError:
-        return None
 
 
 def _symmetric(A: Array) -> tuple[Mask, Array]:

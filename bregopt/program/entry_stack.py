@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.cache import cached_property
 from bregopt.records import dataclass, replace
 
 __all__ = ["EntryStack"]
+
+# The n^2 entries over those with bounds, from which sparse products, and sums for each entry, cost less than
+# products of matrices.
+_SPARSE, _FEW = 8, 64
+_CROWD = 10  # violated bounds, a multiple of the order
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,24 +43,44 @@ class EntryStack:
     def __len__(self) -> int:
         return len(self.lo)
 
-    def __getitem__(self, which: IntArray | Mask) -> EntryStack:
+    def __getitem__(self, which: IntArray | Mask | slice) -> EntryStack:
         """Return some of the problems."""
-        return replace(self, divergence=self.divergence[which], lo=self.lo[which], hi=self.hi[which])
+        if isinstance(which, slice) and which == slice(None):
+            return self
+        return EntryStack(self.divergence[which], self.i, self.j, self.lo[which], self.hi[which])
 
     def of_rows(self, which: Mask) -> EntryStack:
         """Return the problems with some of the rows."""
         own = {name: getattr(self, name)[..., which] for name in ("i", "j", "lo", "hi")}
         return replace(self, **own)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """The order of the matrices."""
         return self.divergence.X0.shape[1]
 
-    @property
+    @cached_property
     def alone(self) -> bool:
         """Whether no entries off the diagonal have bounds."""
         return len(self.i) == self.n
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether all entries with bounds are fixed."""
+        return bool((self.lo == self.hi).all())
+
+    @cached_property
+    def units(self) -> Array:
+        """The size of each entry of a feasible matrix, ``sqrt(X_ii X_jj)``, shape (B, m)."""
+        root = np.sqrt(self.lo[:, : self.n])
+        return self.lo if self.alone else root[:, self.i] * root[:, self.j]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the targets violate so many bounds that one problem alone takes other methods less time."""
+        a = self.apply(self.divergence.X0)
+        beyond = ((a < self.lo) | (a > self.hi)) & (self.lo < self.hi)
+        return int(np.count_nonzero(beyond)) > _CROWD * self.n * len(self)
 
     def apply(self, X: Array) -> Array:
         """Return the entries of each matrix, shape (B, m)."""
@@ -62,13 +89,42 @@ class EntryStack:
     def adjoint(self, y: Array) -> Array:
         """Return ``sum_k y_k A_k`` of each problem, with ``<A_k, X>`` the entry of row ``k``."""
         S = np.zeros((len(y), self.n, self.n))
+        if self.alone:
+            S[:, self.i, self.i] = y
+            return S
         half = np.where(self.i == self.j, y, y / 2)
         S[:, self.i, self.j] = half
         S[:, self.j, self.i] = half
         return S
 
+    def times(self, y: Array, M: Array) -> Array:
+        """Return the products of those matrices with `M`, shape (B, n, p)."""
+        if self.alone:
+            return y[:, :, None] * M
+        if len(y) > 1 or _SPARSE * (len(self.i) - self.n) > self.n**2:
+            return self.adjoint(y) @ M
+        product: Array = (y[:, : self.n, None] * M)[0]
+        i, j = self.i[self.n :], self.j[self.n :]
+        half = y[0, self.n :] / 2
+        S = sp.csr_array((np.append(half, half), (np.append(i, j), np.append(j, i))), (self.n, self.n))
+        return (product + S @ M[0])[None]
+
+    def entries_of(self, L: Array, R: Array) -> Array:
+        """Return the entries of the matrices ``L R' + R L'``, shape (B, m)."""
+        diagonal: Array = 2 * np.add.reduce(L * R, axis=2) if len(self.i) else np.zeros((len(L), 0))
+        if self.alone or len(self.i) == 0:
+            return diagonal
+        if _FEW * (len(self.i) - self.n) <= self.n**2:
+            i, j = self.i[self.n :], self.j[self.n :]
+            others = np.add.reduce(L[:, i] * R[:, j] + R[:, i] * L[:, j], axis=2)
+            return np.concatenate([diagonal, others], axis=1)
+        M = L @ np.swapaxes(R, 1, 2)
+        return self.apply(M) + M[:, self.j, self.i]
+
     def conjugate(self, y: Array) -> Array:
         """Return each row's term of the dual function, shape (B, m)."""
+        if self.fixed:
+            return y * self.lo
         acting = np.where(y > 0, self.lo, self.hi)
         return y * np.where(y == 0, 0.0, acting)
 

@@ -154,6 +154,11 @@ class Progress:
         return self._outside is None or self._outside[0].settles(answer, tol)
 
     @property
+    def watched(self) -> bool:
+        """Whether somebody sees each step as it is recorded."""
+        return self._verbose or bool(self._watchers) or logger.isEnabledFor(logging.DEBUG)
+
+    @property
     def seconds(self) -> float:
         """Seconds since the start."""
         return time.perf_counter() - self._start

@@ -1,29 +1,66 @@
-"""The answer to a nearest correlation or covariance problem: a solution that knows what was asked."""
+"""The answer to a nearest correlation or covariance problem, which knows what was asked, and its report.
+
+The report says what changed, and shows the proof. It is text, tables, a workbook, or a page of HTML that
+stands alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import io
+import itertools
+from collections.abc import Hashable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, Mask
+from bregopt.arrays import Array, ArrayOrFrame, Frame, IntArray, Mask
 from bregopt.cache import cached_property
+from bregopt.certify import proven_bound
+from bregopt.certify.accuracy import Accuracy
+from bregopt.errors import is_one_of, require
+from bregopt.files import replacing
 from bregopt.io.pandas_labels import Labels
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
 from bregopt.records import dataclass, field_names, replace
-from bregopt.routes.solution import Solution
+from bregopt.routes.accuracy import summary
+from bregopt.routes.solution import MatricesLike, Solution
+from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
-    from bregopt.problems.correlation.report import CorrelationReport
-    from bregopt.problems.correlation.suggest import Suggestion
+    from bregopt.problems.correlation.infeasible import Suggestion
+    from bregopt.routes.derivatives.derivative import Products
 
-__all__ = ["Asked", "CorrelationSolution", "reportable"]
+__all__ = [
+    "Asked",
+    "CorrelationReport",
+    "CorrelationSolution",
+    "reportable",
+]
+
+_LARGEST_PRODUCTS = 60  # order up to which products with the derivative take less time than its general form
+
+_SHOWN = 10  # rows of a table in print
+_NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
+_TABLES = ("summary", "pairs", "rows", "spectrum")
+_PAIRS = ("row", "column", "before", "after", "change", "note")
+_ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
+_SHOWN_ON_PAGE = 50  # rows of a table in HTML
+_DPI = 110
+_STYLE = """\
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
+table { border-collapse: collapse; margin: 1.2rem 0 }
+caption { font-weight: 600; padding: .3rem 0 }
+td, th { padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #ddd }
+td { font-variant-numeric: tabular-nums }
+img { max-width: 100% }"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +136,26 @@ class CorrelationSolution(Solution):
         known |= {"X": (Y,), "u": np.zeros(0), "duals": -np.concatenate([np.ravel(v) for v in self.duals])}
         return Solution(**known | {"_program": problem.program(), "_compiled": problem._compiled})
 
+    @cached_property
+    def _products(self) -> Products | None:
+        """Products with the derivative of an answer with a diagonal alone, where Newton's method left it."""
+        request = self._request
+        if self._raw is not None or request is None or not request.is_plain or request.n > _LARGEST_PRODUCTS:
+            return None
+        from bregopt.routes.derivatives.derivative import Products  # only those who differentiate wait
+
+        return Products.of(request.divergence, np.asarray(request.A), -np.asarray(self.duals[0]))
+
+    def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
+        """Return the gradient of ``<G, X>`` in `A`, as :meth:`Solution.vjp`."""
+        products = self._products
+        return super().vjp(G) if products is None else products.vjp(G, self.X)
+
+    def jvp(self, dA: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
+        """Return the change of ``X`` as `A` changes, as :meth:`Solution.jvp`."""
+        products = self._products
+        return super().jvp(dA) if products is None else products.jvp(dA, self.X)
+
     def report(self) -> CorrelationReport:
         """Return what changed, by label, with the spectra before and after and the proof of the answer.
 
@@ -112,8 +169,6 @@ class CorrelationSolution(Solution):
         ValueError
             If there is no answer.
         """
-        from bregopt.problems.correlation.report import CorrelationReport  # only those who ask for it wait
-
         return CorrelationReport.of(self, self._data)
 
     def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:  # type: ignore[override]
@@ -155,3 +210,340 @@ def reportable(
     """Return a solution that knows its data, and the `request` whose problem was not declared."""
     known = {name: getattr(solution, name) for name in field_names(Solution)}
     return CorrelationSolution(**known, suggestion=suggested, _asked=asked, _request=request)
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationReport:
+    """What changed, by label, and what is proven.
+
+    Attributes
+    ----------
+    before, after : array of shape (n, n)
+        NaN where an entry of the given matrix is unknown.
+    labels : sequence
+        The labels of the rows, or their numbers.
+    distance, relative, largest : float
+        The Frobenius norm of the change, the same relative to that of the given matrix, and the largest
+        change of an entry. Unknown entries do not count, in the sums of the rows neither.
+    spectrum_before, spectrum_after : array of shape (n,)
+        Eigenvalues, ascending; those before are NaN if entries are unknown.
+    proven_eigenvalue : float
+        A proven lower bound on the eigenvalues of the answer, by a Cholesky factorization with a bound on its
+        round-off (Rump 2006, Verification of positive definiteness).
+    diagonal_error : float
+        Largest distance of the diagonal from the required one.
+    """
+
+    before: Array
+    after: Array
+    labels: Sequence[Hashable]
+    spectrum_before: Array
+    spectrum_after: Array
+    proven_eigenvalue: float
+    diagonal_error: float
+    _solution: CorrelationSolution
+    _asked: Asked
+
+    @classmethod
+    def of(cls, solution: CorrelationSolution, asked: Asked) -> CorrelationReport:
+        """Return the report of an answer."""
+        before, after = asked.before, np.asarray(solution.X)
+        given: Any = np.linalg.eigvalsh(before) if np.isfinite(before).all() else np.full(len(after), np.nan)
+        own = np.linalg.eigvalsh(after)
+        n = len(after)
+        return cls(
+            before=before,
+            after=after,
+            labels=range(n) if asked.labels is None else asked.labels,
+            spectrum_before=given,
+            spectrum_after=own,
+            proven_eigenvalue=-proven_bound(-after, -float(own[0]), 0.0),
+            diagonal_error=float(np.abs(after.diagonal() - asked.diagonal).max()),
+            _solution=solution,
+            _asked=asked,
+        )
+
+    @cached_property
+    def change(self) -> Array:
+        """The change of each entry, zero where the given one is unknown."""
+        return np.nan_to_num(self.after - self.before)
+
+    @property
+    def distance(self) -> float:
+        """The Frobenius norm of the change."""
+        return float(np.linalg.norm(self.change))
+
+    @property
+    def relative(self) -> float:
+        """The norm of the change, relative to that of the given matrix."""
+        size = float(np.linalg.norm(np.nan_to_num(self.before)))
+        return self.distance / size if size > 0 else float("nan")
+
+    @property
+    def largest(self) -> float:
+        """The largest change of an entry, in magnitude."""
+        return float(np.abs(self.change).max())
+
+    def to_frame(self, table: str = "pairs") -> Frame:
+        """Return one table as a DataFrame.
+
+        Parameters
+        ----------
+        table : {"pairs", "rows", "spectrum", "summary"}
+            All pairs, those that changed most first; the rows, in the same order; the eigenvalues; or the
+            numbers for the whole matrix.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        ValueError
+            If there is no such table.
+        """
+        if not is_one_of(table, _TABLES):
+            raise ValueError(f"table is {table!r}; expected one of {', '.join(_TABLES)}")
+        pandas = require("pandas", "pandas")
+        columns = getattr(self, f"_{table}_columns")()
+        return pandas.DataFrame(columns)
+
+    def to_excel(self, path: str | PathLike[str]) -> None:
+        """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``).
+
+        Labels are text, also those that look like formulas.
+
+        Raises
+        ------
+        ValueError
+            If a label has control characters, which no workbook holds.
+        """
+        pandas = require("pandas", "excel")
+        require("openpyxl", "excel")
+        frames = {table: self.to_frame(table) for table in _TABLES}
+        for frame in frames.values():
+            for cell in frame.to_numpy(dtype=object).ravel():
+                if isinstance(cell, str) and any(ord(c) < 32 and c not in "\t\n\r" for c in cell):
+                    raise ValueError(f"the label {cell!r} has control characters; a workbook holds none")
+        packed = io.BytesIO()  # after an error in the middle of writing, openpyxl leaves an archive open
+        with pandas.ExcelWriter(packed, engine="openpyxl") as book:
+            for table, frame in frames.items():
+                frame.to_excel(book, sheet_name=table, index=False)
+                for cell in itertools.chain(*book.sheets[table].iter_rows()):
+                    cell.data_type = "s" if cell.data_type == "f" else cell.data_type
+        with replacing(path) as file:
+            file.write(packed.getvalue())
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write a page that stands alone, with the plot if matplotlib is installed."""
+        with replacing(path) as file:
+            file.write(_page_of(self, self._solution).encode("utf-8"))
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts))
+        lines = [self.title, *(f"  {name:<{width}}  {text}" for name, text in self.facts.items())]
+        for heading, titles, cells, left in self.tables(_SHOWN):
+            lines += ["", heading, *table_lines(titles, cells, left)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.html(_SHOWN)
+
+    def html(self, shown: int) -> str:
+        """Return the tables as HTML with at most `shown` rows each."""
+        parts = [html_table((), list(self.facts.items()), 2, self.title)]
+        parts += [
+            html_table(titles, cells, left, heading) for heading, titles, cells, left in self.tables(shown)
+        ]
+        return "\n".join(parts)
+
+    @property
+    def title(self) -> str:
+        """What the report is of."""
+        return f"{len(self.after)} x {len(self.after)} matrix, repaired: {self._solution.status}"
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """The numbers for the whole matrix, as text by name."""
+        solution, floor = self._solution, self._asked.min_eigenvalue
+        short = floor - self.proven_eigenvalue
+        least = f"{floor:g}" if short <= 0 else f"{floor:g} - {short:.1e}" if floor else f"-{short:.1e}"
+        diagonal = f"off by {self.diagonal_error:.1e}" if self.diagonal_error else "exact"
+        seconds, known = solution.timings.get("total", 0.0), summary(solution.accuracy)
+        return {
+            "change": f"{self.distance:.4g} in the Frobenius norm, {self.relative:.2%} of the given matrix; "
+            f"largest of an entry {self.largest:.4g}",
+            "spectrum before": _spectrum_text(self.spectrum_before),
+            "spectrum after": _spectrum_text(self.spectrum_after),
+            **_requested(self._asked, self.change),
+            "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
+            "diagonal": diagonal,
+            "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "
+            f"{solution.gap:.1e}",
+            **({} if known is None else {"accuracy": known}),
+            "effort": f"{solution.iterations} iterations of {solution.solver}, {seconds:.3g} s",
+        }
+
+    def tables(self, shown: int) -> list[tuple[str, Sequence[str], list[tuple[str, ...]], int]]:
+        """Return captions, titles, cells and the number of columns of text of the tables by label."""
+        i, j = self._order
+        pairs, rows = len(i), len(self.after)
+        k = min(shown, pairs)
+        cells: list[tuple[str, ...]] = [
+            (
+                str(self.labels[a]),
+                str(self.labels[b]),
+                _number(self.before[a, b]),
+                _number(self.after[a, b]),
+                f"{self.change[a, b]:+.4f}",
+                note,
+            )
+            for a, b, note in zip(i[:k], j[:k], self._notes(i[:k], j[:k]), strict=True)
+        ]
+        columns = self._rows_columns()
+        sums: list[tuple[str, ...]] = [
+            (str(label), *(f"{columns[name][r]:.4f}" for name in _ROWS[1:]))
+            for r, label in enumerate(columns["row"][:shown])
+        ]
+        return [
+            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
+        ]
+
+    @cached_property
+    def _order(self) -> tuple[IntArray, IntArray]:
+        """The pairs above the diagonal, those that changed most first."""
+        i, j = np.triu_indices(len(self.after), 1)
+        order = np.argsort(-np.abs(self.change[i, j]), kind="stable")
+        return i[order], j[order]
+
+    def _notes(self, i: IntArray, j: IntArray) -> list[str]:
+        """Return for each pair whether it was unknown, or is fixed or at a bound."""
+        n, asked = len(self.after), self._asked
+        fixed, lower, upper = np.zeros((n, n), dtype=bool), np.full((n, n), -np.inf), np.full((n, n), np.inf)
+        kept, bounded = asked.fixed, asked.bounded
+        fixed[kept.i, kept.j] = True
+        lower[bounded.i, bounded.j], upper[bounded.i, bounded.j] = bounded.lo, bounded.hi
+        near = _NEAR * float(np.abs(self.after).max())
+        rules = (
+            (np.isnan(self.before), "unknown before"),
+            (fixed, "fixed"),
+            (self.after <= lower + near, "at lower bound"),
+            (self.after >= upper - near, "at upper bound"),
+        )
+        masks = [mask[i, j] for mask, _ in rules]
+        return np.select(masks, [text for _, text in rules], "").tolist()
+
+    def _pairs_columns(self) -> dict[str, Any]:
+        i, j = self._order
+        entries = {"before": self.before[i, j], "after": self.after[i, j], "change": self.change[i, j]}
+        names = [self.labels[a] for a in i], [self.labels[b] for b in j]
+        return {"row": names[0], "column": names[1], **entries, "note": self._notes(i, j)}
+
+    def _rows_columns(self) -> dict[str, Any]:
+        known = np.isfinite(self.before)  # sums before and after are of the same entries
+        sums = [np.where(known, M, 0.0).sum(axis=1) for M in (self.before, self.after)]
+        total = np.abs(self.change).sum(axis=1)
+        order = np.argsort(-total, kind="stable")
+        columns = (sums[0], sums[1], self.change.sum(axis=1), total)
+        return {
+            "row": [self.labels[k] for k in order],
+            **{name: column[order] for name, column in zip(_ROWS[1:], columns, strict=True)},
+        }
+
+    def _spectrum_columns(self) -> dict[str, Any]:
+        return {"before": self.spectrum_before[::-1], "after": self.spectrum_after[::-1]}
+
+    def _summary_columns(self) -> dict[str, Any]:
+        solution, known = self._solution, self._solution.accuracy
+        numbers = {
+            "distance": self.distance,
+            "relative distance": self.relative,
+            "largest change": self.largest,
+            "smallest eigenvalue before": self.spectrum_before[0],
+            "smallest eigenvalue after": self.spectrum_after[0],
+            "proven lower bound on the eigenvalues": self.proven_eigenvalue,
+            "negative eigenvalues before": float((self.spectrum_before < 0).sum()),
+            "condition number before": _condition(self.spectrum_before),
+            "condition number after": _condition(self.spectrum_after),
+            "diagonal error": self.diagonal_error,
+            "value": solution.value,
+            "proven bound": solution.dual_value,
+            "certified gap": solution.gap,
+            "certified distance of an entry": known.largest if isinstance(known, Accuracy) else float("nan"),
+            "seconds": solution.timings.get("total", 0.0),
+        }
+        return {"quantity": list(numbers), "value": list(numbers.values())}
+
+
+def _caption(noun: str, shown: int, count: int) -> str:
+    """Return the caption of a table that shows some of its rows."""
+    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
+    return f"{some}, by the size of their change"
+
+
+def _number(value: float) -> str:
+    """Return an entry as text; NaN is unknown."""
+    return "unknown" if np.isnan(value) else f"{value:.4f}"
+
+
+def _requested(asked: Asked, change: Array) -> dict[str, str]:
+    """Return what was asked of the answer besides nearness, as text by name; `change` is of each entry."""
+    facts, i, j = {}, asked.fixed.i, asked.fixed.j
+    if asked.min_eigenvalue > 0:
+        facts["floor"] = f"{asked.min_eigenvalue:g}"
+    if len(i):
+        largest = np.abs(change[i, j]).max()
+        facts["kept"] = f"{_counted(len(i), 'entry', 'entries')}, largest change {largest:.1e}"
+    if asked.unknown is not None:
+        facts["unknown"] = _counted(int(asked.unknown.sum()) // 2, "pair", "pairs")
+    return facts
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _spectrum_text(eigenvalues: Array) -> str:
+    """Return the range of a spectrum, ascending, its negative part and condition, as text."""
+    if np.isnan(eigenvalues).any():
+        return "not defined, as entries are unknown"
+    low, high = float(eigenvalues[0]), float(eigenvalues[-1])
+    negative = int((eigenvalues < -_round_off(eigenvalues)).sum())
+    kappa = _condition(eigenvalues)
+    shown = f"condition number {kappa:.3g}" if np.isfinite(kappa) else "singular"
+    some = f"{negative} of {len(eigenvalues)} negative" if negative else "none negative"
+    return f"{low:.4g} to {high:.4g}, {some}, {shown if not negative else 'indefinite'}"
+
+
+def _condition(eigenvalues: Array) -> float:
+    """Return the condition number; infinite if the smallest eigenvalue is zero up to round-off."""
+    low, high = float(np.abs(eigenvalues).min()), float(np.abs(eigenvalues).max())
+    return high / low if low > _round_off(eigenvalues) else float("inf")
+
+
+def _round_off(eigenvalues: Array) -> float:
+    return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
+
+
+def _page_of(report: CorrelationReport, solution: CorrelationSolution) -> str:
+    """Return the page, with the plot if matplotlib is installed."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{escaped(report.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
+        f"{_embedded_plot(solution)}\n{report.html(_SHOWN_ON_PAGE)}\n</body>\n</html>\n"
+    )
+
+
+def _embedded_plot(solution: CorrelationSolution) -> str:
+    """Return the plot as an image inside the page."""
+    if find_spec("matplotlib") is None:
+        return "<p>For the plot: pip install 'bregopt[plot]'</p>"
+    pyplot = require("matplotlib.pyplot", "plot")
+    with pyplot.rc_context({"interactive": False}):
+        figure = solution.plot()[0].figure
+        data = io.BytesIO()
+        figure.savefig(data, format="png", dpi=_DPI)
+        pyplot.close(figure)
+    image = base64.b64encode(data.getvalue()).decode("ascii")
+    return f'<img alt="before, after, change and spectra" src="data:image/png;base64,{image}">'

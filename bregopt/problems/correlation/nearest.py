@@ -1,45 +1,62 @@
-"""The nearest correlation matrix.
+"""The nearest correlation matrix: the function, the method that it takes, and ``bregopt repair``.
 
-A small one is solved as a stack of one, and its problem is declared when it is asked for: to declare, compile
-and route a problem of order 20 takes as long as to solve it.
+One with rows on entries alone is solved as a stack of one, and its problem is declared when it is asked for:
+to declare, compile and route a problem of order 20 takes longer than to solve it.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import LARGEST, SMALLEST, ArrayOrFrame, BoundsLike
+from bregopt.arrays import Array, BoundsLike
+from bregopt.clock import CutShort
+from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.pandas_labels import labeled, pandas_module
+from bregopt.files import replacing
+from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
+from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments, has_method, stack_settings
-from bregopt.problems.correlation.answer import Asked, CorrelationSolution
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments
+from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
+from bregopt.problems.correlation.infeasible import Suggestion, check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, read_request
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
 from bregopt.problems.nearest_arguments import covariance_message
-from bregopt.program import LowRank, StopReason
-from bregopt.records import dataclass
+from bregopt.program import StopReason
+from bregopt.records import replace
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.options import time_limit
 from bregopt.routes.progress import Progress
 from bregopt.routes.registry import route
-from bregopt.routes.solution import MatricesLike
+from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import StackOptions
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["nearest_correlation", "solve_directly"]
+__all__ = [
+    "add_repair",
+    "answered",
+    "nearest_correlation",
+    "solve_directly",
+]
 
 GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each label
+
+_TASK = "Find the nearest correlation matrix, and report the changes."
+_REPORTS = (".html", ".xlsx", ".txt")
 
 
 def nearest_correlation(
@@ -181,76 +198,215 @@ def nearest_correlation(
         message = covariance_message(request.A.diagonal(), request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
-        direct = solve_directly(request, options)
+        direct = None if suggest else solve_directly(request, options)
         if direct is not None:
             return direct
-        from bregopt.problems.correlation.answered import answered  # small matrices do not wait
 
         return answered(request, given, options, nearest_correlation)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Direct(CorrelationSolution):
-    """An answer that has its derivative at hand."""
-
-    _proven: Any = field(kw_only=True)
-
-    def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
-        return self._proven.products.vjp(G, self.X)
-
-    def jvp(self, dA: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
-        return self._proven.products.jvp(dA, self.X)
-
-
 def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationSolution | None:
-    """Return the nearest correlation matrix; None where the method does not take it, or does not prove it."""
-    if not _is_plain(request) or not has_method(request.divergence, options) or clock.remaining() <= 0:
+    """Return the answer of the method for rows on entries; None where it does not take or prove it."""
+    if clock.remaining() <= 0:
         return None
     begin = time.perf_counter()
-    settings, method = stack_settings(options), route(METHOD)
-    progress = Progress(method.name)
-    with threads_for(request.n):
-        proven = method.nearest_correlations(np.asarray(request.A)[None], settings)
-    if proven is None:
+    progress = Progress(METHOD)
+    try:
+        with threads_for(request.n):
+            solved = solved_entries(request, options)
+    except CutShort:
         return None
-    certificate, labels = proven.certificate.of(0), request.labels
-    progress.record(proven.steps, certificate)
-    dual = 0.0 - proven.y[0]
+    if solved is None:
+        return None
+    answer, settings, rows = solved
+    (steps,), (duals,), (X,) = answer.iterations.tolist(), rows.duals(answer.y), rows.restored(answer.X)
+    certificate, labels = answer.certificate.of(0), request.labels
+    progress.record(steps, certificate)
     seconds = time.perf_counter() - begin  # of all at once: the method proves its answers
-    solution = _Direct(
+    solution = CorrelationSolution(
         status=certificate.status(settings.tol, StopReason.CONVERGED).value,
         stop_reason=StopReason.CONVERGED.value,
         value=certificate.primal,
-        X=proven.X[0],
+        X=X,
         u={},
-        duals=(dual,),
+        duals=duals,
         dual_value=certificate.dual,
         gap=certificate.gap,
         primal_residual=certificate.primal_residual,
         dual_residual=certificate.dual_residual,
         error=certificate.error,
-        iterations=proven.steps,
+        iterations=steps,
         timings={"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds},
-        solver=method.name,
+        solver=METHOD,
         history=progress.history(),
-        citation=proven.citation,
-        duals_by_name={"diagonal": dual if labels is None else pandas_module().Series(dual.copy(), labels)},
+        citation=route(METHOD).citation_of(request.divergence),
+        duals_by_name=_by_name(request, duals),
         _stop=StopReason.CONVERGED,
         _restated=Congruence(request.s, request.n, request.fixed.i, request.fixed.j),
+        _units=units_of(request),
         _asked=Asked.of(request),
         _request=request,
-        _proven=proven,
     )
     log_answer(solution)
     return labeled(solution, labels)
 
 
-def _is_plain(request: Request) -> bool:
-    """Whether nothing but the matrix is given, and the distance is Frobenius's."""
-    given = (request.H, request.unknown, request.condition, request.groups, request.rank, request.scale)
-    if request.divergence != "frobenius" or any(part is not None for part in given):
-        return False
-    if isinstance(request.A, LowRank) or len(request.fixed.i) or len(request.bounded.i):
-        return False
-    largest = float(np.abs(request.A).max())
-    return request.floor == 0 and bool((request.s == 1).all()) and SMALLEST <= largest <= LARGEST
+def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
+    """Return the duals by the names of their constraints, with the labels of the matrix."""
+    labels = request.labels
+    pairs = {"fixed": request.fixed, "bounds": request.bounded}
+    present = {name: own for name, own in pairs.items() if len(own.i)}
+    named = dict(zip(("diagonal", *present), duals, strict=True))
+    if labels is None:
+        return named
+    axes = {"diagonal": labels} | {name: pair_labels(labels, own.i, own.j) for name, own in present.items()}
+    return {name: pandas_module().Series(dual.copy(), axes[name]) for name, dual in named.items()}
+
+
+def answered(
+    request: Request, given: Mapping[str, Any], options: Mapping[str, Any], solve: Callable[..., Any]
+) -> CorrelationSolution:
+    """Return the answer to a request.
+
+    Parameters
+    ----------
+    request : Request
+    given : mapping
+        The arguments of the user.
+    options : mapping
+        Options of the solver.
+    solve : callable
+        :func:`bregopt.nearest_correlation`.
+    """
+    suggest = given["suggest"]
+    if suggest:
+        check_suggestible(request)
+    solution = labeled(_solver(request)(request, options), request.labels)
+    unmet = suggest and solution.status != Status.OPTIMAL
+    suggested = suggestion(request, given, solve) if unmet else None
+    if suggested is not None or not (suggest or obstacle(request)):
+        solution = _with_hint(solution, suggested)
+    return reportable(solution, Asked.of(request), suggested)
+
+
+def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution]:
+    """Return the function that solves the problem; its module is imported when a problem needs it."""
+    if request.rank is not None:
+        from bregopt.problems.correlation.rank import solve_rank
+
+        return solve_rank
+    if request.groups is not None:
+        from bregopt.problems.correlation.solve import solve_groups
+
+        return solve_groups
+    if request.kind is None:
+        from bregopt.problems.correlation.norms import solve_norm
+
+        return solve_norm
+    return solve_request
+
+
+def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
+    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
+    if solution.status not in INFEASIBLE:
+        return solution
+    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
+    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
+
+
+def add_repair(
+    commands: Any,
+    settings: argparse.ArgumentParser,
+    given: Callable[[argparse.Namespace], dict[str, Any]],
+    exit_status: Callable[[str], int],
+) -> None:
+    """Add the command to the parser of the command line.
+
+    Parameters
+    ----------
+    commands : the subparsers
+    settings : ArgumentParser
+        The options of every route.
+    given : callable
+        Returns those that were given.
+    exit_status : callable
+        Returns that of a status.
+    """
+    parser = commands.add_parser("repair", parents=[settings], help=_TASK, description=_TASK)
+    parser.add_argument("file", type=Path, metavar="FILE", help=f"a matrix ({', '.join(SUFFIXES)})")
+    parser.add_argument("--key", help="array of an .npz file")
+    parser.add_argument(
+        "--divergence",
+        choices=tuple(DIVERGENCES),
+        default="frobenius",
+        help="measure of nearness (frobenius)",
+    )
+    parser.add_argument(
+        "--min-eigenvalue", type=float, default=0.0, metavar="T", help="lower bound on the eigenvalues (0)"
+    )
+    parser.add_argument("--lower", type=float, metavar="L", help="lower bound on the entries (-1)")
+    parser.add_argument("--upper", type=float, metavar="U", help="upper bound on the entries (1)")
+    parser.add_argument("--output", type=_path(".csv"), metavar="PATH", help=".csv file for the matrix")
+    parser.add_argument(
+        "--report",
+        type=_path(*_REPORTS),
+        metavar="PATH",
+        help=".html, .xlsx or .txt file for the report of changes and proofs, which is printed without it",
+    )
+    parser.set_defaults(run=lambda options: _run(options, given(options), exit_status))
+
+
+def _run(options: argparse.Namespace, settings: dict[str, Any], exit_status: Callable[[str], int]) -> int:
+    table = read_matrix(options.file, options.key)
+    if table.index is not None and table.columns is not None and table.index != table.columns:
+        raise ValueError(f"{options.file}: the labels of the rows and columns differ; expected the same")
+    solution: Any = nearest_correlation(
+        table.values.toarray() if sp.issparse(table.values) else table.values,
+        options.divergence,
+        lower=options.lower,
+        upper=options.upper,
+        min_eigenvalue=options.min_eigenvalue,
+        **settings,
+    )
+    if solution.X is None:
+        sys.stdout.write(f"{solution!r}\n")
+        return exit_status(solution.status)
+    _write(options, table, solution)
+    return exit_status(solution.status)
+
+
+def _write(options: argparse.Namespace, table: Table, solution: CorrelationSolution) -> None:
+    labels = table.columns if table.index is None else table.index
+    assert solution._asked is not None
+    report = replace(solution, _asked=replace(solution._asked, labels=labels)).report()
+    kind = "" if options.report is None else options.report.suffix.lower()
+    if kind == ".html":
+        report.to_html(options.report)
+    elif kind == ".xlsx":
+        report.to_excel(options.report)
+    elif kind == ".txt":
+        with replacing(options.report) as file:
+            file.write(f"{report}\n".encode())
+    else:
+        sys.stdout.write(f"{report}\n")
+    if options.output is not None:
+        X = csv_text(np.asarray(solution.X), table.index, table.columns)
+        with replacing(options.output) as file:
+            file.write(X.encode("utf-8"))
+    if kind:
+        lines = (f"  {name}: {text}\n" for name, text in report.facts.items())
+        sys.stdout.write("".join([f"{report.title}\n", *lines]))
+
+
+def _path(*kinds: str) -> Callable[[str], Path]:
+    """Return the reader of a path that ends in one of these."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() not in kinds:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(kinds)}")
+        if not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
+        return path
+
+    return read

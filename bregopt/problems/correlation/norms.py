@@ -6,6 +6,8 @@ no distance is below ``d``. A matrix at this distance has ``Xv = 0``: it is ``Q 
 basis ``Q`` of the complement of ``v``. Among these, the one nearest to ``A`` in the Frobenius norm is a
 candidate. It is optimal if ``|Q'(X - A)Q| <= d``, which an eigendecomposition proves. It is on 8 of the 10
 indefinite matrices of the tests' data folder, and on the random ones of the tests.
+
+Optima that lie between a value and a bound that are computed directly are :func:`bracketed`.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.certify import bracket
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.problems.correlation.bracketed import bracketed
-from bregopt.problems.correlation.explain import explained
+from bregopt.problems.correlation.infeasible import explained
 from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import correlation_rows, solve_request
@@ -35,13 +37,65 @@ from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["solve_norm"]
+__all__ = [
+    "bracketed",
+    "solve_norm",
+]
+
+_RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds
 
 _SMALL = 40  # largest order at which `path`, in less than a second, replaces a splitting that is slow
 _TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems of tests/test_largest_entry.py's kind
 _FINER = 1e-2  # tolerance of the candidate's problem, as a fraction of that of the answer
 _FINEST = 1e-9
 _CITATION = "Qi, Sun (2006), A Quadratically Convergent Newton Method, SIAM J. Matrix Anal. Appl. 28"
+
+
+def bracketed(
+    value: float,
+    lower: float,
+    scale: float,
+    tol: float,
+    X: Array,
+    u: dict[str, float],
+    duals: tuple[Any, ...],
+    residual: float,
+    iterations: int,
+    solver: str,
+    citation: str,
+    begin: float,
+) -> Solution:
+    """Return the solution; it is optimal if the gap and the residual of its rows meet the tolerance.
+
+    Parameters
+    ----------
+    value, lower : float
+        The objective at ``X``, and a lower bound on the optimum.
+    scale : float
+        The scale of the objective.
+    begin : float
+        When the work began, of ``time.perf_counter``.
+    """
+    certificate = bracket(value, min(lower, value), resolution=_RESOLUTION * scale, primal_residual=residual)
+    stop = StopReason.CONVERGED if certificate.meets(tol) else StopReason.STALLED
+    return Solution(
+        status=certificate.status(tol, stop).value,
+        stop_reason=stop.value,
+        value=value,
+        X=X,
+        u=u,
+        duals=duals,
+        dual_value=lower,
+        gap=certificate.gap,
+        primal_residual=residual,
+        dual_residual=0.0,
+        error=certificate.error,
+        iterations=iterations,
+        timings={"total": time.perf_counter() - begin},
+        solver=solver,
+        history={},
+        citation=citation,
+    )
 
 
 def solve_norm(request: Request, options: Mapping[str, Any]) -> Solution:

@@ -24,7 +24,7 @@ from bregopt import clock
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
-from bregopt.problems.correlation.descent import (
+from bregopt.problems.correlation.factor_descent import (
     Descent,
     Objective,
     distance,

@@ -1,11 +1,12 @@
 """What a user asks of a nearest correlation matrix, as checked data.
 
-Unknown entries are NaN, read as unknown only if the user says so.
+Groups are those of rows, such as sectors. Bounds by pairs are dicts from pairs of labels, of groups, or of
+tuples of labels to numbers. Unknown entries are NaN, read as unknown only if the user says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bregopt.arrays import (
     IntArray,
     Mask,
     finite_array,
+    is_mapping,
     positive_integer,
     rectangular,
     symmetric_matrix,
@@ -22,9 +24,8 @@ from bregopt.arrays import (
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
-from bregopt.problems.correlation.groups import Groups, read_groups
-from bregopt.problems.correlation.pair_bounds import of_pairs
 from bregopt.problems.nearest_arguments import (
+    LABELS_SHOWN,
     BoundedEntries,
     bounded_entries,
     fixed_entries,
@@ -38,18 +39,201 @@ from bregopt.records import dataclass
 
 __all__ = [
     "Given",
+    "Groups",
     "Request",
+    "by_pairs",
     "check_missing",
     "check_together",
     "condition_bound",
     "divergence_or_norm",
     "given_matrix",
+    "of_pairs",
+    "of_present",
+    "read_groups",
     "read_request",
     "weights_of_known",
 ]
 
+_SHOWN = 3  # labels in messages
+
 _NORMS = ("largest_entry", "spectral")  # distances that are no divergences
 _CHOICES = ("error", "unknown")  # what NaN means
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of the rows ``0 .. n-1``.
+
+    Parameters
+    ----------
+    names : tuple
+        The names of the ``k`` groups, in the order in which they occur.
+    at : int array of shape (n,)
+        The group of each row.
+    """
+
+    names: tuple[Hashable, ...]
+    at: IntArray
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of rows of each group, shape (k,)."""
+        return np.bincount(self.at, minlength=len(self.names))
+
+    def members(self, g: int) -> IntArray:
+        """Return the rows of one group."""
+        return np.flatnonzero(self.at == g)
+
+    def block_sums(self, M: Array) -> Array:
+        """Return the sums of the blocks of a matrix of shape ``(n, n)``, shape ``(k, k)``."""
+        order = np.argsort(self.at, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+        rows = np.add.reduceat(M[np.ix_(order, order)], starts, axis=0)
+        sums: Array = np.add.reduceat(rows, starts, axis=1)
+        return sums
+
+
+def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
+    """Return the groups of `n` rows.
+
+    Parameters
+    ----------
+    value : sequence of length n, Series with the labels of the rows, dict from label to group, or None
+    labels : pandas.Index or None
+    n : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of these, if a row has no group, or a label is unknown.
+    """
+    if value is None:
+        return None
+    if is_mapping(value):
+        names = _of_mapping(value, list(range(n)) if labels is None else list(labels))
+    else:
+        if isinstance(value, str) or not hasattr(value, "__len__") or rectangular(value, "groups").ndim != 1:
+            raise TypeError(f"groups is {value!r}; expected the name of a group for each of the {n} rows")
+        names = aligned(value, labels, "groups")
+        names = names.tolist() if hasattr(names, "tolist") else list(names)
+    if len(names) != n:
+        raise ValueError(f"groups has {len(names)} names; expected one for each of the {n} rows")
+    for k, name in enumerate(names):
+        if name is None or name != name:  # NaN
+            raise ValueError(
+                f"groups has no name at {k if labels is None else labels[k]}; expected one, its own for a "
+                "row of no group"
+            )
+    order: dict[Hashable, int] = {}
+    at = np.array([order.setdefault(name, len(order)) for name in names], dtype=np.intp)
+    return Groups(tuple(order), at)
+
+
+def _of_mapping(value: Mapping[Hashable, Any], labels: list[Any]) -> list[Any]:
+    """Return the groups of the labels, in their order."""
+    lacking, spare = [x for x in labels if x not in value], [x for x in value if x not in set(labels)]
+    if lacking or spare:
+        problem, found = ("lacks", lacking) if lacking else ("has the unknown label", spare)
+        shown = ", ".join(map(repr, found[:_SHOWN])) + (" and more" if len(found) > _SHOWN else "")
+        raise ValueError(f"groups {problem} {shown}; expected a group for each label of A")
+    return [value[x] for x in labels]
+
+
+def by_pairs(value: Any) -> bool:
+    """Whether bounds are given by pairs: a dict all of whose keys are tuples of two."""
+    return (
+        is_mapping(value)
+        and len(value) > 0
+        and all(isinstance(key, tuple) and len(key) == 2 for key in value)
+    )
+
+
+def of_present(value: Mapping[Any, Any], places: Mapping[Hashable, Hashable | None]) -> dict[Any, Any]:
+    """Return the bounds by pairs whose labels are all there, by the labels' own `places`.
+
+    Parameters
+    ----------
+    value : mapping
+    places : mapping
+        The new label of each label of the stack, None where it is missing; other names stay.
+    """
+
+    def moved(part: Any) -> Any:
+        if isinstance(part, Hashable) and part in places:
+            return places[part]
+        if isinstance(part, tuple | frozenset):
+            own = tuple(new for new in map(moved, part) if new is not None)
+            return own or None
+        return part
+
+    pairs = {tuple(map(moved, key)): bound for key, bound in value.items()}
+    return {key: bound for key, bound in pairs.items() if None not in key}
+
+
+def of_pairs(
+    value: Any, name: str, labels: Labels, groups: Groups | None, n: int, widest: Array | float
+) -> Any:
+    """Return bounds by pairs as an array of shape ``(n, n)``; other bounds unchanged.
+
+    Where several keys meet an entry, the tightest bound counts; where none does, it is `widest` away from 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a key is no pair, or names nothing; if a pair has no entry off the diagonal; if a bound is no
+        finite number.
+    """
+    if not is_mapping(value):
+        return value
+    if not by_pairs(value):
+        raise TypeError(
+            f"{name} is a dict with other keys than pairs; expected pairs of labels, such as "
+            f"{{('equities', 'credit'): 0.2}}"
+        )
+    sign, tighter = (-1.0, np.maximum) if name == "lower" else (1.0, np.minimum)
+    bounds = np.full((n, n), sign * widest)
+    places = _places(labels, groups, n)
+    for key, number in value.items():
+        first, second = (_members(part, key, places, name) for part in key)
+        bound = float(finite_array(number, f"{name}[{key!r}]", ndim=0))
+        _tighten(bounds, first, second, bound, tighter)
+        if len(first) == len(second) == 1 and first[0] == second[0]:
+            raise ValueError(f"{name} has the pair {key!r}, which is on the diagonal; expected two labels")
+    return bounds
+
+
+def _tighten(bounds: Array, first: IntArray, second: IntArray, bound: float, tighter: Any) -> None:
+    """Tighten the bounds on the entries of two sets of indices, in both triangles."""
+    for a, b in ((first, second), (second, first)):
+        at = np.ix_(a, b)
+        bounds[at] = tighter(bounds[at], bound)
+
+
+def _places(labels: Labels, groups: Groups | None, n: int) -> dict[Hashable, IntArray]:
+    """Return the indices of each label and of each group."""
+    names = range(n) if labels is None else labels
+    places = {name: np.array([k]) for k, name in enumerate(names)}
+    if groups is None:
+        return places
+    for g, name in enumerate(groups.names):
+        own = groups.members(g)
+        if name in places and not np.array_equal(places[name], own):
+            raise ValueError(f"{name!r} is a label of A and a group of groups; expected distinct names")
+        places[name] = own
+    return places
+
+
+def _members(part: Any, key: Any, places: Mapping[Hashable, IntArray], name: str) -> IntArray:
+    """Return the indices of a label, a group, or a tuple of these."""
+    if isinstance(part, Hashable) and part in places:
+        return places[part]
+    if isinstance(part, tuple | frozenset) and part:
+        return np.unique(np.concatenate([_members(one, key, places, name) for one in part]))
+    known = [str(one) for one in places]
+    raise ValueError(
+        f"{name} has the pair {key!r}, and {part!r} is no label of A and no group"
+        f"{did_you_mean(str(part), known, LABELS_SHOWN)}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +284,14 @@ class Request:
     def n(self) -> int:
         """The order."""
         return self.A.shape[0]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the matrix and a divergence is given."""
+        parts = (self.H, self.unknown, self.condition, self.groups, self.rank, self.scale)
+        rows = len(self.fixed.i) + len(self.bounded.i)
+        plain = self.kind is not None and not rows and all(part is None for part in parts)
+        return plain and not isinstance(self.A, LowRank) and self.floor == 0 and bool((self.s == 1).all())
 
     @property
     def t(self) -> Any:

@@ -1,6 +1,17 @@
-"""The nearest correlation matrix to one matrix, by the modeling language.
+"""The nearest correlation matrix in a divergence: by rows on entries, by the language, or in groups.
 
+With the diagonal matrix ``S`` of the roots of the weights and the bound ``t`` on the eigenvalues the variable
+is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``.
+Newton's method for stacks takes rows on entries, of one matrix or of many. The language takes all others.
 LogDet and von Neumann start from the completion of largest determinant where entries are unknown.
+
+With one correlation for each pair of groups the problem has the order of the groups.
+Let the groups have ``m_g`` rows and the correlations ``R_gh``. ``X`` has the eigenvalues of the matrix ``M``,
+
+    M_gh = sqrt(m_g m_h) R_gh,    M_gg = 1 + (m_g - 1) R_gg,
+
+and ``1 - R_gg``, each ``m_g - 1`` times. A Bregman divergence from ``A`` is, up to a constant, that from the
+block average of ``A`` (squared Frobenius), of its inverse (LogDet) or of its logarithm (von Neumann).
 """
 
 from __future__ import annotations
@@ -13,10 +24,12 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, Mask
+from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.certify import PrimalDualPoint, certify
-from bregopt.errors import ConvergenceWarning
+from bregopt.divergences.stacks import STACKED
+from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.io.pandas_labels import pair_labels
+from bregopt.linalg import root_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
@@ -24,11 +37,13 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.correlation.explain import explained
-from bregopt.problems.correlation.request import Request
-from bregopt.problems.objective import nearness
+from bregopt.problems.arguments import has_method, stack_answer, stack_settings
+from bregopt.problems.correlation.infeasible import explained
+from bregopt.problems.correlation.request import Groups, Request
+from bregopt.problems.objective import check_definite, nearness
+from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
-from bregopt.records import replace
+from bregopt.records import dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.restated import Congruence
@@ -37,17 +52,166 @@ from bregopt.threads import threads_for
 
 __all__ = [
     "INFEASIBLE",
+    "CorrelationRows",
     "correlation_rows",
     "declared",
+    "solve_groups",
     "solve_request",
+    "solved_entries",
     "units_of",
     "with_completion",
     "with_diagonal",
 ]
 
+_BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
+_MOST_ROWS = 5_000  # fixed and bounded entries beyond which the language's methods take no more time
+
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
 _COMPLETION_TOL = 1e-9  # of the completion, which is data of the nearness problem
+_DISTANCE = 1e-12  # of fixed entries of one pair of groups
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationRows:
+    """The rows of nearest correlation problems of one order ``n``, in terms of ``X``.
+
+    Parameters
+    ----------
+    t : array of shape (b,)
+        Lower bounds on the eigenvalues.
+    s : array of shape (b, n)
+        Roots of the weights.
+    i, j : int array of shape (k,)
+        Entries above the diagonal that are fixed or bounded in one of the problems, in the order of the rows.
+    lo, hi : array of shape (b, k)
+    fixed, bounded : boolean array of shape (b, k)
+    refused : boolean array of shape (b,)
+        The problems with bad arguments.
+    """
+
+    t: Array
+    s: Array
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
+    fixed: Mask
+    bounded: Mask
+    refused: Mask
+
+    @classmethod
+    def of_diagonals(cls, b: int, n: int) -> CorrelationRows:
+        """Return the rows of `b` problems with a diagonal alone."""
+        none, empty = np.zeros(0, dtype=np.intp), np.zeros((b, 0))
+        no = empty.astype(bool)
+        return cls(np.zeros(b), np.ones((b, n)), none, none, empty, empty, no, no, np.zeros(b, dtype=bool))
+
+    def __getitem__(self, which: IntArray) -> CorrelationRows:
+        """Return the rows of some of the problems."""
+        return replace(self, **{name: getattr(self, name)[which] for name in _BY_PROBLEM})
+
+    @property
+    def _plain(self) -> bool:
+        """Whether ``Y`` is ``X``."""
+        return not self.t.any() and bool((self.s == 1).all())
+
+    def problem(self, A: Array, divergence: str) -> EntryStack:
+        """Return the problems in terms of ``Y``, for an array `A` of shape ``(b, n, n)``."""
+        n = A.shape[1]
+        k, one = np.arange(n), (1 - self.t[:, None]) * np.ones(self.s.shape)
+        if self._plain:
+            if len(self.i) == 0:
+                return EntryStack(STACKED[divergence](A), k, k, one, one)
+            Y0 = A
+        else:
+            Y0 = A.copy()
+            Y0[:, k, k] -= self.t[:, None]
+            Y0 = self.s[:, :, None] * Y0 * self.s[:, None, :]
+        scale = self._scale
+        lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (self.lo, self.hi))
+        return EntryStack(STACKED[divergence](Y0), *self._entries, lo, hi)
+
+    @property
+    def _entries(self) -> tuple[IntArray, IntArray]:
+        k = np.arange(self.s.shape[1])
+        return np.append(k, self.i), np.append(k, self.j)
+
+    @property
+    def _scale(self) -> Array:
+        """The factors of the rows' entries, shape ``(b, n + k)``."""
+        i, j = self._entries
+        scale: Array = self.s[:, i] * self.s[:, j]
+        return scale
+
+    def restored(self, Y: Array) -> Array:
+        """Return the matrices ``X``: exact entries stay exact."""
+        if self._plain:
+            return Y
+        k = np.arange(Y.shape[1])
+        X = Y / (self.s[:, :, None] * self.s[:, None, :])
+        exact = Y[:, k, k] == (1 - self.t[:, None]) * self.s**2
+        X[:, k, k] = np.where(exact, 1.0, X[:, k, k] + self.t[:, None])
+        own = X[:, self.i, self.j]
+        kept = self.fixed & (np.abs(own - self.lo) <= 4 * EPS)
+        X[:, self.i, self.j] = X[:, self.j, self.i] = np.where(kept, self.lo, own)
+        return X
+
+    def duals(self, y: Array) -> list[tuple[Array, ...]]:
+        """Return the duals of the rows: of the diagonal, of fixed and of bounded entries."""
+        n, v = self.s.shape[1], 0.0 - (y if self._plain else y * self._scale)
+        if len(self.i) == 0:
+            return [(own,) for own in v]
+        parts = zip(v[:, :n], v[:, n:], self.fixed, self.bounded, strict=True)
+        return [
+            (diagonal, *(off[mask] for mask in (fixed, bounded) if mask.any()))
+            for diagonal, off, fixed, bounded in parts
+        ]
+
+
+def solved_entries(request: Request, options: Mapping[str, Any]) -> tuple[Any, Any, CorrelationRows] | None:
+    """Return the answer to a stack of one problem, the settings and the rows; None where there is none.
+
+    It is proven to the tolerance. Others, and infeasible problems, are those of the language.
+    """
+    if not _has_rows_on_entries(request) or not has_method(request.divergence, options):
+        return None
+    settings, rows, A = stack_settings(options), _rows_of(request), np.asarray(request.A)
+    if STACKED[request.divergence].definite_start and root_of(A) is None:
+        return None
+    try:
+        problem = rows.problem(A[None], request.divergence)
+    except np.linalg.LinAlgError:
+        return None
+    answer = None if problem.crowded else stack_answer(problem, settings)
+    return None if answer is None or len(answer.solved) == 0 else (answer, settings, rows)
+
+
+def _has_rows_on_entries(request: Request) -> bool:
+    """Whether there is a distance of a usual size, with bounds on eigenvalues that a shift can meet."""
+    kind, A = request.kind, request.A
+    if kind is None or isinstance(A, LowRank) or request.scale is not None or request.of_eigenvalues:
+        return False
+    others = (request.H, request.unknown, request.groups, request.rank)
+    if any(part is not None for part in others) or request.divergence not in STACKED:
+        return False
+    if len(A) > STACKED[request.divergence].largest_order:
+        return False
+    count = len(request.fixed.i) + len(request.bounded.i)
+    return count <= _MOST_ROWS and bool(SMALLEST <= np.abs(A).max() <= LARGEST)
+
+
+def _rows_of(request: Request) -> CorrelationRows:
+    """Return the rows of one problem."""
+    if request.is_plain:
+        return CorrelationRows.of_diagonals(1, request.n)
+    fixed, bounded = request.fixed, request.bounded
+    count = len(fixed.i)
+    i, j = np.append(fixed.i, bounded.i), np.append(fixed.j, bounded.j)
+    lo, hi = np.append(fixed.lo, bounded.lo)[None], np.append(fixed.hi, bounded.hi)[None]
+    is_fixed = np.arange(len(i))[None] < count
+    t, refused = np.full(1, request.floor), np.zeros(1, dtype=bool)
+    return CorrelationRows(t, request.s[None], i, j, lo, hi, is_fixed, ~is_fixed, refused)
 
 
 def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
@@ -115,6 +279,8 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
 
 def units_of(request: Request) -> Units | None:
     """Return the units of ``X``; None where it is the variable ``Y`` itself."""
+    if request.is_plain:
+        return None
     s, t = request.s, np.broadcast_to(request.shift, request.n)
     return None if not t.any() and (s == 1).all() else Units(s, t)
 
@@ -246,3 +412,162 @@ def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
             own = pairs.get(row.name or "")
             row.axes = (request.labels if own is None else pair_labels(request.labels, own.i, own.j),)
     return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Fixed and bounded correlations of pairs of groups ``g <= h``."""
+
+    g: IntArray
+    h: IntArray
+    lo: Array
+    hi: Array
+
+
+def solve_groups(request: Request, options: Mapping[str, Any]) -> Solution:
+    """Return the nearest correlation matrix with one correlation for each pair of groups.
+
+    Raises
+    ------
+    UnsupportedProblemError, ValueError
+        If another argument does not go with groups, or fixed entries and bounds of a pair contradict.
+    """
+    groups = request.groups
+    assert groups is not None
+    _check(request)
+    request = with_completion(request)
+    solve = _squares if request.kind is not None and request.kind.quadratic else _invariant
+    solution = explained(solve(request, groups, _blocks(request, groups), options), request)
+    if solution.X is None:
+        return solution
+    R = _correlations(solution.X, request, groups)
+    X = R[np.ix_(groups.at, groups.at)]
+    np.fill_diagonal(X, 1.0)
+    return replace(solution, X=X, _restated="derivatives with groups are not known; leave them out")
+
+
+def _check(request: Request) -> None:
+    """Refuse what does not go with groups."""
+    if request.kind is None:
+        raise UnsupportedProblemError(
+            f"groups go with frobenius, logdet and von_neumann; found divergence={request.divergence!r}, "
+            "which averages of blocks do not reduce"
+        )
+    if request.condition is not None:
+        raise UnsupportedProblemError(
+            "max_condition does not go with groups: it couples the eigenvalues within groups with those "
+            "between them; use min_eigenvalue"
+        )
+    if isinstance(request.A, LowRank):
+        raise TypeError("A is LowRank, whose range equal correlations leave: pass A.dense()")
+
+
+def _blocks(request: Request, groups: Groups) -> _Blocks:
+    """Return the bounds on the correlations of groups; those of all entries of a pair hold for its one."""
+    k = len(groups.names)
+    lo, hi = np.full((k, k), -np.inf), np.full((k, k), np.inf)
+    for entries in (request.fixed, request.bounded):
+        g, h = np.sort([groups.at[entries.i], groups.at[entries.j]], axis=0)
+        np.maximum.at(lo, (g, h), entries.lo)
+        np.minimum.at(hi, (g, h), entries.hi)
+    crossed = np.argwhere(lo > hi + _DISTANCE)
+    if len(crossed):
+        g, h = (int(each) for each in crossed[0])
+        raise ValueError(
+            f"fixed entries and bounds of the groups {groups.names[g]!r} and {groups.names[h]!r} ask for a "
+            f"correlation from {lo[g, h]:g} to {hi[g, h]:g}; expected one that all of them allow"
+        )
+    least = -(1 - request.floor) / np.maximum(groups.sizes - 1, 1)  # of a psd matrix, within a group
+    low = np.flatnonzero(hi.diagonal() < least - _DISTANCE)
+    if len(low):
+        g = int(low[0])
+        raise ValueError(
+            f"fixed entries and upper ask for a correlation of at most {hi[g, g]:g} within the group "
+            f"{groups.names[g]!r}; equal correlations of {groups.sizes[g]} rows are at least {least[g]:g}"
+        )
+    g, h = np.nonzero(np.isfinite(lo) | np.isfinite(hi))
+    return _Blocks(g, h, np.minimum(lo, hi)[g, h], hi[g, h])
+
+
+def _correlations(Y: Any, request: Request, groups: Groups) -> Array:
+    """Return ``R`` from ``Y = M - t I``, and from the blocks of ``X`` of the invariant form."""
+    M = Y[0] if isinstance(Y, tuple) else Y
+    sizes = groups.sizes
+    t = request.shift
+    R: Array = M / np.sqrt(np.outer(sizes, sizes))
+    inner = (M.diagonal() + t - 1) / np.maximum(sizes - 1, 1)
+    np.fill_diagonal(R, np.where(sizes > 1, inner, 1.0))
+    return R
+
+
+def _squares(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
+    """Solve with the squared Frobenius distance: weighted squares of the entries of ``Y = M - t I``."""
+    k, t, sizes = len(groups.names), request.floor, groups.sizes
+    A = np.asarray(request.A)
+    W = np.outer(request.s, request.s) ** 2 if request.H is None else request.H**2
+    on_diagonal = float(W.diagonal() @ (1 - A.diagonal()) ** 2)
+    W = W - np.diag(W.diagonal())
+    weight, moment = groups.block_sums(W), groups.block_sums(W * A)
+    mean = np.divide(moment, weight, out=np.zeros((k, k)), where=weight > 0)
+    constant = float(np.vdot(W * A, A) - np.vdot(moment, mean)) + on_diagonal
+    unit = np.sqrt(np.outer(sizes, sizes))
+    target = mean * unit
+    np.fill_diagonal(target, 1 + (sizes - 1) * mean.diagonal() - t)
+    np.fill_diagonal(unit, np.maximum(sizes - 1, 1))
+    Y = PSD(k, name="X")
+    single = sizes == 1
+    rows = [(diag(Y)[single] == 1 - t).named("diagonal")] if single.any() else []
+    if not single.all():
+        rows.append((diag(Y)[~single] <= sizes[~single] * (1 - t)).named("eigenvalues within groups"))
+    if len(blocks.g):
+        own = blocks.g == blocks.h
+        entries = (Y[blocks.g, blocks.h] - np.where(own, 1 - t, 0.0)) / unit[blocks.g, blocks.h]
+        rows.append(between(entries, blocks.lo, blocks.hi).named("groups"))
+    H = np.sqrt(weight) / unit + np.diag(single.astype(float))  # those entries are fixed
+    problem = Problem(Minimize(frobenius_div(Y, target, weights=H) + constant), rows)
+    solution = problem.solve(**options)
+    if solution.X is None:
+        return solution
+    diagonal = solution.X.diagonal()
+    required = np.where(single, 1 - t, np.minimum(diagonal, sizes * (1 - t)))
+    return with_diagonal(problem, solution, required, options.get("tol", Settings.tol))
+
+
+def _invariant(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
+    """Solve with LogDet or von Neumann: a block ``M``, and one for the eigenvalues within groups."""
+    sizes = groups.sizes
+    M0, rest, constant = _average(request, groups)
+    inside = np.repeat(np.arange(len(sizes)), sizes - 1)  # the group of each eigenvalue within groups
+    Y = PSD(len(sizes), name="X")
+    bounds = request.of_eigenvalues
+    objective: CurvedExpression = nearness(request.divergence, Y, M0, "A", **bounds) + constant
+    total: Any = diag(Y)
+    if len(inside):
+        Z = PSD(len(inside), name="within groups")
+        objective = objective + nearness(request.divergence, Z, np.diag(rest[inside]), "A", **bounds)
+        total = total + (inside == np.arange(len(sizes))[:, None]).astype(float) @ diag(Z)
+    rows = [(total == sizes.astype(float)).named("diagonal")]
+    if len(blocks.g):
+        own = blocks.g == blocks.h
+        unit = np.where(own, sizes[blocks.g] - 1, np.sqrt(sizes[blocks.g] * sizes[blocks.h]))
+        entries = (Y[blocks.g, blocks.h] - np.where(own, 1.0, 0.0)) / unit
+        rows.append(between(entries, blocks.lo, blocks.hi).named("groups"))
+    return Problem(Minimize(objective), rows).solve(**options)
+
+
+def _average(request: Request, groups: Groups) -> tuple[Array, Array, float]:
+    """Return the average of ``A`` as its ``M`` and its eigenvalues within groups, and the constant."""
+    A, sizes = np.asarray(request.A), groups.sizes
+    check_definite(A, "A", request.divergence)
+    eigenvalues, V = np.linalg.eigh(A)
+    logarithm = request.kind is not None and request.kind.exponential
+    mapped = np.log(eigenvalues) if logarithm else 1 / eigenvalues
+    B = (V * mapped) @ V.T
+    diagonal = np.bincount(groups.at, B.diagonal()) / sizes
+    sums = groups.block_sums(B - np.diag(B.diagonal()))
+    b, Q = np.linalg.eigh(sums / np.sqrt(np.outer(sizes, sizes)) + np.diag(diagonal))
+    within = diagonal - sums.diagonal() / np.maximum(sizes * (sizes - 1), 1)
+    m, rest = (np.exp(b), np.exp(within)) if logarithm else (1 / b, 1 / within)
+    of_one = (lambda x: x) if logarithm else np.log
+    average = of_one(m).sum() + (sizes - 1) @ of_one(rest)
+    return (Q * m) @ Q.T, rest, float(of_one(eigenvalues).sum() - average)

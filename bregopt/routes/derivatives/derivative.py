@@ -232,6 +232,13 @@ class Products:
 
     at: StackedCorrelations
 
+    @classmethod
+    def of(cls, divergence: str, A: Array, y: Array) -> Products:
+        """Return those of the nearest correlation matrix to `A` with the multipliers `y` of its rows."""
+        from bregopt.routes.derivatives.stacked import StackedCorrelations
+
+        return cls(StackedCorrelations.of_rows(divergence, A[None], y[None]).refined())
+
     def vjp(self, G: Any, like: Any) -> Any:
         """Return the gradient of ``<G, X>``, with the labels of the answer `like`."""
         return self._product(self.at.vjp, G, like, "G")

@@ -11,7 +11,6 @@ and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from bregopt.program.pickling import PickledWithoutCache
 from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN
 
 __all__ = ["StackedCorrelations"]
+
+_STEPS = 4  # of Newton's method from an answer
+_ENOUGH = 1e-13  # the error of the diagonal at which it ends
 
 
 class StackedCorrelations(PickledWithoutCache):
@@ -62,15 +64,29 @@ class StackedCorrelations(PickledWithoutCache):
         size = np.abs(self.theta)
         return np.asarray(size.min(axis=1) / np.maximum(size.max(axis=1), TINY), dtype=float)
 
-    def refined(self) -> StackedCorrelations:
-        """Return the matrices after a step of Newton's method."""
-        return StackedCorrelations(self._divergence, self._A, self.v + self._solved(self.missed))
+    @classmethod
+    def of_rows(cls, divergence: str, A: Array, y: Array) -> StackedCorrelations:
+        """Return the matrices with the multipliers `y` of their rows, shape (b, n)."""
+        return cls(divergence, A, y / 2 if divergence == "frobenius" else y)
 
-    def shifted(self, s: Array) -> StackedCorrelations:
-        """Return the matrices with `s` of shape (b,) added to all multipliers: eigenvectors stay."""
-        new = copy(self)  # without the values that were computed
-        new.v, new.theta = self.v + s[:, None], self.theta + s[:, None]
-        return new
+    def refined(self) -> StackedCorrelations:
+        """Return the matrices after steps of Newton's method from certified answers.
+
+        It ends at round-off, or where the error does not fall.
+        """
+        at, missed = self, float(np.abs(self.missed).max(initial=0.0))
+        for _ in range(_STEPS):
+            if missed <= _ENOUGH:
+                break
+            try:
+                new = StackedCorrelations(at._divergence, at._A, at.v + at._solved(at.missed))
+            except np.linalg.LinAlgError:  # a singular Hessian
+                break
+            left = float(np.abs(new.missed).max(initial=0.0))
+            if not left < missed:
+                break
+            at, missed = new, left
+        return at
 
     def check_exists(self, name: Callable[[int], str], first: int = 0) -> None:
         """Raise a ValueError if a matrix has no derivative, with its name; `first` is the first's number."""

@@ -11,12 +11,11 @@ from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.algorithms import KULIS, METHODS
+from bregopt.routes.projection.algorithms import KULIS, METHODS, QI_SUN
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 if TYPE_CHECKING:
     from bregopt.program.entry_stack import EntryStack
-    from bregopt.routes.projection.cold_newton import Proven
     from bregopt.routes.projection.stacked_answer import StackedAnswer
 
 __all__ = ["Bregman", "BregmanSettings"]
@@ -63,7 +62,7 @@ class Bregman:
     # Each method imports what it runs: one small matrix needs no method for programs or stacks.
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        from bregopt.routes.projection.refusals import refusal
+        from bregopt.routes.projection.solve import refusal
 
         return refusal(program, settings)
 
@@ -86,11 +85,6 @@ class Bregman:
 
         return solve_stack(stack, settings, start)
 
-    def nearest_correlations(self, A: Array, settings: Any) -> Proven | None:
-        """Return the nearest correlation matrices in the Frobenius norm to those of a stack, to round-off.
-
-        None if the order is not small, or not all of the answers are proven.
-        """
-        from bregopt.routes.projection.cold_newton import LARGEST_COLD, proven_from_cold
-
-        return None if A.shape[1] > LARGEST_COLD else proven_from_cold(A, settings.tol, settings.max_iter)
+    def citation_of(self, divergence: str) -> str:
+        """Return the reference of the method for stacks."""
+        return QI_SUN if divergence == "frobenius" else KULIS

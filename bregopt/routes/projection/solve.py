@@ -1,15 +1,31 @@
-"""How the route `bregman` solves a program: which method it takes, and in which order."""
+"""How the route `bregman` solves a program: whether it takes it, by which method, and in which order.
+
+One matrix with a fixed diagonal and bounds on entries is a stack of one: the steps of the stacked method cost
+no more than the certificate of a general one. Programs that it does not take or prove, infeasible ones among
+them, go to the methods for any rows.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.certify import Certificate
+from bregopt.clock import CutShort
+from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
+from bregopt.divergences.stacks import STACKED
 from bregopt.presolve import presolve, reductions
-from bregopt.program import ENDED, Answer, Penalty, Program, Start, StopReason
+from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
+from bregopt.program.anchor import divergence_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.records import replace
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.algorithms import (
     DEMPSTER,
+    METHODS,
     WHITENING,
     algorithm_of,
     kind_of,
@@ -17,16 +33,254 @@ from bregopt.routes.projection.algorithms import (
     method_of,
     with_proximal_terms,
 )
-from bregopt.routes.projection.refusals import reduced
+from bregopt.routes.projection.stacked_newton import solve_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:
     from bregopt.routes.graphical_lasso.recognition import LassoProgram
 
-__all__ = ["choice", "solve"]
+__all__ = [
+    "choice",
+    "reduced",
+    "refusal",
+    "solve",
+    "solve_entries",
+]
 
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
+
+
+def refusal(program: Program, settings: Any) -> str | None:
+    """Return the reason why a program is not taken, None if it is."""
+    without_divergence = _without_divergence(program, settings)
+    if without_divergence is not None:
+        return without_divergence
+    program = with_proximal_terms(program)
+    left = reduced(program, settings).k if program.k else 0
+    if left:
+        return f"of ordinary variables it takes slacks only (the problem has {left} other)"
+    kinds = kinds_of(program)
+    if algorithm_of(kinds, len(program.blocks) > 1, method_of(program, settings)) is None:
+        return _not_taken(program, settings)
+    beyond = _beyond_cap(program, settings)
+    if beyond is not None:
+        return beyond
+    without = _without_start(program, settings)
+    if without is not None:
+        return without
+    for kind in kinds:
+        for penalty in program.bounds.penalties:
+            if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
+                return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
+    return _boundary(program)
+
+
+def reduced(program: Program, settings: Any) -> Program:
+    """Return the program as the driver passes it to the route."""
+    return presolve(program, reductions(("boxes", "slacks")), settings).program
+
+
+def _without_divergence(program: Program, settings: Any) -> str | None:
+    """Return the reason why matrices without a divergence are not taken, None if they are."""
+    linear = [block.name for block in program.blocks if block.nearness is None]
+    if not linear:
+        return None
+    kinds = [block.nearness.kind for block in program.blocks if block.nearness is not None]
+    spectral = [kind.offers("spectrum") and not kind.barrier and not kind.weights for kind in kinds]
+    if kinds and all(spectral) and settings.method != "cyclic":
+        return None
+    beside = " but beside von Neumann or Frobenius, method 'newton'" if kinds else ""
+    return f"it does not take a linear objective (of {linear[0]}){beside}"
+
+
+def _beyond_cap(program: Program, settings: Any) -> str | None:
+    """Return the reason why a bound on eigenvalues is not taken: Newton's method on a spectrum takes it."""
+    method = method_of(program, settings)
+    for block in program.blocks:
+        kind = kind_of(block)
+        spectral = kind.takes_cap and kind.offers("spectrum") and not kind.barrier
+        if block.cap is None or (method == "newton" and spectral):
+            continue
+        bounded = f"it takes no bound on eigenvalues with {kind.phrase()}, method {settings.method!r}"
+        return f"{bounded}: only Newton's method for von Neumann and Frobenius does"
+    return None
+
+
+def _not_taken(program: Program, settings: Any) -> str:
+    """Return the reason why no algorithm takes the divergences of a program."""
+    asked, count = settings.method, len(program.blocks)
+    methods = [name for name in METHODS[1:] if asked in ("auto", name)]
+
+    def taken(kind: type[Divergence], several: bool) -> bool:
+        return any(algorithm_of((kind,), several, method) for method in methods)
+
+    for kind in kinds_of(program):
+        if not taken(kind, several=count > 1):
+            if not taken(kind, several=False):
+                return f"method {asked!r} does not take {kind.phrase()}"
+            alone = f"it takes {kind.phrase()} with method {asked!r} in 1 matrix variable"
+            return f"{alone}, the problem has {count}"
+    return f"method {asked!r} does not take these divergences together"
+
+
+def _without_start(program: Program, settings: Any) -> str | None:
+    """Return the reason why a method has no start: the dual of a LogDet term is not defined at zero.
+
+    Newton's method for LogDet alone needs no such start.
+    """
+    cyclic, kinds = settings.method == "cyclic", kinds_of(program)
+    if not any(kind.offers("recession") for kind in kinds) or not (cyclic or len(kinds) > 1):
+        return None
+    for block in presolve(program, reductions(("range space",)), settings).program.blocks:
+        if kind_of(block).offers("recession") and not _has_start(block):
+            needed = f"needs C + mu inv(X0) of {block.name} positive definite to start from"
+            return f"method 'cyclic' {needed}" if cyclic else f"LogDet beside other divergences {needed}"
+    return None
+
+
+def _has_start(block: Block) -> bool:
+    """Whether the dual of a block's term is defined at zero multipliers."""
+    if block.cost is None or block.nearness is None or isinstance(block.nearness.X0, LowRank):
+        return True
+    divergence = divergence_of(block.nearness)
+    return divergence.dual_term(block.C, block.nearness.mu, np.eye(block.n)) > -np.inf
+
+
+def _boundary(program: Program) -> str | None:
+    """Return the reason why no positive definite matrix satisfies the rows, if a single row shows it."""
+    inside = [kind.essentially_smooth and kind.finite_on_boundary for kind in map(kind_of, program.blocks)]
+    if not any(inside):
+        return None
+    bounds, sign = program.bounds, program.A.definite_signs
+    pinned = bounds.hard & (((sign > 0) & (bounds.hi == 0)) | ((sign < 0) & (bounds.lo == 0)))
+    for term in program.A.terms:
+        where = np.flatnonzero(inside[term.block] & pinned[term.at] & (term.rows.norms() > 0))
+        if len(where):
+            name = program.row_name(int(term.at[where[0]]))
+            return f"{name} holds only on the boundary of the psd cone, which projections do not reach"
+    return None
+
+
+class _EntryProgram(NamedTuple):
+    """A program as a stack of one.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    at : int array of shape (m,)
+        The rows of the program, in the order of the stack.
+    weight : array of shape (m,)
+        Their multiples of the entries.
+    mu, offset : float
+        The objective is ``mu`` times the divergence plus the offset.
+    """
+
+    stack: EntryStack
+    at: IntArray
+    weight: Array
+    mu: float
+    offset: float
+
+    def multipliers(self, y: Array) -> Array:
+        """Return the multipliers of the program's rows."""
+        own = np.zeros(len(self.at))
+        own[self.at] = self.mu * y / self.weight
+        return own
+
+    def start(self, y: Array) -> Array:
+        """Return the multipliers of the stack, shape (1, m)."""
+        found: Array = y[self.at] * self.weight / self.mu
+        return found[None]
+
+    def in_units(self, own: Certificate) -> Certificate:
+        """Return the certificate of the program of that of the stack."""
+        primal, dual = (self.mu * value + self.offset for value in (own.primal, own.dual))
+        return Certificate(primal, dual, own.gap, own.primal_residual, 0.0, self.mu * own.error)
+
+
+def solve_entries(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
+    """Return the answer to such a program; None where it is another one, or not proven."""
+    if progress.watched:  # those who wait for each step have it elsewhere
+        return None
+    own = _as_entries(program, start)
+    if own is None:
+        return None
+    steps: list[Certificate] = []
+    last: tuple[Array, Callable[[], Array]] | None = None
+
+    def watch(certificate: Certificate, y: Array, X: Callable[[], Array]) -> None:
+        nonlocal last
+        steps.append(own.in_units(certificate))
+        last = y, X
+
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
+        try:
+            answer = solve_stack(
+                own.stack,
+                settings,
+                None if start is None else own.start(program.bounds.clip(start.y)),
+                watch,
+            )
+        except np.linalg.LinAlgError:
+            return None
+        except CutShort as cut:
+            if last is None:
+                raise
+            y, X = last
+            return Answer((X()[0],), np.zeros(0), own.multipliers(y[0]), reason(cut), len(steps) - 1)
+    if len(answer.solved) == 0:
+        return None
+    steps[-1:], count = [own.in_units(answer.certificate.of(0))], int(answer.iterations[0])
+    for step, certificate in enumerate(steps, count + 1 - len(steps)):
+        progress.record(step, certificate)
+    return Answer((answer.X[0],), np.zeros(0), own.multipliers(answer.y[0]), StopReason.CONVERGED, count)
+
+
+def _as_entries(program: Program, start: Start | None) -> _EntryProgram | None:
+    """Return the program as a stack of one; None if it has other rows or costs.
+
+    Warm starts of LogDet have other methods, and so have targets that violate most bounds.
+    """
+    if len(program.blocks) != 1 or program.k or not program.bounds.all_hard:
+        return None
+    (block,) = program.blocks
+    nearness = block.nearness
+    if nearness is None or block.cost is not None or block.face is not None or block.cap is not None:
+        return None
+    kind = nearness.kind
+    if nearness.divergence not in STACKED or kind is not DIVERGENCES[nearness.divergence]:
+        return None
+    if kind.barrier and (start is not None or block.n > STACKED[nearness.divergence].largest_order):
+        return None
+    if not all(term.rows.single for term in program.A.terms):
+        return None
+    rows = [(term.at, term.rows.coordinates()) for term in program.A.terms]
+    at = np.concatenate([own[t.row] for own, t in rows]) if rows else np.zeros(0, np.intp)
+    i, j, weight = (
+        np.concatenate([getattr(t, name) for _, t in rows]) if rows else np.zeros(0, dtype)
+        for name, dtype in (("i", np.intp), ("j", np.intp), ("value", float))
+    )
+    i, j, n = np.minimum(i, j), np.maximum(i, j), block.n
+    order = np.lexsort((j, i, i != j))
+    at, i, j, weight = at[order], i[order], j[order], weight[order]
+    if len(at) != program.m or (len(at) and not np.array_equal(i[:n], np.arange(n))):
+        return None
+    if len(at) and ((i[:n] != j[:n]).any() or (i[n:] == j[n:]).any()):
+        return None
+    if len(np.unique(i * n + j)) < len(i) or not weight.all():
+        return None
+    lo, hi = program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
+    lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
+    if not ((lo[:n] == hi[:n]) & (lo[:n] > 0)).all():
+        return None
+    X0 = np.asarray(nearness.X0)
+    try:
+        divergence = STACKED[nearness.divergence](X0[None])
+    except np.linalg.LinAlgError:
+        return None
+    stack = EntryStack(divergence, i, j, lo[None], hi[None])
+    return None if stack.crowded else _EntryProgram(stack, at, weight, nearness.mu, program.offset)
 
 
 def choice(program: Program, settings: Any) -> str:
@@ -55,22 +309,25 @@ def solve(program: Program, settings: Any, start: Start | None, progress: Progre
     """Solve a program without ordinary variables. Methods for some programs are imported when one comes."""
     if None not in program.divergences:
         return _solve(program, settings, start, progress)
-    from bregopt.routes.projection.proximal import proximal
+    from bregopt.routes.projection.algorithms import proximal
 
     return proximal(_solve)(program, settings, start, progress)
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program whose matrices all have a divergence."""
-    special = _by_entries(program, settings, start, progress)
-    if special is not None:
-        return special
     method = method_of(program, settings)
     found = algorithm_of(kinds_of(program), len(program.blocks) > 1, method)
     assert found is not None
+    answer = solve_entries(program, settings, start, progress) if method == "newton" else None
+    if answer is not None:
+        return replace(answer, citation=found.citation)
+    special = _by_entries(program, settings, start, progress)
+    if special is not None:
+        return special
     run = found.run
     if _begins_with_passes(program, settings):
-        from bregopt.routes.projection.row_passes import after_row_passes
+        from bregopt.routes.projection.cyclic import after_row_passes
 
         answer = after_row_passes(run)(program, settings, start, progress)
     elif method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):

@@ -14,31 +14,36 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.certify import Certificate
 from bregopt.certify.accuracy import frobenius_radius
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectral import exp_divided_differences
-from bregopt.divergences.stacks import StackedFrobenius
+from bregopt.divergences.stacks import StackedFrobenius, inner
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, field_names
 
 __all__ = [
+    "Certified",
     "Near",
     "OnRows",
     "StackRule",
     "StackedAnswer",
+    "Watch",
     "certified",
     "joined",
     "near_minimizers",
     "on_rows",
-    "scaled",
     "stacked_conjugate_gradients",
 ]
 
 _STEPS = 6  # to the rows
 _CG_STEPS, _CG_RATIO = 60, 1e-3
 _ROUND_OFF = 16 * EPS
+
+
+Watch = Callable[[Certificate, Array, Callable[[], Array]], object]
 
 
 class StackRule(NamedTuple):
@@ -52,15 +57,15 @@ class StackRule(NamedTuple):
     tol: float
     tol_X: float
 
-    def ends(self, stack: EntryStack, certificate: StackedCertificate, near: Near, last: Array) -> Mask:
-        """Return the mask of the problems that end; `last` has their distances from that, and gets new."""
+    def distance(self, stack: EntryStack, certificate: StackedCertificate, near: Near) -> Array:
+        """Return how far answers are from what is asked for: one or less is near enough, shape (B,).
+
+        They end where they are near enough, or where a step does not halve the distance.
+        """
         size = np.maximum(np.abs(certificate.primal), np.abs(certificate.dual))
         noise = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
         excess = np.where(noise, 0.0, near.excess / np.maximum(self.tol * size, TINY))
-        worst = np.maximum(near.largest / self.tol_X, excess)
-        ends: Mask = ~((worst > 1) & (worst <= last / 2))
-        last[:] = worst
-        return ends
+        return np.maximum(near.largest / self.tol_X, excess)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +136,6 @@ class Near(NamedTuple):
     largest: Array
 
 
-def scaled(stack: EntryStack, X: Array) -> Array:
-    """Return ``D X D`` with the prescribed diagonal, exactly."""
-    return _scaled(stack, X).X if len(stack.i) else X
-
-
 def _scaled(stack: EntryStack, X: Array) -> OnRows:
     n = stack.n
     required = stack.lo[:, :n]
@@ -193,7 +193,7 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
             np.full(len(X), _CG_RATIO),
             _CG_STEPS,
         )
-        T = T + stack.adjoint(t) @ T
+        T = T + stack.times(t, T)
         M = T @ first @ np.swapaxes(T, 1, 2)
         X = (M + np.swapaxes(M, 1, 2)) / 2
     X = X.copy()
@@ -203,28 +203,28 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
 
 
 def _moved(stack: EntryStack, X: Array, v: Array) -> Array:
-    half = stack.adjoint(v) @ X
-    return stack.apply(half + np.swapaxes(half, 1, 2))
+    half = stack.times(v, X)
+    return stack.apply(half) + half[:, stack.j, stack.i]
 
 
 def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: Array, V: Array) -> Near:
     """Return how far the optimum is, from the minimizers `X` of the Lagrangian by their spectra."""
     change = own.X - X
-    square = np.einsum("bij,bij->b", change, change)
+    square = inner(change, change)
     rows = _row_terms(stack, own.activity, y)
     round_off = stack.n * EPS * np.abs(theta).max(axis=1)
     if isinstance(stack.divergence, StackedFrobenius):
         T = own.T[:, :, None] * V if own.T.ndim == 2 else own.T @ V
         G = np.swapaxes(V, 1, 2) @ T
         least, most = np.maximum(-theta, 0.0), np.maximum(theta, 0.0)
-        others = 2 * np.einsum("bi,bij,bj->b", least, G * G, most) + rows
+        others = 2 * inner(G * G, least[:, :, None] * most[:, None, :]) + rows
         radius = frobenius_radius(np.sqrt(square), others) + round_off
         return Near(square + others, _relative(stack, own.X, radius))
     E = np.swapaxes(V, 1, 2) @ change @ V
     mean = np.maximum(exp_divided_differences(theta), TINY)
     half = np.exp(theta / 2)
     relative = E / np.maximum(half[:, :, None] * half[:, None, :], TINY)
-    share = np.sqrt(np.einsum("bij,bij->b", relative, relative))
+    share = np.sqrt(inner(relative, relative))
     local = (E * E / mean).sum(axis=(1, 2)) / 2 / np.maximum(1 - share, 0.5)
     excess = np.where(share <= 0.5, local, np.inf) + rows
     top = np.exp(theta[:, -1]) + np.sqrt(square)
@@ -233,7 +233,9 @@ def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: A
 
 
 def _row_terms(stack: EntryStack, activity: Array, y: Array) -> Array:
-    """Return the rows' part of the difference between objective and bound."""
+    """Return the rows' part of the difference between objective and bound; a diagonal alone is exact."""
+    if stack.alone:
+        return np.zeros(len(y))
     end = np.where(y > 0, stack.lo, stack.hi)
     terms = y * np.where(y == 0, 0.0, activity - np.where(y == 0, 0.0, end))
     return np.maximum(terms, 0.0).sum(axis=1)
@@ -250,6 +252,24 @@ def _relative(stack: EntryStack, X: Array, radius: Array) -> Array:
     return unit
 
 
+class Certified(NamedTuple):
+    """Points that were certified.
+
+    Parameters
+    ----------
+    found : StackedAnswer
+        Those that end and meet the tolerance.
+    ends : boolean array of shape (B,)
+        Their mask.
+    last : array of shape (B,)
+        The distances from what the rule asks for.
+    """
+
+    found: StackedAnswer
+    ends: Mask
+    last: Array
+
+
 def certified(
     stack: EntryStack,
     own: OnRows,
@@ -259,19 +279,32 @@ def certified(
     step: int,
     near: Near,
     last: Array,
-) -> StackedAnswer:
-    """Return the answers that meet the tolerance, and end by the rule."""
-    certificate = certify_stack(stack, own.X, y)
-    before = last[live]
+    theta: Array | None = None,
+) -> Certified:
+    """Return the answers that meet the tolerance, and end by the rule.
+
+    Parameters
+    ----------
+    live : int array of shape (B,)
+        The indices of the problems.
+    last : array of shape (B,)
+        Their distances from what the rule asks for, at the last certificate.
+    theta : array of shape (B, n), optional
+        The eigenvalues at the multipliers, where the matrices are congruent to the minimizers.
+    """
+    certificate = certify_stack(stack, own.X, y, theta)
     met = certificate.meets(rule.tol) & own.met
-    ends = rule.ends(stack, certificate, near, before)
-    last[live[met]] = before[met]
-    count = np.full(len(live), step)
-    return StackedAnswer(live, own.X, y, certificate, count, near.largest)[met & ends]
+    distance = rule.distance(stack, certificate, near)
+    ends = met & ~((distance > 1) & (distance <= last / 2))
+    last = np.where(met, distance, last)
+    found = StackedAnswer(live, own.X, y, certificate, np.full(len(live), step), near.largest)
+    return Certified(found if ends.all() else found[ends], ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
     """Return the answers of several parts of a stack as one; without a part, none."""
+    if len(parts) == 1:
+        return parts[0]
     if not parts:
         none = np.zeros(0)
         certificate = StackedCertificate(none, none, none, none, none)

@@ -4,57 +4,176 @@ The method is that of :mod:`bregopt.routes.projection.dual_newton` for rows on s
 leaves the stack when it meets the rule, or when it stalls. Stalled problems have no answer here: the caller
 solves them one by one, where infeasibility is proven.
 
+Small Hessians are formed, and the answers go on to round-off, which costs a step. Of others conjugate
+gradients take products, and the answers end at the accuracy asked for.
+
 Bounds of all entries are as many rows as the matrix has entries, and few of them act. Then the method runs
 on the fixed entries and on the bounds that the start or the target violates. Bounds that its answer violates
 join them, until none does.
+
+LogDet with a prescribed diagonal alone has Newton's method in the primal.
+With ``R = inv(X0)`` it minimizes ``<R, X> - logdet X``, a self-concordant function, over the matrices with
+that diagonal. A step has multipliers ``y`` with ``(X o X) y = diag(X R X) - diag(X)``. The step is ``X N``
+with ``N = I - Z X`` and ``Z = R - Diag(y)``. After a full step the product of ``Z`` and the new ``X`` is
+``I - N^2``, so ``y`` proves the new ``X`` optimal up to about half the sum of the squares of ``N^2``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.certify.stacks import relative_gap, row_residual
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.certify import Certificate
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.stacks import certify_stack, relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
+from bregopt.linalg import solutions_of
 from bregopt.program.entry_stack import EntryStack
-from bregopt.records import dataclass, field_names, replace
+from bregopt.records import replace
 from bregopt.routes.projection.stacked_answer import (
+    Certified,
     Near,
     OnRows,
     StackedAnswer,
     StackRule,
+    Watch,
     certified,
     joined,
     near_minimizers,
     on_rows,
     stacked_conjugate_gradients,
 )
-from bregopt.routes.projection.stacked_logdet import logdet_newton_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
 
-__all__ = ["solve_stack"]
+__all__ = [
+    "logdet_newton_stack",
+    "solve_stack",
+]
+
+_LOGDET_STEPS = 20  # limit on the steps; the single solve needs fewer where X0 is far from the diagonal
+_FULL = 0.3  # Newton decrement up to which a full step converges quadratically
+_SHARE = NEGLIGIBLE_OBJECTIVE  # least size of the objective in a gap, as the scale of the divergence is one
 
 _ROUNDS = 12  # limit on the rounds; the problems of panels take 1 to 4
 _NEAR = 0.03  # distance from a bound, relative to the diagonal, within which it may act in the next answer
 # Limit on the steps. Feasible problems take 3 to 10; the single solve proves that others have no answer.
 _STEPS = 20
 _TESTED = (2, 4, 8)  # steps at which infeasible problems leave the stack
+# Multiplications, of at most `_TOGETHER` problems, up to which Hessians are formed: one problem of order 32.
+_FORMED, _TOGETHER = 2**20, 8
+_ENOUGH = 1e-13  # relative error of the rows at which such a method ends
+_RIDGE = 1e-12  # of a formed Hessian, relative to its diagonal, as it may be singular
+Ends = tuple[Array, Array] | None  # of the multipliers, None where all are free
 
 
-def solve_stack(stack: EntryStack, settings: Any, start: Array | None) -> StackedAnswer:
-    """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved."""
+def logdet_newton_stack(
+    stack: EntryStack, rule: StackRule, limit: int, watch: Watch | None = None
+) -> StackedAnswer:
+    """Return the answers that meet the rule; none if there are rows off the diagonal."""
+    found: list[StackedAnswer] = []
+    if len(stack.i) == 0:
+        X = stack.divergence.X0
+        own = OnRows(np.ones(X.shape[:2]), X, stack.lo, np.ones(len(X), dtype=bool))
+        exact, last = Near(np.zeros(len(X)), np.zeros(len(X))), np.full(len(X), np.inf)
+        return certified(stack, own, np.zeros(stack.lo.shape), np.arange(len(X)), rule, 0, exact, last).found
+    if not stack.alone:
+        return joined(found, stack)
+    X0: Any = stack.divergence.X0
+    live, X, R = np.arange(len(stack)), on_rows(stack, X0, stack.lo).X, np.linalg.inv(X0)
+    last = np.full(len(stack), np.inf)
+    for step in range(min(limit, _LOGDET_STEPS)):
+        checkpoint()
+        y, N = _multipliers(X, R)
+        if watch is not None:
+            at = on_rows(stack, X, y)
+            watch(certify_stack(stack, at.X, y).of(0), y, partial(getattr, at, "X"))
+        decrement, largest = _sizes(N)
+        length = np.where(decrement <= _FULL, 1.0, 1 / (1 + largest))
+        X = X + length[:, None, None] * (X @ N)
+        X = (X + np.swapaxes(X, 1, 2)) / 2
+        left, ready = decrement < np.inf, decrement**4 / 2 <= _SHARE * rule.tol
+        if ready.any():
+            which = slice(None) if ready.all() else np.flatnonzero(ready)
+            problems, own = stack[which], on_rows(stack[which], X[which], y[which])
+            distance = _near(X[which], R[which], decrement[which])
+            answer = certified(problems, own, y[which], live[which], rule, step + 1, distance, last[which])
+            last[which], left[which] = answer.last, ~answer.ends
+            found.append(answer.found)
+        if not left.all():
+            live, stack, X, R, last = live[left], stack[left], X[left], R[left], last[left]
+        if len(live) == 0:
+            break
+    return joined(found, stack)
+
+
+def _near(X: Array, R: Array, decrement: Array) -> Near:
+    """Return how far the optimum is after a full step, and by round-off.
+
+    With ``E = N^2``, ``|E|_F = e``, the divergence of ``X`` from ``inv(Z)`` is at most ``e^2 / 2 / (1 - e)``.
+    """
+    e = decrement**2
+    excess = np.where(e < 0.5, e**2 / 2 / np.maximum(1 - e, 0.5), np.inf)
+    norms = np.linalg.norm(X, axis=(1, 2)) * np.linalg.norm(R, axis=(1, 2))
+    rho = excess + np.sqrt(2 * excess) + EPS * norms  # above the inverse of t - log(1 + t)
+    return Near(excess, np.where(rho < 0.5, rho / np.maximum(1 - rho, 0.5), np.inf))
+
+
+def _sizes(N: Array) -> tuple[Array, Array]:
+    """Return the Newton decrement, and a bound on the magnitude of the eigenvalues ``v`` of ``N``.
+
+    The decrement is the 2-norm of the ``v``, which are real, and the bound their 8-norm. The step of length
+    ``1 / (1 + max |v|)`` has the largest guaranteed decrease.
+    """
+    square = N @ N
+    fourth = square @ square
+    powers = square.trace(axis1=1, axis2=2), np.einsum("bij,bji->b", fourth, fourth)
+    decrement, largest = (np.maximum(sum_of, 0.0) for sum_of in powers)
+    return np.sqrt(decrement), largest**0.125
+
+
+def _multipliers(X: Array, R: Array) -> tuple[Array, Array]:
+    """Return ``y`` of shape (B, n) and ``N`` of shape (B, n, n); not finite where ``X o X`` is singular."""
+    P = R @ X
+    right = np.einsum("bij,bji->bi", X, P) - X.diagonal(axis1=1, axis2=2)
+    y = np.linalg.solve(X * X, right[:, :, None])
+    N = np.eye(X.shape[1]) - P + y * X
+    return y[:, :, 0], N
+
+
+def solve_stack(
+    stack: EntryStack, settings: Any, start: Array | None = None, watch: Watch | None = None
+) -> StackedAnswer:
+    """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    settings : BregmanSettings
+    start : array of shape (B, m), optional
+        Multipliers. LogDet's method has no use for them.
+    watch : callable, optional
+        Called with the certificate of the only problem at each step on all rows, its multipliers, and a
+        function that returns its matrix.
+    """
     limit = settings.max_iter or settings.tuning.newton_limit
     rule = StackRule(settings.tol, settings.asked_of_X)
     if isinstance(stack.divergence, StackedLogDet):
-        return logdet_newton_stack(stack, rule, limit)
-    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start)
+        return logdet_newton_stack(stack, rule, limit, watch)
+    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start, watch)
 
 
 def _newton_on_acting_rows(
-    stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None
+    stack: EntryStack,
+    rule: StackRule,
+    tuning: ProjectionTuning,
+    limit: int,
+    start: Array | None,
+    watch: Watch | None,
 ) -> StackedAnswer:
     """Return the answers that meet the rule.
 
@@ -70,7 +189,7 @@ def _newton_on_acting_rows(
     """
     bounded = int((stack.lo < stack.hi).any(axis=0).sum())
     if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
-        return _spectral_newton(stack, rule, tuning, limit, start)
+        return _spectral_newton(stack, rule, tuning, limit, start, watch)
     used = (stack.lo == stack.hi).any(axis=0)
     used |= _reached(stack, stack.divergence.X0)
     if start is not None:
@@ -109,57 +228,85 @@ def _reached(stack: EntryStack, X: Array) -> Mask:
     return np.any((a < stack.lo + near) | (a > stack.hi - near), axis=0)
 
 
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """Multipliers, the spectra of their matrices, and the values of the dual functions."""
+class _Points(NamedTuple):
+    """Multipliers, the spectra of their matrices, and the activities of these."""
 
     y: Array
     theta: Array
     V: Array
     activity: Array
-    dual: Array
 
-    def __getitem__(self, which: IntArray | Mask) -> _Points:
-        return _Points(*(getattr(self, name)[which] for name in field_names(_Points)))
-
-    def replaced(self, which: IntArray, new: _Points) -> None:
-        """Overwrite some of the points."""
-        for name in field_names(_Points):
-            getattr(self, name)[which] = getattr(new, name)
+    def of(self, which: IntArray | Mask | slice) -> _Points:
+        """Return some of the points."""
+        return _Points(*(own[which] for own in self))
 
 
 def _spectral_newton(
-    stack: EntryStack, rule: StackRule, tuning: ProjectionTuning, limit: int, start: Array | None = None
+    stack: EntryStack,
+    rule: StackRule,
+    tuning: ProjectionTuning,
+    limit: int,
+    start: Array | None = None,
+    watch: Watch | None = None,
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
-    limit = min(limit, _STEPS)
-    live = np.arange(len(stack))
-    at = _points(stack, _cold_start(stack) if start is None else stack.clip(start))
-    live, stack, at = _kept(np.isfinite(at.dual), live, stack, at)
-    found: list[StackedAnswer] = []
-    last = np.full(len(stack.lo) if len(live) == 0 else live.max() + 1, np.inf)
-    for step in range(limit + 1):
-        done, own, near = _near(stack, at, rule.tol)
-        if len(done):
-            answer = certified(stack[done], own, at.y[done], live[done], rule, step, near, last)
-            found.append(answer)
-            live, stack, at = _kept(~np.isin(live, answer.solved), live, stack, at)
-        if step in _TESTED and not stack.alone:
-            live, stack, at = _kept(~_contradicts(stack, at.y), live, stack, at)
-        if len(live) == 0 or step == limit:
+    at = _cold_start(stack) if start is None else _points(stack, stack.clip(start))
+    left, live, found = np.isfinite(_dual(stack, at)), np.arange(len(stack)), list[StackedAnswer]()
+    before, last = np.full((2, len(stack)), np.inf)
+    formed = (len(stack.i) * stack.n) ** 2 * min(len(stack), _TOGETHER) <= _FORMED
+    close = math.sqrt(rule.tol)
+    for step in range(min(limit, _STEPS) + 1):
+        if not left.all():
+            live, stack, at, before, last = live[left], stack[left], at.of(left), before[left], last[left]
+        if len(live) == 0:
             break
-        checkpoint()
-        moved = _advanced(stack, at, tuning)
-        live, stack, at = _kept(moved, live, stack, at)
+        if watch is not None:
+            watch(_certificate(stack, at), at.y, partial(_on_rows, stack, at))
+        gradient, ends = _gradient(stack, at)
+        missed = _missed(stack, gradient)
+        ready, left = missed <= close, missed < np.inf
+        if formed and step and ready.any():
+            ready &= (missed <= _ENOUGH) | (missed > before / 2)
+        before = missed
+        if ready.any():
+            which = slice(None) if ready.all() else np.flatnonzero(ready)
+            answer = _answered(stack[which], at.of(which), live[which], rule, step, last[which])
+            last[which], left[which] = answer.last, ~answer.ends
+            found.append(answer.found)
+        if step in _TESTED and not (stack.alone or ready.all()):
+            left &= ~_contradicts(stack, at.y)
+        if step == limit or not left.any() or len(stack.i) == 0:
+            break
+        checkpoint(stack.n)
+        at, moved = _advanced(stack, at, gradient, ends, formed, missed, tuning)
+        if not moved.all():
+            before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
+            left &= moved | ready
     return joined(found, stack)
 
 
-def _cold_start(stack: EntryStack) -> Array:
-    """Return multipliers of the diagonal that depend on the targets alone, zero for other rows."""
+def _answered(
+    stack: EntryStack, at: _Points, live: IntArray, rule: StackRule, step: int, last: Array
+) -> Certified:
+    """Return the answers among points near the rows."""
+    X = _matrices(at.V, stack.divergence.eigenvalues(at.theta))
+    own = on_rows(stack, X, at.y)
+    near = near_minimizers(stack, own, X, at.y, at.theta, at.V)
+    return certified(stack, own, at.y, live, rule, step, near, last, at.theta)
+
+
+def _on_rows(stack: EntryStack, at: _Points) -> Array:
+    """Return the matrices of points, moved onto the rows."""
+    return on_rows(stack, _matrices(at.V, stack.divergence.eigenvalues(at.theta)), at.y).X
+
+
+def _cold_start(stack: EntryStack) -> _Points:
+    """Return points of multipliers of the diagonal that depend on the targets alone, zero for other rows."""
     y = np.zeros(stack.lo.shape)
-    if len(stack.i):
-        y[:, : stack.n] = stack.divergence.start(stack.lo[:, : stack.n])
-    return y
+    if len(stack.i) == 0:
+        return _points(stack, y)
+    y[:, : stack.n], *spectra = stack.divergence.start(stack.lo[:, : stack.n])
+    return _points(stack, y, spectra)
 
 
 def _contradicts(stack: EntryStack, y: Array) -> Mask:
@@ -173,20 +320,38 @@ def _contradicts(stack: EntryStack, y: Array) -> Mask:
     return contradicts
 
 
-def _kept(
-    which: Mask, live: IntArray, stack: EntryStack, at: _Points
-) -> tuple[IntArray, EntryStack, _Points]:
-    return (live, stack, at) if which.all() else (live[which], stack[which], at[which])
-
-
-def _points(stack: EntryStack, y: Array) -> _Points:
-    """Return the points of given multipliers; the dual value is ``-inf`` outside the domain."""
+def _points(stack: EntryStack, y: Array, spectra: Any = None) -> _Points:
+    """Return the points of given multipliers."""
     divergence = stack.divergence
-    theta, V = divergence.spectrum(stack.adjoint(y))
+    theta, V = divergence.spectrum(stack.adjoint(y)) if spectra is None else spectra
     x = divergence.eigenvalues(theta)
     activity = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
-    dual = stack.conjugate(y).sum(axis=1) + divergence.term(theta)
-    return _Points(y, theta, V, activity, dual)
+    return _Points(y, theta, V, activity)
+
+
+def _dual(stack: EntryStack, at: _Points) -> Array:
+    """Return the values of the dual functions, ``-inf`` outside of their domains."""
+    dual: Array = np.add.reduce(stack.conjugate(at.y), axis=1) + stack.divergence.term(at.theta)
+    return dual
+
+
+def _certificate(stack: EntryStack, at: _Points) -> Certificate:
+    """Return the numbers of the first problem's point, with the minimizer of its Lagrangian."""
+    dual = _dual(stack, at)
+    lack = np.add.reduce(at.y * at.activity - stack.conjugate(at.y), axis=1)
+    missed = np.maximum(np.maximum(stack.lo - at.activity, at.activity - stack.hi), 0.0)
+    error = np.abs(lack) + np.add.reduce(np.abs(at.y) * missed, axis=1)
+    gap = relative_gap(stack, dual + lack, dual, error)
+    residual = float((missed / stack.units).max(initial=0.0))
+    return Certificate(
+        float(dual[0] + lack[0]), float(dual[0]), float(gap[0]), residual, 0.0, float(error[0])
+    )
+
+
+def _missed(stack: EntryStack, gradient: Array) -> Array:
+    """Return the largest errors of rows, relative to the sizes of their entries."""
+    missed: Array = np.maximum.reduce(np.abs(gradient) / stack.units, axis=1, initial=0.0)
+    return missed
 
 
 def _matrices(V: Array, x: Array) -> Array:
@@ -196,57 +361,10 @@ def _matrices(V: Array, x: Array) -> Array:
     return (X + np.swapaxes(X, 1, 2)) / 2
 
 
-def _near(stack: EntryStack, at: _Points, tol: float) -> tuple[IntArray, OnRows, Near]:
-    """Return the indices of points that seem to meet the tolerance, their matrices, and their distances."""
-    residual, _missed = row_residual(stack, at.activity[:, : stack.n], at.activity)
-    within = np.flatnonzero(residual <= np.sqrt(tol))
-    points, problems = at[within], stack[within]
-    X = _matrices(points.V, stack.divergence.eigenvalues(points.theta))
-    own = on_rows(problems, X, points.y)
-    near = near_minimizers(problems, own, X, points.y, points.theta, points.V)
-    primal = points.dual + near.excess
-    meets = own.met & (relative_gap(problems, primal, points.dual, near.excess) <= tol)
-    return within[meets], own.of(meets), Near(near.excess[meets], near.largest[meets])
-
-
-def _advanced(stack: EntryStack, at: _Points, tuning: ProjectionTuning) -> Mask:
-    """Move each point along Newton's direction, in place; return the mask of those that rose."""
-    derivative = stack.divergence.derivative(at.theta, at.V)
-    diagonal = _hessian_diagonal(stack, derivative, tuning)
-    gradient, lower, upper = _gradient(stack, at)
-    target = np.clip(at.y + gradient / diagonal, lower, upper)
-    at_end = ((target == lower) | (target == upper)) & (stack.lo < stack.hi)
-    d = np.where(at_end, target - at.y, 0.0)
-    right = gradient.copy()
-    right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
-    right = right - _hessian_product(stack, derivative, d) if d.any() else right
-    size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
-    unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
-    distance = size / np.maximum(unit, TINY)
-    forcing = np.minimum(0.1, np.sqrt(distance))
-    # Inequalities may have several multipliers; the shift limits the step, as for one matrix.
-    shift = 0.0 if stack.alone else np.minimum(1.0, distance)[:, None] * diagonal
-    d += stacked_conjugate_gradients(
-        lambda v: _hessian_product(stack, derivative, v) + shift * v,
-        np.where(at_end, 0.0, right),
-        diagonal,
-        forcing,
-        tuning.cg_steps,
-    )
-    moved = _searched(stack, at, gradient, d, (lower, upper), tuning.shortest_newton_step, tuning)
-    if not moved.all():
-        left = np.flatnonzero(~moved)
-        own, step = at[left], (gradient / diagonal)[left]
-        ends = lower[left], upper[left]
-        least = tuning.shortest_gradient_step
-        rose = _searched(stack[left], own, gradient[left], step, ends, least, tuning)
-        at.replaced(left, own)
-        moved[left] = rose
-    return moved
-
-
-def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Array, Array]:
+def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Ends]:
     """Return the gradient, and the range of the multipliers on the present side of each bound."""
+    if stack.fixed:
+        return stack.lo - at.activity, None
     y, a, free = at.y, at.activity, stack.lo == stack.hi
     side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
     nearest = np.where(free | (side > 0), stack.lo, stack.hi)
@@ -254,7 +372,81 @@ def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Array, Array]:
     gradient = np.where(used, np.where(used, nearest, 0.0) - a, 0.0)
     lower = np.where(free | (side < 0), -np.inf, 0.0)
     upper = np.where(free | (side > 0), np.inf, 0.0)
-    return gradient, lower, upper
+    return gradient, (lower, upper)
+
+
+def _advanced(
+    stack: EntryStack,
+    at: _Points,
+    gradient: Array,
+    ends: Ends,
+    formed: bool,
+    missed: Array,
+    tuning: ProjectionTuning,
+) -> tuple[_Points, Mask]:
+    """Return the points after a step, and the mask of those that moved.
+
+    Where all rows are fixed, a step that halves the error `missed` needs no search.
+    """
+    d, diagonal = _direction(stack, at, gradient, ends, formed, tuning)
+    if ends is None:
+        new = _points(stack, at.y + d)
+        halved = _missed(stack, stack.lo - new.activity) <= missed / 2
+        if halved.all():
+            return new, halved
+    new, moved = _searched(stack, at, gradient, d, ends, tuning.shortest_newton_step, tuning)
+    if not moved.all():
+        left = np.flatnonzero(~moved)
+        own, step = None if ends is None else (ends[0][left], ends[1][left]), (gradient / diagonal)[left]
+        least = tuning.shortest_gradient_step
+        rose, moved[left] = _searched(stack[left], at.of(left), gradient[left], step, own, least, tuning)
+        _replace(new, left, rose)
+    return new, moved
+
+
+def _direction(
+    stack: EntryStack, at: _Points, gradient: Array, ends: Ends, formed: bool, tuning: ProjectionTuning
+) -> tuple[Array, Array]:
+    """Return Newton's directions, and the diagonals of the Hessians."""
+    derivative = stack.divergence.derivative(at.theta, at.V)
+    if formed:
+        H = _hessian(stack, derivative)
+        diagonal = _away_from_zero(_diagonal_of(H), tuning)
+
+        def product(v: Array) -> Array:
+            return (H @ v[:, :, None])[:, :, 0]
+
+    else:
+        diagonal = _away_from_zero(_hessian_diagonal(stack, derivative), tuning)
+
+        def product(v: Array) -> Array:
+            return _hessian_product(stack, derivative, v)
+
+    if formed and stack.alone:
+        _diagonal_of(H)[:] += _RIDGE * diagonal
+        return solutions_of(H, stack.divergence.residual(at.activity, stack.lo)), diagonal
+    right = gradient.copy()
+    right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
+    known, at_end = np.zeros_like(right), np.zeros(right.shape, dtype=bool)
+    if ends is not None:
+        target = np.clip(at.y + gradient / diagonal, *ends)
+        at_end = ((target == ends[0]) | (target == ends[1])) & (stack.lo < stack.hi)
+        known = np.where(at_end, target - at.y, 0.0)
+        right = np.where(at_end, 0.0, right - product(known))
+    size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
+    unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
+    distance = size / np.maximum(unit, TINY)
+    # Inequalities may have several multipliers; the shift limits the step, as for one matrix.
+    shift: Any = 0.0 if stack.alone else np.minimum(1.0, distance)[:, None] * diagonal
+    if formed:
+        H = np.where(at_end[:, :, None] | at_end[:, None, :], 0.0, H)
+        _diagonal_of(H)[:] += np.where(at_end, 1.0, shift + _RIDGE * diagonal)
+        return known + solutions_of(H, right), diagonal
+    forcing = np.minimum(0.1, np.sqrt(distance))
+    step = stacked_conjugate_gradients(
+        lambda v: product(v) + shift * v, right, diagonal, forcing, tuning.cg_steps
+    )
+    return known + step, diagonal
 
 
 def _searched(
@@ -262,50 +454,90 @@ def _searched(
     at: _Points,
     gradient: Array,
     d: Array,
-    ends: tuple[Array, Array],
+    ends: Ends,
     least: float,
     tuning: ProjectionTuning,
-) -> Mask:
-    """Move points along their projected steps to the first of sufficient increase (Armijo), in place."""
-    moved = np.zeros(len(stack), dtype=bool)
-    noise = tuning.newton_noise * (np.abs(at.dual) + stack.divergence.unit)
-    left, alpha = np.arange(len(stack)), 1.0
-    while len(left) and alpha > least:
-        y = np.clip(at.y[left] + alpha * d[left], ends[0][left], ends[1][left])
-        rise = (gradient[left] * (y - at.y[left])).sum(axis=1)
-        new = _points(stack if len(left) == len(stack) else stack[left], y)
-        enough = at.dual[left] + tuning.armijo_fraction * rise - noise[left]
-        taken = (rise > 0) & (new.dual >= enough)
-        at.replaced(left[taken], new[taken])
+) -> tuple[_Points, Mask]:
+    """Return the first points of sufficient increase (Armijo) along projected steps, and the mask of these.
+
+    The others stay.
+    """
+    before = _dual(stack, at)
+    floor = before - tuning.newton_noise * (np.abs(before) + stack.divergence.unit)
+
+    def tried(left: Any, alpha: float) -> tuple[_Points, Mask]:
+        own, slope = at.of(left), gradient[left]
+        y = own.y + alpha * d[left]
+        if ends is not None:
+            y = np.clip(y, ends[0][left], ends[1][left])
+        rise = np.add.reduce(slope * (y - own.y), axis=1)
+        problems = stack[left]
+        new = _points(problems, y)
+        enough = floor[left] + tuning.armijo_fraction * rise
+        return new, (rise > 0) & (_dual(problems, new) >= enough)
+
+    found, moved = tried(slice(None), 1.0)
+    if moved.all():
+        return found, moved
+    alpha = 0.5
+    while alpha > least and not moved.all():
+        left = np.flatnonzero(~moved)
+        new, taken = tried(left, alpha)
+        _replace(found, left[taken], new.of(taken))
         moved[left[taken]] = True
-        left, alpha = left[~taken], alpha / 2
-    return moved
+        alpha /= 2
+    left = np.flatnonzero(~moved)
+    _replace(found, left, at.of(left))
+    return found, moved
+
+
+def _replace(points: _Points, which: IntArray, new: _Points) -> None:
+    """Overwrite some of the points."""
+    for own, value in zip(points, new, strict=True):
+        own[which] = value
+
+
+def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
+    """Return the negative Hessians of the dual functions, shape (B, m, m) (Qi and Sun 2006).
+
+    They are ``share I + 2 sign M M'`` with a row ``P'A_kV o sqrt(G)`` of ``M`` for each row of the problem.
+    """
+    P, V, i, j = derivative.P, derivative.V, stack.i, stack.j
+    if stack.alone:
+        M = P[:, :, :, None] * V[:, :, None, :]
+    else:
+        M = (P[:, i, :, None] * V[:, j, None, :] + P[:, j, :, None] * V[:, i, None, :]) / 2
+    M *= np.sqrt(2 * derivative.G)[:, None]
+    M = M.reshape(len(V), len(i), -1)
+    H = M @ np.swapaxes(M, 1, 2)
+    if derivative.share:
+        H *= derivative.sign
+        _diagonal_of(H)[:] += derivative.share * (1.0 if stack.alone else np.where(i == j, 1.0, 0.5))
+    return H
+
+
+def _diagonal_of(H: Array) -> Array:
+    """Return a view of the diagonals."""
+    return H.reshape(len(H), -1)[:, :: H.shape[1] + 1]
 
 
 def _hessian_product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
     """Return the products with the negative Hessians of the dual functions, shape (B, m)."""
     P, V = derivative.P, derivative.V
-    SV = v[:, :, None] * V if stack.alone else stack.adjoint(v) @ V
-    R = V @ np.swapaxes((np.swapaxes(P, 1, 2) @ SV) * derivative.G, 1, 2)
-    if stack.alone:
-        product = 2 * np.einsum("bip,bip->bi", P, R)
-    else:
-        M = stack.apply(P @ np.swapaxes(R, 1, 2))
-        product = M + (R @ np.swapaxes(P, 1, 2))[:, stack.i, stack.j]
-    weight = np.where(stack.i == stack.j, 1.0, 0.5)
-    return derivative.sign[:, None] * product + derivative.share[:, None] * weight * v
+    inside = np.swapaxes(P, 1, 2) @ stack.times(v, V)
+    R = V @ np.swapaxes(inside * derivative.G, 1, 2)
+    weight = 1.0 if stack.alone else np.where(stack.i == stack.j, 1.0, 0.5)
+    return derivative.sign * stack.entries_of(P, R) + derivative.share * weight * v
 
 
-def _hessian_diagonal(stack: EntryStack, derivative: StackedDerivative, tuning: ProjectionTuning) -> Array:
-    """Return the approximate diagonals of these Hessians, bounded away from zero, shape (B, m)."""
-    P, V = derivative.P**2, derivative.V**2
-    half = P @ derivative.G
-    if stack.alone:
-        both = 2 * np.einsum("bin,bin->bi", half, V)
-    else:
-        full = half @ np.swapaxes(V, 1, 2)
-        both = stack.apply(full) + full[:, stack.j, stack.i]
+def _hessian_diagonal(stack: EntryStack, derivative: StackedDerivative) -> Array:
+    """Return the approximate diagonals of these Hessians, shape (B, m)."""
+    both = stack.entries_of(derivative.P**2 @ derivative.G, derivative.V**2)
     weight = np.where(stack.i == stack.j, 1.0, 0.5)
-    diagonal = weight * (derivative.sign[:, None] * both + derivative.share[:, None])
-    least = tuning.least_curvature * np.abs(diagonal).max(axis=1, keepdims=True)
+    return weight * (derivative.sign * both + derivative.share)
+
+
+def _away_from_zero(diagonal: Array, tuning: ProjectionTuning) -> Array:
+    """Return diagonals that precondition: a singular point may have no curvature along a row."""
+    least = tuning.least_curvature * np.maximum.reduce(diagonal, axis=1, keepdims=True, initial=TINY)
     return np.maximum(diagonal, np.maximum(least, TINY))
