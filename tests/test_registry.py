@@ -164,17 +164,20 @@ class TestLimits:
     @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
     def test_interrupt_returns_the_best_iterate(self, divergence, monkeypatch):
         from bregopt.program import LinearMap
+        from bregopt.routes.ipm.plan import Plan
 
-        problem, calls, apply = nearness(divergence=divergence), [], LinearMap.apply
+        problem, calls = nearness(divergence=divergence), []
         optimum = problem.solve(solver="bregman", tol=1e-9).value
 
-        def interrupted(self, X):
-            calls.append(None)
-            if len(calls) == 4:
-                signal.raise_signal(signal.SIGINT)
-            return apply(self, X)
+        for rows in (LinearMap, Plan):
 
-        monkeypatch.setattr(LinearMap, "apply", interrupted)
+            def interrupted(self, X, apply=rows.apply):
+                calls.append(None)
+                if len(calls) == 4:
+                    signal.raise_signal(signal.SIGINT)
+                return apply(self, X)
+
+            monkeypatch.setattr(rows, "apply", interrupted)
         with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
             sol = problem.solve(solver="bregman", tol=1e-14)
         assert sol.status == "user_limit"
