@@ -28,7 +28,7 @@ from bregopt.certify.constants import (
 from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
-from bregopt.program import Answer, Block, Bounds, Program, Start, StopReason, pays, scale_of
+from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.anchor import divergence_of
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
@@ -41,8 +41,6 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["follow_path"]
 
-# Diagonal of ``A*(y)``, relative to its terms, from which no correction makes ``y`` a Farkas vector.
-_FARKAS_NOISE = 1e-6
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 
 
@@ -81,8 +79,6 @@ class _CentralPath(Method):
         self._has_no_objective = not pays(program)
         self._inner: Answer | None = None
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine.plan)
-        self._row_norms, self._unbounded = program.A.norms(), not any(trace_bounds(program))
-        self._lo, self._hi = _finite(program.bounds)
 
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
@@ -136,7 +132,7 @@ class _CentralPath(Method):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
                 y = self._diverging_multipliers(direction)
-                if self._may_contradict(y) and self._progress.contradicts(program, y):
+                if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
         decreases = certificate.primal < program.offset
         no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
@@ -151,16 +147,6 @@ class _CentralPath(Method):
         size = np.abs(y) * self._program.row_sizes
         least = self._tuning.farkas_least_multiplier * size.max(initial=0.0)
         return np.where(size > least, y, 0.0)
-
-    def _may_contradict(self, y: Array) -> bool:
-        """Whether bounds and the diagonal of ``A*(y)`` allow a contradiction; yes if rows bound a trace."""
-        if not self._unbounded:
-            return True
-        demand = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi)
-        if not self._program.k and demand <= 0:
-            return False
-        supply = float(self._plan.diagonal(self._plan.adjoint(y)).max(initial=0.0))
-        return supply <= _FARKAS_NOISE * float(np.abs(y) @ self._row_norms)
 
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
@@ -214,7 +200,8 @@ class _Scores:
         bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
         assert sizes is not None
         self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
-        self._lo, self._hi = _finite(bounds)
+        # No multiplier prices an infinite bound.
+        self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
         unit = program.row_units * scale.primal
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
@@ -273,12 +260,6 @@ class _Scores:
         relative = missed / np.maximum(np.minimum(reach, self._stated), TINY)
         relative[(reach <= self._noise) & (missed <= self._round_off)] = 0.0
         return float(relative.max(initial=0.0))
-
-
-def _finite(bounds: Bounds) -> tuple[Array, Array]:
-    """Return the bounds, zero where they are infinite: no multiplier prices these."""
-    lo, hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
-    return lo, hi
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

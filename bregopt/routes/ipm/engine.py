@@ -89,11 +89,17 @@ class Direction(NamedTuple):
 
 
 class Linearization(NamedTuple):
-    """Newton's system at an iterate, factorized, with ``inv(Z)``, `D` of the bounds and ``q = B'dy + dz``."""
+    """Newton's system at an iterate, factorized.
+
+    `X`, `Z` and `K`, the inverse of ``Z``, are views of the groups. `D` is of the bounds, ``q`` is
+    ``B'dy + dz``.
+    """
 
     at: Iterate
     solve: Solve
-    K: Array
+    X: list[Array]
+    Z: list[Array]
+    K: list[Array]
     D: Array
     q: Array
 
@@ -216,7 +222,8 @@ class Engine:
         except np.linalg.LinAlgError:
             return None
         q = self._c - self._Bt @ at.y - at.z if len(at.u) else at.u
-        return Linearization(at, solve, K, D, q)
+        views = self.plan.views
+        return Linearization(at, solve, views(at.X), views(at.Z), views(K), D, q)
 
     def direction(
         self,
@@ -240,7 +247,7 @@ class Engine:
             r_u[in_cones] = at.second_order.right_hand_side(
                 nu, None if predictor is None else predictor.second_order
             )
-        R = self._matrix_rhs(at, predictor)
+        R = self._matrix_rhs(linearization, predictor)
         step = linearization.solve(RightHandSide(weight, R, r[:m], r_u, q))
         multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
@@ -250,13 +257,16 @@ class Engine:
         second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
         return Direction(step.X, dZ, step.u, bounds, second_order)
 
-    def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None] | None:
+    def _matrix_rhs(
+        self, linearization: Linearization, predictor: Direction | None
+    ) -> list[Array | None] | None:
         """Return ``R`` of each group: its residual and a predictor's second-order terms; None for zero."""
+        at = linearization.at
         if at.residual is None and predictor is None:
             return None
         R: list[Array | None] = [None] * len(at.exact)
         if at.residual is not None:
-            parts = zip(self.plan.views(at.residual), self.plan.views(at.X), at.exact, strict=True)
+            parts = zip(self.plan.views(at.residual), linearization.X, at.exact, strict=True)
             R = [None if exact else -(residual @ X) for residual, X, exact in parts]
         if predictor is None:
             return R
@@ -275,8 +285,8 @@ class Engine:
         if at.second_order.cones.count:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
-        views = self.plan.views
-        X, Z, K, dX, dZ = views(at.X), views(at.Z), views(linearization.K), views(step.X), views(step.Z)
+        _, _, X, Z, K, _, _ = linearization
+        dX, dZ = self.plan.views(step.X), self.plan.views(step.Z)
         for g, group in enumerate(self.plan.groups):
             primal = min(primal, group.cone.primal_length(X[g], at.X_roots[g], dX[g], tol))
             dual = min(dual, group.cone.dual_length(Z[g], at.Z_roots[g], K[g], dZ[g], tol))
@@ -385,15 +395,17 @@ class Engine:
 
     def complementarity(self, at: Iterate, groups: Sequence[int]) -> float:
         """Return the complementarity of rows and variables, plus ``<X, Z>`` of some groups."""
-        of_variables = at.bounds.complementarity() + at.second_order.complementarity()
-        return self._inner(at.X, at.Z, groups) + of_variables
+        of_bounds = at.bounds.complementarity()
+        of_cones = at.second_order.complementarity() if len(at.u) else 0.0
+        return self._inner(at.X, at.Z, groups) + of_bounds + of_cones
 
     def _complementarity_after(
         self, at: Iterate, step: Direction, primal: float, dual: float, groups: Sequence[int]
     ) -> float:
         """Return the complementarity after a step of these lengths."""
         total = at.bounds.complementarity_after(step.bounds, primal, dual)
-        total += at.second_order.complementarity_after(step.second_order, primal, dual)
+        if len(at.u):
+            total += at.second_order.complementarity_after(step.second_order, primal, dual)
         total += self._inner(at.X, at.Z, groups) + primal * self._inner(step.X, at.Z, groups)
         total += dual * self._inner(at.X, step.Z, groups)
         return total + dual * primal * self._inner(step.X, step.Z, groups)

@@ -258,20 +258,6 @@ class Plan:
             traces[list(group.blocks)] = group.cone.traces(group.of(X))
         return traces
 
-    def diagonal(self, v: Array) -> Array:
-        """Return the diagonals of all matrices."""
-        return v[self._diagonal]
-
-    @cached_property
-    def _diagonal(self) -> IntArray:
-        """The places of the diagonals in the flat vector."""
-        parts = []
-        for group in self.groups:
-            n = group.shape[-1]
-            first = np.arange(group.part.start, group.part.stop, n * n) if n else np.zeros(0, dtype=np.intp)
-            parts.append((first[:, None] + np.arange(n) * (n + 1)).ravel())
-        return np.concatenate(parts)
-
     def inverses(self, roots: Sequence[Array]) -> Array:
         """Return the inverses of matrices from their roots."""
         K = [group.cone.inverse(root).ravel() for group, root in zip(self.groups, roots, strict=True)]
