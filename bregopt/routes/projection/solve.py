@@ -231,9 +231,10 @@ def solve_entries(program: Program, settings: Any, start: Start | None, progress
             return Answer((X()[0],), np.zeros(0), own.multipliers(y[0]), reason(cut), len(steps) - 1)
     if len(answer.solved) == 0:
         return None
-    steps[-1:], count = [own.in_units(answer.certificate.of(0))], int(answer.iterations[0])
-    for step, certificate in enumerate(steps, count + 1 - len(steps)):
+    count = int(answer.iterations[0])
+    for step, certificate in enumerate(steps[:count]):
         progress.record(step, certificate)
+    progress.record(count, own.in_units(answer.certificate.of(0)))
     return Answer((answer.X[0],), np.zeros(0), own.multipliers(answer.y[0]), StopReason.CONVERGED, count)
 
 

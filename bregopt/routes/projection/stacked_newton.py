@@ -89,7 +89,7 @@ def logdet_newton_stack(
     for step in range(min(limit, _LOGDET_STEPS)):
         checkpoint()
         y, N = _multipliers(X, R)
-        if watch is not None:
+        if watch is not None and step == 0:  # a certificate costs more than a step
             at = on_rows(stack, X, y)
             watch(certify_stack(stack, at.X, y).of(0), y, partial(getattr, at, "X"))
         decrement, largest = _sizes(N)
