@@ -167,7 +167,7 @@ def _triangle_inverse(L: Array) -> Array:
 def symmetrize(S: Array) -> Array:
     """Return ``(S + S') / 2``, overwriting `S`; of each matrix if `S` is a stack, shape ``(B, n, n)``."""
     if S.ndim == 3:
-        return np.multiply(S + np.swapaxes(S, 1, 2), 0.5, out=S)
+        return np.multiply(S + S.swapaxes(1, 2), 0.5, out=S)
     if len(S) <= _BLOCK:
         whole = S + S.T
         return np.multiply(whole, 0.5, out=S)

@@ -185,7 +185,7 @@ class StackCone:
         return X
 
     def inverse(self, root: Array) -> Array:
-        return np.swapaxes(root, 1, 2) @ root
+        return root.swapaxes(1, 2) @ root
 
     def identity(self) -> Array:
         return np.tile(np.eye(self._n), (self._count, 1, 1))
@@ -204,7 +204,7 @@ class StackCone:
         return M
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        scaled = root @ step @ np.swapaxes(root, 1, 2)
+        scaled = root @ step @ root.swapaxes(1, 2)
         return _length_to_boundary(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
 
     def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:

@@ -168,7 +168,7 @@ class _RowSolve:
         weight, right, constant, q = rhs.weight, rhs.r, rhs.q, rhs.q
         if len(q):
             bordering = metric.bordering
-            constant = np.zeros_like(q)
+            constant = np.zeros(len(q))
             if self._eliminates:
                 constant = np.where(bordering, 0.0, rhs.r_u) - metric.product(q)
                 right = right - self._B @ constant
@@ -236,7 +236,7 @@ class _RowSolve:
             dy[self._own] = solved
         if len(constant) == 0:
             return dy, constant
-        du = np.zeros_like(constant)
+        du = np.zeros(len(constant))
         du[self._metric.bordering] = bordering
         if self._eliminates:
             du += constant + self._metric.product(self._Bt @ dy)
@@ -245,7 +245,7 @@ class _RowSolve:
     def _correction(self, residual: Array) -> tuple[Array, Array]:
         """Return the left sides of the step for these right-hand sides, and its ``dy``, ``du`` and ``dX``."""
         right, q = residual[: self._count], residual[self._count :]
-        dy, du = self._variables(right, q, np.zeros_like(self._metric.d))
+        dy, du = self._variables(right, q, np.zeros(len(self._metric.d)))
         dX = self._responses(self._plan.adjoint(dy))
         return self._left_sides(dy, du, dX), np.concatenate([dy, du, dX])
 
@@ -273,12 +273,12 @@ class _ScaledProduct:
         self._X, self._K = X, K
         self._scaled = root.shape == X.shape
         if self._scaled and X.ndim == 3:  # the roots of a stack are inverse factors
-            self._L, self._half = np.linalg.inv(root), K @ np.swapaxes(root, 1, 2)
+            self._L, self._half = np.linalg.inv(root), K @ root.swapaxes(1, 2)
         elif self._scaled:
             self._L, self._half = root, lapack.dtrtrs(root, K, lower=1)[0].T
 
     def __call__(self, S: Any) -> Array:
         if not self._scaled:
             return symmetrize(self._K @ (S @ self._X))
-        L, transposed = self._L, np.swapaxes(self._L, -1, -2)
+        L, transposed = self._L, self._L.swapaxes(-1, -2)
         return symmetrize(self._half @ (transposed @ (S @ L)) @ transposed)

@@ -202,7 +202,7 @@ class TermSchur:
         total += Xj.take(j, 2) * Ki.take(i, 2)
         mixed = Xi.take(j, 2) * Kj.take(i, 2)
         total += mixed
-        total += np.swapaxes(mixed, 1, 2)
+        total += mixed.swapaxes(1, 2)
         total /= 4
         return total
 

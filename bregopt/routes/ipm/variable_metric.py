@@ -82,7 +82,7 @@ class VariableMetric:
 
     def quotient(self, v: Array) -> Array:
         """Return ``inv(D_u) v`` for a vector of the bordering variables."""
-        whole = np.zeros_like(self.d)
+        whole = np.zeros(len(self.d))
         whole[self.bordering] = v
         quotient: Array = whole / self.d
         if self._inverse_columns is not None:
