@@ -363,8 +363,8 @@ class DenseSchur:
         n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
         tall = A.reshape(-1, n)
         left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
-        H: Array = left @ right.reshape(A.shape).T
-        return H
+        # Its two halves differ by round-off, of which their mean has less.
+        return symmetrize(left @ right.reshape(A.shape).T)
 
 
 class ScalingPoint(NamedTuple):
