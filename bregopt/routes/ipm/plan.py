@@ -239,7 +239,8 @@ class Plan:
         """The rows of the groups whose Schur matrix costs least from dense matrices."""
         found: list[DenseSchur | None] = []
         for group in self.groups:
-            whole = isinstance(group.rows, RowAction) and not group.cone.is_face
+            # Dependent rows of a LogDet term, and those of a face, keep more digits by their own formulas.
+            whole = isinstance(group.rows, RowAction) and not (group.cone.is_face or group.weight)
             dense = isinstance(self._map, np.ndarray) and whole
             found.append(DenseSchur.of(self._map[:, group.part], group, self._tuning) if dense else None)
         return found
