@@ -239,7 +239,8 @@ class Plan:
         """The rows of the groups whose Schur matrix costs least from dense matrices."""
         found: list[DenseSchur | None] = []
         for group in self.groups:
-            whole = isinstance(group.rows, RowAction) and not group.cone.is_face
+            # Dependent rows of a LogDet term, and those of a face, keep more digits by their own formulas.
+            whole = isinstance(group.rows, RowAction) and not (group.cone.is_face or group.weight)
             dense = isinstance(self._map, np.ndarray) and whole
             found.append(DenseSchur.of(self._map[:, group.part], group, self._tuning) if dense else None)
         return found
@@ -363,8 +364,8 @@ class DenseSchur:
         n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
         tall = A.reshape(-1, n)
         left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
-        H: Array = left @ right.reshape(A.shape).T
-        return H
+        # Its two halves differ by round-off, of which their mean has less.
+        return symmetrize(left @ right.reshape(A.shape).T)
 
 
 class ScalingPoint(NamedTuple):

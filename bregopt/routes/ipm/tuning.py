@@ -330,7 +330,7 @@ class InteriorPointTuning(WorkingSetTuning):
     cg_tol: float = 1e-3
     # linear_solvers.py, row_system.py
     zero_curvature_step: float = 1e6
-    refinements: int = 7
+    refinements: int = 8
     least_refined_residual: float = 1e-13
     largest_refined_residual: float = 1e-4
     definite_residual: float = 1e-13
