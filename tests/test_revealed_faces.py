@@ -182,5 +182,5 @@ def test_sdplib(data, name):
     value, half = KNOWN[name]
     assert abs(abs(solution.value) - value) <= half
     # Without an interior the last steps are round-off, which depends on the processor.
-    largest = 1e-6 if solution.status == "optimal" else 1e-5
+    largest = 1e-6 if solution.status == "optimal" else 5e-6
     assert np.abs(bo.dimacs_errors(problem, solution)).max() <= largest

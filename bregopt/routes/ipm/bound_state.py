@@ -17,7 +17,6 @@ Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from bregopt.cache import cached_property
 from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
+from bregopt.records import dataclass
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["BoundState", "BoundStep", "FiniteBounds"]

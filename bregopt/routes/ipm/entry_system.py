@@ -13,7 +13,6 @@ multipliers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
 from bregopt.program.rows import upper_triangles
+from bregopt.records import dataclass
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning

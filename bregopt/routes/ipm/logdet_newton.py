@@ -16,7 +16,6 @@ not converge, so its steps should be limited.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, LinearMap, Program, Start, StopReason
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.whitening import Whitened
 from bregopt.program import Block, Program
 from bregopt.program.anchor import divergence_of
+from bregopt.records import replace
 from bregopt.routes.progress import Progress
 
 __all__ = ["LogDetIterate", "LogDetProblem", "LogDeterminants", "Matrices"]

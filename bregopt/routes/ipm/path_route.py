@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities

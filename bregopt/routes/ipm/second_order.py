@@ -14,7 +14,6 @@ one array (:mod:`bregopt.program.cones`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.cache import cached_property
 from bregopt.program import SecondOrderCones
+from bregopt.records import dataclass
 
 __all__ = ["SecondOrderState", "SecondOrderStep"]
 

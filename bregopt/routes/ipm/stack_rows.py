@@ -11,7 +11,6 @@ It is ``H_kl = sum_b <A_kb, sym(X_b A_lb K_b)>``, by the cheaper of two formulas
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import LinearMap
+from bregopt.records import dataclass
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["ProductSchur", "SchurValues", "StackRows", "StackTerms", "TermSchur"]

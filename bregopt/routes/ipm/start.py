@@ -7,13 +7,12 @@ positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.clock import checkpoint
 from bregopt.program import Penalty, Program, Start, scale_of
+from bregopt.records import dataclass
 from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning

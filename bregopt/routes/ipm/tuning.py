@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from bregopt.records import dataclass
 from bregopt.routes.tuning import WorkingSetTuning
 
 __all__ = ["InteriorPointTuning"]

@@ -7,7 +7,6 @@ system in the multipliers of the rows, with ``inv(D_u)`` in its corner. The othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cache import cached_property
 from bregopt.linalg import dense
 from bregopt.program import NO_CONES, SecondOrderCones
+from bregopt.records import dataclass
 
 __all__ = ["VariableMetric"]
 

@@ -7,13 +7,13 @@ bounds may be on either side; they form the working set.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty, Program, Start, StopReason
+from bregopt.records import replace
 from bregopt.routes.progress import Progress
 from bregopt.routes.reductions import Method
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Term
+from bregopt.records import dataclass
 from bregopt.routes.ipm.schur.place_products import PlacedRows, block_of, lean_rows
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 

@@ -5,7 +5,6 @@ Those of rank-one terms and of diagonal entries, Hadamard products, are here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Rows
+from bregopt.records import dataclass
 from bregopt.routes.ipm.schur.congruences import Congruences, split_by_cost
 from bregopt.routes.ipm.schur.place_products import PlacedRows, PlaceProducts, block_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning

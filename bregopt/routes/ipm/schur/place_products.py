@@ -10,7 +10,6 @@ down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import symmetrize
 from bregopt.program.rows import Coordinates
+from bregopt.records import dataclass
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["PlaceProducts", "PlacedRows", "block_of", "lean_rows"]
