@@ -9,12 +9,12 @@ OLDEST := .venv-oldest
 OLDEST_PINS := "numpy==1.26.*" "scipy==1.13.*" "cvxpy==1.6.0" "highspy==1.10.*" \
 	"scikit-learn==1.6.*" "networkx==3.2.*" "pandas==2.1.*" "matplotlib==3.8.*" "pyparsing==3.1.*" "threadpoolctl==3.5.*"
 # Pages and benchmarks print what the newest versions print, and the sweep of atoms is of the newest CVXPY's.
-NEWEST_ONLY := tests/test_docs.py tests/test_benchmarks.py tests/test_cvxpy_atoms.py
+NEWEST_ONLY := tests/project/test_docs.py tests/project/test_benchmarks.py tests/cvxpy/test_cvxpy_atoms.py
 
 # OpenBLAS picks its kernels by processor. This one runs on every x86-64 and is no recent machine's own. With `-n`,
 # tests have one thread of BLAS each (tests/conftest.py) unless the variable has another number.
 KERNEL := Nehalem
-PEER_TESTS := $(shell grep -l "^import peers" tests/test_*.py)
+PEER_TESTS := $(shell grep -rl "^import peers" tests --include=test_*.py)
 
 .PHONY: demo test coverage kernels oldest slow fuzz bench lint docs docs-releases browser docs-numbers release clean
 
@@ -40,7 +40,7 @@ slow: $(STAMP)
 # make fuzz TRIALS=1000 SEED=7; the seed is printed, and each failure with the command that repeats it.
 TRIALS ?= 100000
 fuzz: $(STAMP)
-	$(BIN)/python tests/fuzz.py --trials $(TRIALS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/library/fuzz.py --trials $(TRIALS) $(if $(SEED),--seed $(SEED))
 
 # make bench BASE=main HEAD=my-branch; a folder is as good as a commit, and HEAD is the files here unless it is given.
 HEAD ?= .
@@ -63,7 +63,7 @@ docs-releases: $(STAMP)
 
 # The built site in Chromium, where it is installed.
 browser: docs
-	$(BIN)/pytest -m slow tests/test_site.py tests/test_releases.py
+	$(BIN)/pytest -m slow tests/project/test_site.py tests/project/test_releases.py
 
 docs-numbers: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py

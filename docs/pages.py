@@ -4,8 +4,8 @@
     python docs/pages.py --made-by SCRIPT [--data FOLDER]
 
 runs the blocks of the pages (all of them by default) and writes what they print into the blocks that show
-something else. Review it as a diff. ``make docs-numbers`` is the same; tests/test_docs.py compares only. The
-second form runs the commands that make tables, which may take long, and pastes what they print.
+something else. Review it as a diff. ``make docs-numbers`` is the same; tests/project/test_docs.py compares
+only. The second form runs the commands that make tables, which may take long, and pastes what they print.
 
 The blocks of a page run in order, in one namespace and one empty folder. A ``text`` block right after a
 Python block is the output of that block, and lines after ``$ bregopt ...`` are the output of the command.

@@ -32,7 +32,7 @@ hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=40, 
 hypothesis.settings.register_profile(
     "seeded", hypothesis.settings.get_profile("bregopt"), derandomize=False, database=None
 )
-# Where only a failure counts, as in tests/mutations.py, its example need not become small.
+# Where only a failure counts, as in tests/library/mutations.py, its example need not become small.
 hypothesis.settings.register_profile(
     "first_failure",
     hypothesis.settings.get_profile("bregopt"),

@@ -9,7 +9,7 @@ from bregopt.arrays import EPS
 # What an answer proves.
 
 # Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
-# of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/truth.py).
+# of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/library/truth.py).
 NEGLIGIBLE_OBJECTIVE = 1e-2
 # Round-off of the objective and of its bound, as a fraction of the objective's scale.
 ROUND_OFF_OF_TERMS = 64 * EPS
@@ -17,7 +17,7 @@ ROUND_OFF_OF_TERMS = 64 * EPS
 # is zero at X is otherwise met to round-off and never to a relative tolerance.
 ROW_NOISE = 1e-9
 # Multiple of the scale of X, or of the costs, beyond which the relative residual is multiplied up: iterates
-# that diverge may meet the rows, or the cone, in the limit only (tests/test_false_proofs.py).
+# that diverge may meet the rows, or the cone, in the limit only (tests/certify/test_false_proofs.py).
 DIVERGENT = 1e3
 # Times the size of X and of u: the bound of multipliers outside their domain holds for optima up to these
 # sizes. Exact programs of condition 2^45 and more had an X 62 times as large as that of an answer with a
@@ -27,7 +27,7 @@ LARGEST_X, LARGEST_U = 256.0, 4.0
 # eigendecomposition of order 1,000.
 CONE_NOISE = 1e-12
 # Largest relative violation of the conditions on a Farkas vector or a ray that may be round-off. Beyond it a
-# problem may have a solution of size one over the violation (tests/near_boundary.py).
+# problem may have a solution of size one over the violation (tests/library/near_boundary.py).
 PROOF_NOISE = 64 * EPS
 # Largest such violation of a vector that an exact proof may still mend (bregopt.rigorous.refutation).
 MENDED = 1e-9

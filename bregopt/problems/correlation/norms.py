@@ -45,7 +45,7 @@ __all__ = [
 _RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds
 
 _SMALL = 40  # largest order at which `path`, in less than a second, replaces a splitting that is slow
-_TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems of tests/test_largest_entry.py's kind
+_TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems (test_largest_entry.py)
 _FINER = 1e-2  # tolerance of the candidate's problem, as a fraction of that of the answer
 _FINEST = 1e-9
 _CITATION = "Qi, Sun (2006), A Quadratically Convergent Newton Method, SIAM J. Matrix Anal. Appl. 28"

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
-PAPERS = Path(__file__).parents[1] / "examples" / "papers"
+PAPERS = Path(__file__).parents[2] / "examples" / "papers"
 PENDIGITS = ["pendigits.tra", "pendigits.tes"]
 FILES = {
     "corrections": [],

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
+SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = [
     "index.html",

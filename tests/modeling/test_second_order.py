@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
+import peers
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -23,7 +24,6 @@ from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
 from bregopt.routes.ipm.variable_metric import VariableMetric
-from tests import peers
 
 SIZES = (3, 1, 4, 2, 2)
 SEEDS = range(6)

@@ -1,4 +1,4 @@
-"""Trials with many hostile and random inputs: ``python tests/fuzz.py`` or ``make fuzz``.
+"""Trials with many hostile and random inputs: ``python tests/library/fuzz.py`` or ``make fuzz``.
 
 Trial `k` of seed `s` is a function of these two numbers. It passes if the library answers, or refuses with a
 documented exception that it raises itself; it fails if
@@ -804,7 +804,7 @@ class Fuzz:
             self.outcomes[name, "FAILED" if failed else outcome] += 1
             if failed:
                 self.failures.append(trial)
-                again = f"python tests/fuzz.py --seed {self.seed} --only {trial}"
+                again = f"python tests/library/fuzz.py --seed {self.seed} --only {trial}"
                 print(f"{name}: {outcome}\n{trace}again: {again}\n", flush=True)
 
 

@@ -20,7 +20,7 @@ from bregopt.io.spec import KEYS
 from bregopt.routes import registry
 from bregopt.routes.base import Settings
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 import pages  # noqa: E402
 

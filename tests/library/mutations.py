@@ -1,6 +1,6 @@
 """Statements of docs/theorems.md made false, one at a time: the tests that the page names must fail.
 
-    python tests/mutations.py [--only AUTHOR ...] [--rest K/N]
+    python tests/library/mutations.py [--only AUTHOR ...] [--rest K/N]
 
 A mutation replaces one text by another in a copy of the package and its tests, and runs one test. Where the
 statement is code of the package, the code is changed: a bound, a rate, a step. Otherwise a formula of the
@@ -22,14 +22,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "theorems.md"
 COPIED = ("bregopt", "tests", "docs", "pyproject.toml", "README.md")
 
-THEOREMS = "tests/test_theorems.py"
-ONLINE = "tests/test_online_bounds.py"
-BOOST = "tests/test_definiteboost.py"
-DIVERGENCES = "tests/test_divergences.py"
+THEOREMS = "tests/project/test_theorems.py"
+ONLINE = "tests/online/test_online_bounds.py"
+BOOST = "tests/routes/test_definiteboost.py"
+DIVERGENCES = "tests/divergences/test_divergences.py"
 
 
 @dataclass(frozen=True)
@@ -380,7 +380,7 @@ CHANGES: list[tuple[str, str, str, list[tuple[str, str, str]]]] = [
     (
         "Shen Theorem 3.4",
         "test_psdboost.py::test_bound_is_the_largest_eigenvalue_of_the_weighted_comparisons",
-        "tests/test_psdboost.py",
+        "tests/routes/test_psdboost.py",
         [
             (
                 "the smallest eigenvalue",
@@ -532,11 +532,17 @@ def passes(folder: Path, tests: Sequence[str]) -> bool:
     """Return whether tests of the copy pass."""
     call = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     variables = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    named = ["--hypothesis-profile=first_failure", *(f"tests/{test}" for test in tests)]
+    named = ["--hypothesis-profile=first_failure", *(_path_of(folder, test) for test in tests)]
     done = subprocess.run([*call, *named], cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode not in (0, 1):  # neither passed nor failed
         raise RuntimeError(f"pytest ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.returncode == 0
+
+
+def _path_of(folder: Path, test: str) -> str:
+    """Return a test with the path of its file, which is in a folder of the copy's tests."""
+    file, *names = test.split("::")
+    return "::".join([str(next((folder / "tests").rglob(file))), *names])
 
 
 def run(mutations: list[Mutation]) -> dict[Mutation, bool]:

@@ -18,7 +18,7 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_ray
 from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
 
-EXTENDING = Path(__file__).parents[1] / "docs" / "extending"
+EXTENDING = Path(__file__).parents[2] / "docs" / "extending"
 PAGE = EXTENDING.with_suffix(".md")
 LINES = 60
 

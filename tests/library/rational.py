@@ -4,7 +4,7 @@
 inv(T)' E inv(T)`` with complementary diagonals ``D`` and ``E`` are a complementary pair of integer matrices.
 With integer rows, multipliers and slacks, all data are integers, exact in floating point.
 
-``python tests/rational.py --count 10000`` verifies that many, and prints how many bounds were proven.
+``python tests/library/rational.py --count 10000`` verifies that many, and prints how many bounds were proven.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from page_tables import assert_like_the_pages, assert_on_the_pages
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
-PAPERS = Path(__file__).parents[1] / "examples" / "papers"
+PAPERS = Path(__file__).parents[2] / "examples" / "papers"
 
 
 PICTURES = {

@@ -14,7 +14,7 @@ from families.statements import SPOILS, spoiled
 
 import bregopt as bo
 
-PAGE = Path(__file__).parents[1] / "docs" / "certificates.md"
+PAGE = Path(__file__).parents[2] / "docs" / "certificates.md"
 SEED = 20261122  # of the draws here; the tables of docs/certificates.md have seed 0
 
 
@@ -148,7 +148,7 @@ def test_a_truth_is_that_of_the_stored_data():
 
 
 def test_the_page_shows_the_tables_of_the_test_bed():
-    _, *tables = PAGE.read_text().split("<!-- made by: python tests/truth.py --jobs 2 -->\n\n")
+    _, *tables = PAGE.read_text().split("<!-- made by: python tests/library/truth.py --jobs 2 -->\n\n")
     assert len(tables) == 3
     for title, part in zip(("by", "tol", "family"), tables, strict=True):
         heading, _, *lines = part.split("\n\n")[0].splitlines()

@@ -18,7 +18,7 @@ from bregopt.problems.stacks import PANEL
 from bregopt.routes import options, registry, solve_options
 from bregopt.routes.base import Settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # Public parameters, fields and results of arbitrary values. ``Array | Any`` is an array unless the data or
 # the problem say otherwise: a checker knows arrays and asks for no check of the kind at each use.

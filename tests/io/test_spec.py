@@ -26,7 +26,7 @@ from bregopt.io.matrices import csv_text, read_matrix
 from bregopt.io.spec import KEYS, load_spec
 from bregopt.routes.base import Settings
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "specs").glob("*.toml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "specs").glob("*.toml"))
 SCHEMA = json.loads(Path(spec_module.__file__).with_name("spec.schema.json").read_text(encoding="utf-8"))
 
 

@@ -15,7 +15,7 @@ from page_tables import pages
 import bregopt as bo
 from bregopt.routes.tuning import Tuning
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def loaded(name, monkeypatch):

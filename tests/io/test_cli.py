@@ -23,7 +23,7 @@ from bregopt.program import Answer, StopReason
 from bregopt.routes import registry
 from bregopt.routes.base import Capabilities, Settings
 
-SPECS = Path(__file__).parents[1] / "examples" / "specs"
+SPECS = Path(__file__).parents[2] / "examples" / "specs"
 NEAREST = ["--problem", "nearest-correlation"]
 HIGHAM = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
 

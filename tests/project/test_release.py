@@ -8,7 +8,7 @@ import pytest
 
 import bregopt as bo
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FILES = {
     "pyproject.toml": '[project]\nversion = "1.2.0"\n',
     "bregopt/__init__.py": '"""A package."""\n__version__ = "1.2.0"\n',
@@ -53,7 +53,8 @@ def test_entries_without_a_version_are_counted(release, checkout):
 
 
 @pytest.mark.parametrize(
-    ("missing", "extra"), [("bregopt/py.typed", None), ("bregopt/cli.py", None), (None, "tests/test_cli.py")]
+    ("missing", "extra"),
+    [("bregopt/py.typed", None), ("bregopt/cli.py", None), (None, "tests/test_cli.py")],
 )
 def test_a_wheel_that_lacks_or_adds_a_file_is_refused(release, tmp_path, monkeypatch, missing, extra):
     known = ["bregopt/cli.py", "bregopt/io/spec.schema.json", "bregopt/py.typed"]

@@ -669,7 +669,7 @@ def test_intervals_stay_in_spec_files(tmp_path):
 
 def test_branch_and_bound_finds_a_maximum_cut():
     pytest.importorskip("matplotlib").use("Agg")
-    found = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "graphs" / "exact_cut.py"))
+    found = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "graphs" / "exact_cut.py"))
     W, best = found["W"], 0
     for x in map(np.array, itertools.product((-1, 1), repeat=10)):
         best = max(best, int(W.sum() - x @ W @ x) // 4)
