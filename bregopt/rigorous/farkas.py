@@ -29,7 +29,7 @@ from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.reduction import reduced
 
-__all__ = ["falls_along", "homogeneous", "is_bounded", "is_refuted", "refutes"]
+__all__ = ["falls_along", "homogeneous", "interior_multipliers", "is_bounded", "is_refuted", "refutes"]
 
 _SHARES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)  # of multipliers inside the dual cone
 _LARGEST_FIT = 100_000_000  # operations of the least-squares problem for these
@@ -54,7 +54,7 @@ def is_refuted(program: Program, y: Array) -> bool:
         return False
     implied = implied_bounds(empty)
     for each in candidates:
-        inside = _inside(empty, each)
+        inside = interior_multipliers(empty, each)
         if inside is not None and any(
             lower_bound(empty, each + share * inside, implied).value > 0 for share in _SHARES
         ):
@@ -138,7 +138,7 @@ def refutes(data: Data, y: Array) -> bool:
     return lower_bound(empty, y, implied).value > 0 or exact_farkas(empty, implied, y)
 
 
-def _inside(data: Data, y: Array) -> Array | None:
+def interior_multipliers(data: Data, y: Array) -> Array | None:
     """Return multipliers of the size of `y` with ``A*(y)`` near ``-I``, None where none are found."""
     up, down = (np.flatnonzero(data.required & np.isfinite(end)) for end in (data.lo, data.hi))
     count = len(data.share) + int(data.free.sum())

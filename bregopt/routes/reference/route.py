@@ -38,6 +38,9 @@ from bregopt.routes.reference.tuning import ReferenceTuning
 __all__ = ["Reference", "ReferenceSettings"]
 
 _FINER = 1e-2  # of the tolerance: backends judge gaps relative to one, we relative to the value
+_LARGEST_MOVED = (
+    30  # order up to which a linear program for multipliers inside the dual cone takes little time
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +142,41 @@ def _certified(
     elif answer.y_on_faces is None:  # else the faces come with large multipliers, beside which all are small
         answer = replace(answer, y=_cleaned(program, answer.y, settings.tuning))
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    if certificate.dual_residual > 0 and answer.y_on_faces is None:
+        inside = _inside(program, answer)
+        if inside is not None:
+            answer = replace(answer, y=inside)
+            certificate = certify(PrimalDualPoint(program, answer.X, answer.u, inside))
     progress.record(answer.iterations, certificate)
     return answer, certificate
+
+
+def _inside(program: Program, answer: Answer) -> Array | None:
+    """Return multipliers with ``C - A*(y)`` psd near the backend's, None where none are found.
+
+    A backend leaves eigenvalues below zero, and their cost counts at an ``X`` of the size of its answer only.
+    The optimum may be larger (condition 2^45 in tests/library/truth.py).
+    """
+    if program.curved or program.k or max(program.A.orders) > _LARGEST_MOVED:
+        return None
+    from bregopt.rigorous.data import data_of
+    from bregopt.rigorous.farkas import interior_multipliers
+
+    y = program.bounds.clip(answer.y)
+    try:
+        direction = interior_multipliers(data_of(program), y)
+    except (ValueError, MemoryError):  # too large to be listed
+        return None
+    if direction is None:
+        return None
+    length = 0.0
+    for b, block in enumerate(program.blocks):
+        least = float(np.linalg.eigvalsh(block.C - program.A.adjoint(y, b))[0])
+        rise = float(np.linalg.eigvalsh(-program.A.adjoint(direction, b))[0])
+        if least < 0 and not rise > 0:
+            return None
+        length = max(length, -least / rise) if least < 0 else length
+    return y + 2 * length * direction
 
 
 def _worst(certificate: Certificate) -> float:
