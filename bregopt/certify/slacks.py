@@ -52,7 +52,8 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
             pass
         else:
             return 0.0
-    return float(np.linalg.eigvalsh(S)[0])
+    smallest = float(np.linalg.eigvalsh(S)[0])  # above zero where round-off alone stops the factorization
+    return smallest if above_zero else min(smallest, 0.0)
 
 
 def least_relative_eigenvalue(

@@ -10,6 +10,7 @@ from instances import random_nearness
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray, trace_bound
+from bregopt.certify.slacks import least_eigenvalue
 from bregopt.program import Bounds, Penalty
 
 
@@ -197,3 +198,14 @@ def test_costs_of_variables_far_from_the_matrices_count(solver):
             sol = far.solve(solver=solver, tol=tol)
         assert abs(sol.value - direct.value) <= sol.error + direct.error
         assert sol.status == "optimal" or solver == "cvxpy"
+
+
+def test_an_eigenvalue_above_zero_is_zero_where_round_off_stops_the_factorization(monkeypatch):
+    def stopped(S):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(np.linalg, "cholesky", stopped)
+    S = np.diag([1.0, 2.0])
+    assert least_eigenvalue(S) == 0.0
+    assert least_eigenvalue(S, above_zero=True) == 1.0
+    assert least_eigenvalue(-S) == -2.0

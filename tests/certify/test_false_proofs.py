@@ -67,7 +67,10 @@ class TestNearTheBoundary:
     def test_a_moderate_eigenvalue_is_no_obstacle(self, how, family, scale):
         case = near_boundary.case(3, 20, family).scaled(scale, 1 / scale, scale)
         status, value = HOW[how](case)
-        assert status == "optimal"
+        # X is 4e6 times the bounds of two rows: these are met up to round-off, which depends on the processor
+        # and which certificates multiply up.
+        far = family is near_boundary.met_by_two_rows
+        assert status in (("optimal", "optimal_inaccurate") if far else ("optimal",))
         assert value == pytest.approx(float(case.value), rel=1e-5)
 
 
