@@ -22,6 +22,7 @@ from bregopt.records import replace
 __all__ = ["log_det", "started_from_cost"]
 
 
+_CONDITION = 1e4  # of the cost: beyond it, the determinant of the start is known to few digits
 _ROUND_OFF = 1e-12  # part of the cost, relative to its largest entry, that the start may leave out
 
 
@@ -86,7 +87,9 @@ def started_from_cost(term: DivergenceTerm, affine: Expression) -> tuple[Diverge
         return term, affine
     W = affine.psd[X].adjoint(np.ones(1)) + mu * np.eye(X.n)
     found = LogDetDivergence.completed(mu, W, 1.0)
-    if np.abs(found.left).max() > _ROUND_OFF * np.abs(W).max():
+    # What the start leaves out of the cost is paid at matrices as large as the start.
+    condition = float(np.abs(found.X0).max() * np.abs(W).max()) / mu
+    if np.abs(found.left).max() > _ROUND_OFF * np.abs(W).max() or condition > _CONDITION:
         return term, affine
     rest = replace(affine, psd={Y: rows for Y, rows in affine.psd.items() if Y is not X})
     return replace(term, X0=found.X0), rest + (found.constant - mu * X.n)
