@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.program import Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, DenseRows, Distances, RankOne, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass, replace
@@ -31,6 +31,8 @@ __all__ = [
 
 # Difference of two entries, relative to the row's largest, that counts as round-off of the data.
 ENTRY_NOISE = 1e-12
+# Of an entry: rows that are recognized are changed by this much. A row of rank two may be that near rank one.
+_SAME = 4 * EPS
 # Fraction of nonzeros above which the vectors of rank-one rows are stored dense.
 _DENSE_FRACTION = 0.25
 
@@ -206,13 +208,13 @@ def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array,
     weight = value[:, 0]
     z = value[:, :s] / weight[:, None]
     miss = np.abs(weight[:, None] * z[:, i] * z[:, j] - value).max(axis=1)
-    same = there & (miss <= ENTRY_NOISE * np.abs(value).max(axis=1))
+    same = there & (miss <= _SAME * np.abs(value).max(axis=1))
     return at[same], place[same], z[same], weight[same]
 
 
 def _differences(z: Array) -> Mask:
     """Return the mask of vectors ``(1, -1)``; every vector begins with one."""
-    return np.abs(z[:, 1] + 1) <= ENTRY_NOISE if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
+    return np.abs(z[:, 1] + 1) <= _SAME if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
 
 
 def _family(n: int, place: IntArray, z: Array, weight: Array, distances: bool) -> Rows:

@@ -118,10 +118,13 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     inner = np.flatnonzero(conic.linear <= R)
     rows = np.concatenate([of_row[row[through]], inner])
     place = np.concatenate([D[at], R[inner]]) - conic.linear
-    values = np.concatenate([-entry, np.ones(len(inner))])
-    count, in_cone = sum(conic.soc), place < sum(conic.soc)
-    price = np.zeros(count + len(conic.places.block))
-    price[D - conic.linear] = -T * c[P]
+    # Pivots of a matrix are its weights, so that their quotient is one: data near the boundary stay as given.
+    count, weight = sum(conic.soc), np.concatenate([np.ones(sum(conic.soc)), conic.places.weight])
+    per_entry = weight[D - conic.linear] / pivots.entries
+    values = np.concatenate([-value[through] * per_entry[at], weight[R[inner] - conic.linear]])
+    in_cone = place < count
+    price = np.zeros(len(weight))
+    price[D - conic.linear] = -per_entry * c[P]
 
     def of_variables(chosen: Mask, m: int) -> Any:
         """Return the chosen entries of A in the columns F."""
@@ -171,11 +174,11 @@ class Dual:
 def read_dual(conic: Conic) -> Dual:
     """Return the reading of (D)."""
     A, linear, first_psd = conic.A, conic.linear, conic.first_psd
-    psd = sp.coo_array(A[first_psd:])
+    psd, weight = sp.coo_array(A[first_psd:]), conic.places.weight
     row = np.arange(first_psd)
     program = Program(
-        blocks=_blocks_of(conic, conic.b[first_psd:]),
-        A=_map_of(conic, A.shape[1], psd.col, psd.row, psd.data),
+        blocks=_blocks_of(conic, _per_entry(conic.b[first_psd:], weight)),
+        A=_map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row])),
         B=sp.csr_array(A[:first_psd].T),
         bounds=Bounds.of_hard_rows(-conic.c, -conic.c),
         c=conic.b[:first_psd],
@@ -186,15 +189,21 @@ def read_dual(conic: Conic) -> Dual:
     return Dual(conic, program)
 
 
+def _per_entry(value: Array, weight: Array) -> Array:
+    """Return what psd rows contribute to entries; the quotient undoes CVXPY's product with the weight."""
+    contribution: Array = np.where(weight == 1.0, value, 2.0 * (value / weight))
+    return contribution
+
+
 def _blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
-    """Return the blocks, with the given prices of the psd rows."""
+    """Return the blocks, with the given prices of the entries of the psd rows."""
     used = np.flatnonzero(cost)
     rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
     return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
 
 
 def _map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
-    """Return the map whose row ``row[k]`` has ``value[k]`` times the psd row number ``place[k]``."""
+    """Return the map whose row ``row[k]`` has ``value[k]`` times the entry of the psd row ``place[k]``."""
     terms = [
         Term(b, at[local], family)
         for b, at, rows in _sparse(conic, row, place, value)
@@ -207,8 +216,8 @@ def _sparse(
     conic: Conic, row: IntArray, place: IntArray, value: Array
 ) -> Iterator[tuple[int, IntArray, SparseRows]]:
     """Yield each block that has entries, the numbers of its rows, and these rows as a family."""
-    block, i, j, weight = conic.places
-    block, i, j, value = block[place], i[place], j[place], value * weight[place]
+    block, i, j, _ = conic.places
+    block, i, j = block[place], i[place], j[place]
     order = np.argsort(block, kind="stable")
     ends = np.searchsorted(block[order], np.arange(len(conic.orders) + 1))
     for b, (n, span) in enumerate(zip(conic.orders, pairwise(ends.tolist()), strict=True)):
