@@ -36,8 +36,12 @@ from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
 from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
-from bregopt.divergences.spectral import exp_divided_differences
-from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum, Product
+from bregopt.divergences.spectrum import (
+    ExponentialSpectrum,
+    PositiveSpectrum,
+    Product,
+    exp_divided_differences,
+)
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank

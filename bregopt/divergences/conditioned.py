@@ -20,13 +20,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, Array, Mask
+from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.conditioned_spectrum import ConditionedSpectrum
-from bregopt.divergences.trace_function import TraceDivergence
+from bregopt.divergences.spectrum import Product, divided_differences
+from bregopt.divergences.trace_function import TraceDivergence, TraceSpectrum
+from bregopt.records import dataclass
 
-__all__ = ["CONDITIONED", "Conditioned", "conditioned"]
+__all__ = ["CONDITIONED", "Conditioned", "ConditionedSpectrum", "conditioned"]
 
+_CLOSE = 1e-8  # relative distance of two arguments up to which a mean slope is their divided difference
 _LARGEST_EXPONENT = 700.0  # of finite doubles
 _ROUND_OFF = 4 * EPS  # times the order and the largest eigenvalue: round-off of eigenvalues
 
@@ -126,6 +129,73 @@ class Conditioned(TraceDivergence):
         of_low = low * first - sums[low] if low else 0.0
         of_high = high * second - (sums[-1] - sums[len(theta) - high]) if high else 0.0
         return float(of_low + self.condition * of_high)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedSpectrum(TraceSpectrum):
+    """``X = V diag(x) V'`` with ``x = clip(f(theta), t, kappa t)``, and ``t`` moving with ``theta``.
+
+    Parameters
+    ----------
+    t, condition : float
+        The level, and ``kappa``.
+    moves : bool
+        Whether ``t`` moves with ``theta``, as it is above the floor.
+    """
+
+    t: float
+    condition: float
+    moves: bool
+
+    @property
+    def bends(self) -> tuple[float, ...]:
+        kappa, ends = self.condition, [self.t]
+        if math.isfinite(kappa):
+            ends = [self.t, kappa * self.t]
+            if self._free.all() and self.moves:  # any t between these two would do
+                ends = [float(self.x[-1]) / kappa, kappa * float(self.x[0])]
+        return tuple(self.divergence.slope(np.array(ends)).tolist())
+
+    @cached_property
+    def _free(self) -> Mask:
+        free: Mask = self.divergence.conjugate_slope(self.theta) == self.x
+        return free
+
+    @cached_property
+    def differences(self) -> Array:
+        """The divided differences of ``clip(f(.), t, kappa t)`` at a fixed ``t``, divided by ``mu``."""
+        slope = np.where(self._free, 1 / self.divergence.curvature(np.maximum(self.x, EPS)), 0.0)
+        return divided_differences(self.theta, self.x, slope, _CLOSE) / self.mu
+
+    @cached_property
+    def _move(self) -> Array:
+        """The derivative of ``x`` in ``t`` over the root of its cost; zero where ``t`` is the floor."""
+        if not self.moves:
+            return np.zeros_like(self.x)
+        low = ~self._free & (self.x <= self.t)
+        move = np.where(self._free, 0.0, np.where(low, 1.0, self.condition))
+        cost = float(np.sum(move**2 * self.divergence.curvature(self.x)))
+        return move / math.sqrt(cost * self.mu) if cost > 0 else move
+
+    @cached_property
+    def _moved(self) -> Array:
+        """The derivative of ``X`` in ``t``, divided likewise."""
+        moved: Array = (self.V * self._move) @ self.V.T
+        return moved
+
+    def derivative(self, S: Any) -> Product:
+        fixed = super().derivative(S)
+        if not self._move.any():
+            return fixed
+        rate = float((S.multiply(self._moved)).sum() if hasattr(S, "multiply") else np.vdot(S, self._moved))
+        return Product(fixed.share, fixed.L, fixed.R, rate * self._moved)
+
+    def curvature(self, Q: Array) -> Array:
+        return super().curvature(Q) + (Q**2 @ self._move) ** 2
+
+    def entry_curvature(self) -> Array:
+        own = self._moved
+        return super().entry_curvature() + own.diagonal()[:, None] * own.diagonal()
 
 
 class _Frobenius(Conditioned):

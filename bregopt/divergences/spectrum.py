@@ -1,4 +1,4 @@
-"""Spectral functions ``X = V f(theta) V'`` and their derivatives."""
+"""Minimizers as spectral functions ``X = V f(theta) V'``, their derivatives, and the same below a cap."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.cache import cached_property
-from bregopt.divergences.spectral import exp_divided_differences
 from bregopt.records import dataclass, replace
 
 __all__ = [
+    "CappedSpectrum",
     "DifferenceSpectrum",
     "ExponentialSpectrum",
     "PositiveSpectrum",
     "Product",
     "Spectrum",
+    "divided_differences",
+    "exp_divided_differences",
 ]
 
 
@@ -110,6 +112,29 @@ class DifferenceSpectrum(ABC):
     def entry_curvature(self) -> Array:
         square = self.V**2
         return square @ self.differences @ square.T
+
+
+def divided_differences(x: Array, f: Array, slope: Array, close: float) -> Array:
+    """Return ``(f(a) - f(b)) / (a - b)`` for all pairs of `x`, shape ``(n, n)``.
+
+    At a relative distance of up to `close` the mean of the slopes is more accurate, and is returned.
+    """
+    gap = x[:, None] - x
+    near = np.abs(gap) <= close * (np.abs(x[:, None]) + np.abs(x))
+    difference = (f[:, None] - f) / np.where(near, 1.0, gap)
+    return np.where(near, (slope[:, None] + slope) / 2, difference)
+
+
+def exp_divided_differences(theta: Array) -> Array:
+    """Return ``(e^a - e^b)/(a - b)`` for all pairs of `theta`, stable where ``a`` and ``b`` are close.
+
+    To avoid overflow, shift `theta` to be at most zero. Of a stack of shape ``(..., n)`` the pairs of each.
+    """
+    left, right = theta[..., :, None], theta[..., None, :]
+    gap = np.abs(left - right)
+    top = np.exp(np.maximum(left, right))
+    close = gap < 1e-8
+    return top * np.where(close, 1 - gap / 2, -np.expm1(-gap) / np.where(close, 1.0, gap))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,3 +262,56 @@ class PositiveSpectrum:
         positive, negative = self.theta[self.negative :], -self.theta[: self.negative]
         gap = positive[:, None] + negative
         return positive[:, None] / np.maximum(gap, TINY)
+
+
+class _Differentiable(Spectrum, Protocol):
+    """A spectrum with the divided differences of its function."""
+
+    @property
+    def differences(self) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CappedSpectrum(DifferenceSpectrum):
+    """The minimizer over ``0 <= X <= c I``: ``X = V f(min(theta, tau)) V'`` with ``f(tau) = c``.
+
+    The divided differences of the composition are products of those of ``f`` and of ``min(., tau)``. At
+    ``tau`` they give a generalized derivative.
+
+    Parameters
+    ----------
+    theta : array of shape (n,), ascending
+    below : Spectrum
+        That of ``min(theta, tau)``, with divided differences.
+    price : float
+        The decrease of the minimum for each unit of an eigenvalue above ``tau``: ``c`` times the derivative
+        of a diagonal entry of ``W`` in ``theta``.
+    """
+
+    theta: Array
+    below: _Differentiable
+    price: float
+
+    @property
+    def V(self) -> Array:  # type: ignore[override]
+        return self.below.V
+
+    @property
+    def X(self) -> Array:
+        return self.below.X
+
+    @property
+    def term(self) -> float:
+        return self.below.term - self.price * float((self.theta - self.below.theta).sum())
+
+    @property
+    def typical_derivative(self) -> float:
+        return self.below.typical_derivative
+
+    @cached_property
+    def differences(self) -> Array:
+        """The divided differences of the capped function, divided by ``mu``."""
+        free = self.theta == self.below.theta
+        gap, moved = (np.abs(a[:, None] - a) for a in (self.theta, self.below.theta))
+        ratio = np.divide(moved, gap, out=np.zeros_like(gap), where=gap > 0)
+        return self.below.differences * np.where(free[:, None] & free, 1.0, ratio)

@@ -20,7 +20,7 @@ from bregopt.divergences.round_off import (
     error_of_log_det,
     error_of_slope,
 )
-from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import spectra_of
 
 __all__ = [

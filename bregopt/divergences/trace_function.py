@@ -11,9 +11,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.capped_spectrum import CappedSpectrum
 from bregopt.divergences.round_off import UNITS, error_of_slope
-from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.divergences.spectrum import CappedSpectrum, DifferenceSpectrum, divided_differences
 from bregopt.records import dataclass
 
 __all__ = ["TraceDivergence", "TraceSpectrum"]
@@ -90,12 +89,7 @@ class TraceDivergence(Divergence):
     def anchor_derivative(self, S: Array) -> Array:
         theta, Q = np.linalg.eigh(self.slope_X0)
         x = self.conjugate_slope(theta)
-        gap = x[:, None] - x
-        close = np.abs(gap) <= _CLOSE * (x[:, None] + x)
-        curvature = self.curvature(x)
-        slopes = np.where(
-            close, (curvature[:, None] + curvature) / 2, (theta[:, None] - theta) / np.where(close, 1.0, gap)
-        )
+        slopes = divided_differences(x, theta, self.curvature(x), _CLOSE)
         derivative: Array = Q @ (slopes * (Q.T @ S @ Q)) @ Q.T
         return derivative
 
@@ -135,12 +129,8 @@ class TraceSpectrum(DifferenceSpectrum):
 
     @cached_property
     def differences(self) -> Array:
-        theta, x = self.theta, self.x
-        gap = theta[:, None] - theta
-        close = np.abs(gap) <= _CLOSE * (np.abs(theta[:, None]) + np.abs(theta))
-        difference = (x[:, None] - x) / np.where(close, 1.0, gap)
-        slope = np.where(x > 0, 1 / self.divergence.curvature(x), 0.0)
-        return np.where(close, (slope[:, None] + slope) / 2, difference) / self.mu
+        slope = np.where(self.x > 0, 1 / self.divergence.curvature(self.x), 0.0)
+        return divided_differences(self.theta, self.x, slope, _CLOSE) / self.mu
 
     @property
     def bends(self) -> tuple[float, ...]:

@@ -18,7 +18,8 @@ from bregopt.divergences import (
     line_root,
 )
 from bregopt.divergences.projection import increasing_root
-from bregopt.divergences.spectral import exp_divided_differences, rank_one_spectrum
+from bregopt.divergences.spectrum import exp_divided_differences
+from bregopt.divergences.von_neumann import rank_one_spectrum
 from bregopt.program import Penalty, Target
 
 

@@ -30,7 +30,7 @@ from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import VonNeumann
 from bregopt.divergences.projection import increasing_root
-from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Answer, LinearMap, Program, Start, StopReason
 from bregopt.program.anchor import divergence_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.cache import cached_property
-from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import symmetrize
 from bregopt.program.pickling import PickledWithoutCache
 from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN

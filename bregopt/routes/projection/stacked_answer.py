@@ -19,7 +19,7 @@ from bregopt.certify.accuracy import frobenius_radius
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.clock import checkpoint
-from bregopt.divergences.spectral import exp_divided_differences
+from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius, inner
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, field_names
