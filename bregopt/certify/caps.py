@@ -15,9 +15,8 @@ from bregopt.arrays import Array
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE
 from bregopt.divergences import psd_part
-from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Nearness, Program
+from bregopt.program.program import Block, Nearness, Program, divergence_of
 
 __all__ = ["CapViolation", "cap_violation", "capped_term"]
 

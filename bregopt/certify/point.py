@@ -26,10 +26,9 @@ from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue,
 from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
 from bregopt.divergences import SCALARS, psd_part
 from bregopt.divergences.scalar import Penalty
-from bregopt.program.anchor import divergence_of
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Program
+from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 

@@ -11,9 +11,8 @@ from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
 from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
 from bregopt.certify.trace_bound import trace_bounds
-from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import Penalty
-from bregopt.program.program import Program
+from bregopt.program.program import Program, divergence_of
 
 __all__ = ["is_farkas", "is_ray"]
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.modeling.affine import Affine
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint, Change
 

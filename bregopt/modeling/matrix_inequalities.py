@@ -17,7 +17,7 @@ from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.naming import Named
 from bregopt.program import Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.records import dataclass
 

@@ -24,7 +24,7 @@ from bregopt.certify.constants import DIVERGENT
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 
 __all__ = ["InCoordinatesOfAnswer", "Scaled", "Scaling", "Whitened", "Whitening", "in_coordinates_of_answer"]

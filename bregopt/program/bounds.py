@@ -17,9 +17,8 @@ import math
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.cache import cached_property
+from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.divergences.scalar import SCALARS, Penalty
-from bregopt.program.pickling import PickledWithoutCache
 from bregopt.records import dataclass, replace
 
 __all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
-from bregopt.cache import cached_property
+from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.program.lowrank import Matrix
-from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import DenseRows, Rows
 from bregopt.records import dataclass, replace
 

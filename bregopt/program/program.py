@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
+from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
@@ -26,11 +27,10 @@ from bregopt.program.cones import NO_CONES, SecondOrderCones
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
-from bregopt.program.pickling import PickledWithoutCache
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Block", "Nearness", "ParameterSlope", "Program"]
+__all__ = ["Block", "Declaration", "Nearness", "ParameterSlope", "Program", "divergence_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,3 +335,63 @@ class Program(PickledWithoutCache):
                 return f"constraint {number} ({label})" + (f", row {k - start}" if size > 1 else "")
             start += size
         return f"row {k}"
+
+
+# Computed once for each nearness term; dropped with it.
+_anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
+
+
+def divergence_of(nearness: Nearness) -> Divergence:
+    """Return the divergence anchored at a block's dense ``X0``; computed once for each nearness term."""
+    if nearness not in _anchored:
+        make: Any = nearness.kind
+        _anchored[nearness] = make(np.asarray(nearness.X0), **nearness.parameters)
+    return _anchored[nearness]
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """A declared constraint and its part of a program.
+
+    Parameters
+    ----------
+    number : int
+        Its place among the constraints of the problem.
+    label : str
+        The constraint as text.
+    name : str or None
+        The name that the user gave it.
+    shape : tuple of int or None
+        The shape of its rows, in C order; None for a constraint that holds or fails as a whole.
+    rows : int array
+        Its rows in the program.
+    cones : int array
+        Its second-order cones in the program.
+    block : int or None
+        The matrix whose eigenvalues it bounds.
+    axes : tuple of pandas.Index or None
+        The labels of its rows, one index for each axis.
+    """
+
+    number: int
+    label: str
+    name: str | None
+    shape: tuple[int, ...] | None
+    rows: IntArray
+    cones: IntArray
+    block: int | None = None
+    axes: tuple[Any, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """The name, or the number where it has none."""
+        return f"constraint {self.number}" if self.name is None else self.name
+
+    def index(self, k: int) -> tuple[Any, ...] | None:
+        """Return the index or the labels of its `k`-th row; None if it is one row, or a whole."""
+        if not self.shape:
+            return None
+        place = tuple(map(int, np.unravel_index(k, self.shape)))
+        if self.axes is None:
+            return place
+        return tuple(axis[i] for axis, i in zip(self.axes, place, strict=True))

@@ -15,9 +15,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.scalar import Penalty
-from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import LowRank
-from bregopt.program.program import Block, Nearness, Program
+from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.records import dataclass
 
 __all__ = ["Scale", "pays", "scale_of"]

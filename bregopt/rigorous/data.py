@@ -34,7 +34,7 @@ from bregopt.program.rows import (
     Rows,
     SparseRows,
 )
-from bregopt.program.rows.rank_one import dense_row
+from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 

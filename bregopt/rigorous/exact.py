@@ -18,7 +18,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
 from bregopt.program.rows import RankOne, RowFamily, Rows
-from bregopt.program.rows.rank_one import dense_row
+from bregopt.program.rows.low_rank import dense_row
 from bregopt.rigorous.data import EXACT, Data, MatrixData
 from bregopt.rigorous.implied import Implied
 

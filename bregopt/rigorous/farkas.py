@@ -18,7 +18,7 @@ from bregopt.certify import is_ray, trace_bounds, with_trace_multipliers
 from bregopt.certify.constants import MENDED
 from bregopt.divergences import BUILT_IN, LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import Distances, RankOne, Rows
 from bregopt.records import replace
 from bregopt.rigorous.ball import Ball

@@ -9,7 +9,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify.accuracy import Accuracy, accuracies, has_closed_form, unknown_accuracy
 from bregopt.program import LowRank, Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 
 if TYPE_CHECKING:

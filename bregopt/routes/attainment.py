@@ -19,7 +19,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify, divergence_fa
 from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Block, LowRank, Matrix, Penalty, Program, StopReason
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import replace

@@ -56,7 +56,7 @@ def test_any_multipliers_give_a_lower_bound(divergence, soft):
 @pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
 def test_gap_is_a_divergence_plus_complementarity(divergence):
     """primal(X) - dual(y) = D(X, X_y) + sum of |s y|: the gap of every method."""
-    from bregopt.program.anchor import divergence_of
+    from bregopt.program.program import divergence_of
 
     problem, *_ = random_nearness(5, divergence, 4)
     sol = problem.solve(solver="bregman", tol=1e-9)
@@ -143,7 +143,7 @@ def test_rays_are_checked():
 
 def test_finite_differences_of_the_dual_function():
     """The slope of the dual in a multiplier is its bound minus the activity of the minimizer."""
-    from bregopt.program.anchor import divergence_of
+    from bregopt.program.program import divergence_of
 
     for divergence in ("logdet", "von_neumann", "frobenius"):
         problem, *_ = random_nearness(7, divergence, 4)

@@ -12,8 +12,8 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.program.anchor import divergence_of
 from bregopt.program.lowrank import Matrix
+from bregopt.program.program import divergence_of
 
 __all__ = ["DivergenceAtom"]
 

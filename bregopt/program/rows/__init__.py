@@ -13,15 +13,10 @@ from bregopt.program.rows.algebra import (
     storage,
     upper_triangles,
 )
-from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily, Rows
-from bregopt.program.rows.bilinear import Bilinear
-from bregopt.program.rows.dense import DenseRows
-from bregopt.program.rows.distances import Distances
-from bregopt.program.rows.entries import Entries
-from bregopt.program.rows.multiplication import multiplied_rows
-from bregopt.program.rows.rank_one import RankOne
-from bregopt.program.rows.rank_one_pairs import RankOnePairs
-from bregopt.program.rows.rank_two import RankTwo
+from bregopt.program.rows.base import Coordinates, DenseRows, Products, RankOneTerms, RowFamily, Rows
+from bregopt.program.rows.bilinear import Bilinear, multiplied_rows
+from bregopt.program.rows.entries import Distances, Entries
+from bregopt.program.rows.low_rank import RankOne, RankOnePairs, RankTwo
 from bregopt.program.rows.sparse import SparseRows
 
 FAMILIES: tuple[type[Rows], ...] = (

@@ -11,14 +11,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import dense
 from bregopt.memory import check_memory
-from bregopt.program.rows.base import Coordinates, Rows
+from bregopt.program.rows.base import Coordinates, DenseRows, Rows
 from bregopt.program.rows.bilinear import Bilinear
-from bregopt.program.rows.dense import DenseRows
-from bregopt.program.rows.distances import Distances
-from bregopt.program.rows.entries import Entries
-from bregopt.program.rows.rank_one import RankOne
-from bregopt.program.rows.rank_one_pairs import RankOnePairs
-from bregopt.program.rows.rank_two import RankTwo
+from bregopt.program.rows.entries import Distances, Entries
+from bregopt.program.rows.low_rank import RankOne, RankOnePairs, RankTwo
 from bregopt.program.rows.sparse import SparseRows
 from bregopt.records import replace
 

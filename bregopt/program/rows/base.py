@@ -1,4 +1,4 @@
-"""The interface of a row family: ``m`` rows ``<A_k, X>`` of one symmetric matrix, as arrays."""
+"""The interface of a row family, ``m`` rows ``<A_k, X>`` of one symmetric matrix, and general rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
-from bregopt.program.lowrank import Matrix
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass
 
 __all__ = [
     "Coordinates",
+    "DenseRows",
     "Products",
     "RankOneTerms",
     "RowFamily",
@@ -163,7 +164,6 @@ class RowFamily:
     single: ClassVar[bool] = False
 
     def restrict(self: Rows, V: Array) -> Rows:
-        from bregopt.program.rows.dense import DenseRows  # a subclass of this class
 
         stack = np.array([V.T @ A @ V for A in _matrices(self)]).reshape(self.m, *2 * V.shape[1:])
         return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
@@ -236,3 +236,57 @@ def eigen_factor(A: Array) -> tuple[Array, Array]:
     d, U = np.linalg.eigh(A)
     keep = np.abs(d) > 8 * len(d) * EPS * np.abs(d).max(initial=0.0)
     return U[:, keep], d[keep]
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRows(RowFamily):
+    """Rows given by a stack of symmetric matrices, shape ``(m, n, n)``."""
+
+    few_terms: ClassVar[bool] = False
+
+    stack: Array
+
+    @property
+    def m(self) -> int:
+        return self.stack.shape[0]
+
+    @property
+    def n(self) -> int:
+        return self.stack.shape[1]
+
+    def apply(self, X: Matrix) -> Array:
+        if isinstance(X, LowRank):
+            return np.einsum("kir,ir->k", self.stack @ X.factor, X.factor)
+        return self.stack.reshape(self.m, -1) @ X.ravel()
+
+    def adjoint(self, y: Array) -> Array:
+        return (y @ self.stack.reshape(self.m, -1)).reshape(self.n, self.n)
+
+    def restrict(self, V: Array) -> DenseRows:
+        restricted = V.T @ self.stack @ V
+        return DenseRows((restricted + restricted.transpose(0, 2, 1)) / 2)
+
+    def slice(self, rows: IntArray) -> DenseRows:
+        return DenseRows(self.stack[rows])
+
+    def scale(self, weight: Array) -> DenseRows:
+        return DenseRows(weight[:, None, None] * self.stack)
+
+    def norms(self) -> Array:
+        return np.linalg.norm(self.stack.reshape(self.m, -1), axis=1)
+
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.stack).reshape(self.m, -1) @ np.outer(s, s).ravel()
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        return eigen_factor(self.stack[k])
+
+    def rank_one_terms(self) -> None:
+        return None
+
+    def coordinates(self) -> Coordinates:
+        row, i, j = np.nonzero(self.stack)
+        return Coordinates(row, i, j, self.stack[row, i, j])
+
+    def count(self) -> int:
+        return self.stack.size

@@ -33,7 +33,7 @@ from bregopt.divergences.projection import increasing_root
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Answer, LinearMap, Program, Start, StopReason
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.definiteboost.tuning import DefiniteBoostTuning
 from bregopt.routes.progress import Progress, reason

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, finite_array
 from bregopt.presolve.range_space import RANK_TOL, range_space
 from bregopt.program import LowRank, Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint
 from bregopt.routes.derivatives.optimum import Optimum

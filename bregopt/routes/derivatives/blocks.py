@@ -29,7 +29,7 @@ from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense
 from bregopt.program import Block, LinearMap, Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.tuning import CG_STEPS, CG_TOL

@@ -20,8 +20,8 @@ from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.cache import cached_property
 from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, LinearMap, Penalty, Program
-from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import relaxed_bounds
+from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point

@@ -16,7 +16,7 @@ from bregopt.certify import Certificate, objective_size
 from bregopt.certify.graphical_lasso import LassoData
 from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress

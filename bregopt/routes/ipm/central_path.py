@@ -29,7 +29,7 @@ from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor

@@ -15,7 +15,7 @@ from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.whitening import Whitened
 from bregopt.program import Block, Program
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import replace
 from bregopt.routes.progress import Progress
 

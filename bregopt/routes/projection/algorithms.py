@@ -21,7 +21,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.divergences import Divergence
 from bregopt.program import Answer, Block, Nearness, Program, Start, StopReason
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base, monitor
 from bregopt.routes.monitor import Monitor

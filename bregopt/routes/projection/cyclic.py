@@ -36,7 +36,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, ProjectionPoint, line_root, psd_part
 from bregopt.linalg import is_definite, root_of
 from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason, Target
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import contradicts
 from bregopt.routes.monitor import Method, Monitor

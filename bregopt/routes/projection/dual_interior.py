@@ -32,7 +32,7 @@ from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import ExponentialSpectrum
 from bregopt.program import Answer, Program, Start, StopReason
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import upper_triangles
 from bregopt.records import dataclass
 from bregopt.routes.ipm.linear_solvers import bordered

@@ -31,8 +31,8 @@ from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.divergences.stacks import simplex_shifts
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
-from bregopt.program.anchor import divergence_of
 from bregopt.program.bounds import relaxed_bounds
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass, replace
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients

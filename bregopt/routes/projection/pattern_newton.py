@@ -28,7 +28,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.cliques import chordal_tree
 from bregopt.program import Answer, Program, StopReason
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.rigorous.refutation import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem

@@ -19,8 +19,8 @@ from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
-from bregopt.program.anchor import divergence_of
 from bregopt.program.entry_stack import EntryStack
+from bregopt.program.program import divergence_of
 from bregopt.records import replace
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.algorithms import (

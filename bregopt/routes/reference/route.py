@@ -17,7 +17,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, Start, StopReason, Term, pays
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.refutation import contradicts, recedes

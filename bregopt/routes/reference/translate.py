@@ -20,7 +20,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
 from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program, SecondOrderCones
-from bregopt.program.anchor import divergence_of
+from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 
 __all__ = ["Translation", "as_declared", "joined"]

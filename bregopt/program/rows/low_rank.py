@@ -1,20 +1,20 @@
-"""Rows that are quadratic forms: ``w z'X z``."""
+"""Rows of low rank: quadratic forms ``w z'X z``, sums of two of them, and products ``w u'X v``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily
+from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily, eigen_factor
 from bregopt.records import dataclass, replace
 
-__all__ = ["RankOne", "dense_row", "paired", "products", "row_dots"]
+__all__ = ["RankOne", "RankOnePairs", "RankTwo", "dense_row", "paired", "products", "row_dots"]
 
 _dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdot since 2.0
 # Rows that enter a product at once, so that they stay in a processor's cache, where their vectors are so long
@@ -165,3 +165,128 @@ def outer_count(U: Any, W: Any) -> int:
     if sp.issparse(U) and sp.issparse(W):
         return int(np.diff(sp.csr_array(U).indptr) @ np.diff(sp.csr_array(W).indptr))
     return U.shape[0] * U.shape[1] ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class _TwoVectors(RowFamily):
+    """Rows of two vectors ``u`` and ``w``; `U` and `W` are dense or CSR of shape ``(m, n)``."""
+
+    rank: ClassVar[int | None] = 2
+    few_terms: ClassVar[bool] = False
+
+    U: Any
+    W: Any
+    weight: Array
+
+    @property
+    def m(self) -> int:
+        return int(self.U.shape[0])
+
+    @property
+    def n(self) -> int:
+        return int(self.U.shape[1])
+
+    def slice(self, rows: IntArray) -> Self:
+        return replace(self, U=self.U[rows], W=self.W[rows], weight=self.weight[rows])
+
+    def scale(self, weight: Array) -> Self:
+        return replace(self, weight=self.weight * weight)
+
+
+@dataclass(frozen=True, eq=False)
+class RankOnePairs(_TwoVectors):
+    """Rows with ``A = weight (u u' + w w')``: the real form of ``z*X z``."""
+
+    @property
+    def parts(self) -> tuple[RankOne, RankOne]:
+        """The families of the two forms."""
+        return RankOne(self.U, self.weight), RankOne(self.W, self.weight)
+
+    def apply(self, X: Matrix) -> Array:
+        return self.weight * (paired(self.U, self.U, X) + paired(self.W, self.W, X))
+
+    def adjoint(self, y: Array) -> Array:
+        weight = self.weight * y
+        return products(self.U, self.U, weight) + products(self.W, self.W, weight)
+
+    def restrict(self, V: Array) -> RankOnePairs:
+        return replace(self, U=self.U @ V, W=self.W @ V)
+
+    def norms(self) -> Array:
+        uu, ww, uw = row_dots(self.U, self.U), row_dots(self.W, self.W), row_dots(self.U, self.W)
+        return np.abs(self.weight) * np.sqrt(uu**2 + ww**2 + 2 * uw**2)
+
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * ((abs(self.U) @ s) ** 2 + (abs(self.W) @ s) ** 2)
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        basis, R = np.linalg.qr(np.column_stack([dense_row(self.U, k), dense_row(self.W, k)]))
+        small, d = eigen_factor(self.weight[k] * R @ R.T)
+        return basis @ small, d
+
+    def rank_one_terms(self) -> RankOneTerms:
+        stack = [self.U, self.W]
+        U = sp.vstack(stack, format="csr") if sp.issparse(self.U) else np.vstack(stack)
+        return RankOneTerms(U, np.tile(np.arange(self.m), 2), np.tile(self.weight, 2))
+
+    def coordinates(self) -> Coordinates:
+        parts = (outer_coordinates(factor, factor, self.weight) for factor in (self.U, self.W))
+        first, second = ((t.row, t.i, t.j, t.value) for t in parts)
+        return Coordinates(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
+
+    def count(self) -> int:
+        return outer_count(self.U, self.U) + outer_count(self.W, self.W)
+
+    def definite_signs(self, asked: Mask | None = None) -> Array:
+        return np.sign(self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class RankTwo(_TwoVectors):
+    """Rows with ``A = weight (u w' + w u') / 2``.
+
+    A comparison ``z1'X z1 - z2'X z2`` is such a product, with ``u = z1 - z2`` and ``w = z1 + z2``.
+    """
+
+    def apply(self, X: Matrix) -> Array:
+        return self.weight * paired(self.U, self.W, X)
+
+    def adjoint(self, y: Array) -> Array:
+        return products(self.U, self.W, self.weight * y)
+
+    def restrict(self, V: Array) -> RankTwo:
+        return replace(self, U=self.U @ V, W=self.W @ V)
+
+    def norms(self) -> Array:
+        uu, ww, uw = row_dots(self.U, self.U), row_dots(self.W, self.W), row_dots(self.U, self.W)
+        return np.abs(self.weight) * np.sqrt((uu * ww + uw**2) / 2)
+
+    def magnitude(self, s: Array) -> Array:
+        return np.abs(self.weight) * (abs(self.U) @ s) * (abs(self.W) @ s)
+
+    def factor(self, k: int) -> tuple[Array, Array]:
+        u, w = dense_row(self.U, k), dense_row(self.W, k)
+        length = np.linalg.norm(u), np.linalg.norm(w)
+        if min(length) == 0.0:
+            return np.zeros((self.n, 0)), np.zeros(0)
+        # Scaled to one length, u + w and u - w are the two eigenvectors of u w' + w u'.
+        u, w = u / length[0], w / length[1]
+        U = np.column_stack([u + w, u - w])
+        keep = np.linalg.norm(U, axis=0) > 1e-12
+        d = self.weight[k] * length[0] * length[1] / 4 * np.array([1.0, -1.0])
+        return U[:, keep], d[keep]
+
+    def rank_one_terms(self) -> RankOneTerms:
+        # u w' + w u' = ((u + w)(u + w)' - (u - w)(u - w)') / 2
+        stack = [self.U + self.W, self.U - self.W]
+        U = sp.vstack(stack, format="csr") if sp.issparse(self.U) else np.vstack(stack)
+        return RankOneTerms(U, np.tile(np.arange(self.m), 2), np.concatenate([self.weight, -self.weight]) / 4)
+
+    def coordinates(self) -> Coordinates:
+        return outer_coordinates(self.U, self.W, self.weight)
+
+    def count(self) -> int:
+        return outer_count(self.U, self.W)
+
+    def products(self) -> Products:
+        return Products(self.U, self.W, self.weight)
