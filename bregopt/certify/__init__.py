@@ -1,14 +1,20 @@
 """Certificates of answers and proofs of infeasibility and unboundedness, from the data alone."""
 
-from bregopt.certify.certificate import NEAR, Certificate, Status, bracket, certify, objective_size
-from bregopt.certify.chebyshev import filtered
+from bregopt.certify.certificate import (
+    NEAR,
+    Certificate,
+    Status,
+    bracket,
+    certify,
+    dimacs_errors,
+    objective_size,
+)
 from bregopt.certify.consistency import check_families
-from bregopt.certify.dimacs import dimacs_errors
 from bregopt.certify.eigenvalue_bound import proven_bound, relative_diagonal, smallest_eigenvalue
-from bregopt.certify.lanczos import lowest
+from bregopt.certify.krylov import filtered, lowest
 from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor, row_residuals
 from bregopt.certify.proofs import is_farkas, is_ray, with_trace_multipliers
-from bregopt.certify.trace_bound import TraceBound, trace_bound, trace_bounds, with_trace_row
+from bregopt.certify.slacks import TraceBound, trace_bound, trace_bounds, with_trace_row
 
 __all__ = [
     "NEAR",

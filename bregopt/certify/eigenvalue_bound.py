@@ -3,24 +3,26 @@
 For ``D`` diagonal and positive, the bound is a ``t`` for which ``W - t D`` is psd. With the diagonal of ``W``
 as ``D``, a few vertices of many edges do not weaken the bound of all others. One of three methods proves it:
 
-- ``L D L'`` of the sparse part, bordered by the vectors, where the factor stays sparse
-  (:mod:`bregopt.certify.inertia`).
-- A Chebyshev polynomial of the matrix applied to random vectors (:mod:`bregopt.certify.chebyshev`).
+- ``L D L'`` of the sparse part, bordered by the vectors, where the factor stays sparse. The signs of ``D``
+  count the negative eigenvalues (Sylvester); the error of ``L D L'`` is bounded afterwards.
+- A Chebyshev polynomial of the matrix applied to random vectors (:mod:`bregopt.certify.krylov`).
 - Cholesky's factorization, up to an order of 5,000 (Rump 2006), where the polynomial would take longer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array
-from bregopt.certify.chebyshev import Complement, degree_for, digest, filtered
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.constants import (
+    BORDER_WEIGHT,
     CACHED_BOUNDS,
+    CORNER_ERROR,
     DENSE_PROOF_TIME,
     DENSE_SPEED,
     ENOUGH_MARGIN,
@@ -28,23 +30,30 @@ from bregopt.certify.constants import (
     FINE_STEP,
     FIRST_DENSE_STEP,
     FIRST_STEP,
+    LARGEST_BORDER,
     LARGEST_DEGREE,
     LARGEST_DENSE,
     LARGEST_FORMED,
+    LARGEST_PROFILE,
+    LARGEST_PROFILE_SHARE,
     LEAST_DEGREE,
     LEAST_SCALE,
     PROOF_STEPS,
     ROUND_OFF,
     SKETCH,
+    SPARSE_PROOF_TIME,
     STEP_GROWTH,
     VECTORS,
+    WEIGHT_MARGIN,
+    WEIGHT_TRIALS,
 )
-from bregopt.certify.lanczos import lowest
+from bregopt.certify.krylov import Complement, degree_for, digest, filtered, lowest
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+from bregopt.records import replace
 
-__all__ = ["proven_bound", "relative_diagonal", "smallest_eigenvalue"]
+__all__ = ["by_inertia", "proven_bound", "relative_diagonal", "smallest_eigenvalue", "stays_sparse"]
 
 _Proof = Callable[[float], float | None]
 
@@ -110,8 +119,6 @@ def _computed(W: SparsePlusLowRank, key: bytes, enough: float) -> float:
 
 def _by_proof(W: SparsePlusLowRank, enough: float) -> float:
     """Return the bound by the first of the three proofs that applies."""
-    from bregopt.certify.inertia import by_inertia, stays_sparse  # SciPy's sparse solvers load slowly
-
     if stays_sparse(W):
         estimate = min(float(lowest(W, 1)[0][0]), 0.0)
         bound = _proven(lambda t: by_inertia(W, t), estimate, float(abs(W.S).sum(axis=1).max()), enough)
@@ -189,3 +196,78 @@ def _by_cholesky(H: Array, t: float) -> float | None:
     shifted[np.diag_indices(n)] += t
     size = float(np.abs(shifted.diagonal()).sum())
     return t + ROUND_OFF * (n + 2) * size if factorized(shifted)[1] else None
+
+
+def stays_sparse(W: SparsePlusLowRank) -> bool:
+    """Whether the sparse part has a small profile, few vectors border it, and a factorization is in time.
+
+    The profile of a mesh is small. The factorization is one call, which cannot be interrupted.
+    """
+    from scipy.sparse.csgraph import reverse_cuthill_mckee  # loads slowly
+
+    if len(W.w) > LARGEST_BORDER or (W.w < 0).any():
+        return False
+    order = reverse_cuthill_mckee(W.S, symmetric_mode=True)
+    place = np.empty(W.n, dtype=np.intp)
+    place[order] = np.arange(W.n)
+    coo = W.S.tocoo()
+    first = np.arange(W.n)
+    np.minimum.at(first, place[coo.row], place[coo.col])
+    width = (np.arange(W.n) - first).astype(float)
+    narrow = float(width.sum()) <= min(LARGEST_PROFILE, LARGEST_PROFILE_SHARE * W.n**2)
+    return narrow and affords(W.n, SPARSE_PROOF_TIME * float(width @ width) / W.n**3)
+
+
+def by_inertia(W: SparsePlusLowRank, t: float, trials: int = WEIGHT_TRIALS) -> float | None:
+    """Return the bound that ``L D L' ~ W - t I`` proves, None where it does not show the matrix psd.
+
+    The vectors, scaled to weight one, become a border with the corner ``-I``: the bordered matrix has a
+    negative eigenvalue for each of them, and no other if ``W - t I`` is psd. Their weights are a tenth
+    smaller there, so that errors of the border enter by their square.
+    """
+    from scipy.sparse.linalg import splu  # loads slowly
+
+    n, q = W.n, len(W.w)
+    K = sp.csc_array(W.S - t * sp.eye_array(n))
+    if q:
+        border = W.U * np.sqrt(BORDER_WEIGHT * W.w)
+        K = sp.csc_array(sp.block_array([[K, border], [border.T, -np.eye(q)]]))
+    try:
+        lu = splu(K, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False})
+    except RuntimeError:  # exactly singular
+        return None
+    d = lu.U.diagonal()
+    if (lu.perm_r != lu.perm_c).any() or (d == 0).any() or (d < 0).sum() != q:
+        return None
+    inside, across, corner = _factor_errors(K, lu, n)
+    if not corner < CORNER_ERROR:  # it grows with the weights; smaller ones make a smaller matrix
+        if not (np.isfinite(corner) and trials):
+            return None
+        smaller = replace(W, w=W.w * CORNER_ERROR / (WEIGHT_MARGIN * corner))
+        return by_inertia(smaller, t, trials - 1)
+    spare = (1 - corner) / BORDER_WEIGHT - 1  # (b - e)^2 <= (1 + spare) b^2 + (1 + 1 / spare) e^2
+    return t - inside - (1 + 1 / spare) * across**2 / (1 - corner)
+
+
+def _factor_errors(K: Any, lu: Any, n: int) -> tuple[float, float, float]:
+    """Return bounds on the norm of ``K - L D L'``: of its first `n` rows and columns, the border, the corner.
+
+    They follow from the computed factors ``L U ~ K`` (Higham 2002, §9.3) and the difference ``U - D L'``.
+    """
+    size, U = len(lu.perm_c), abs(lu.U)
+    L = abs(lu.L)
+    skew = abs(lu.U - sp.diags_array(lu.U.diagonal()) @ lu.L.T)
+    gamma = (int(np.diff(L.tocsr().indptr).max()) + 4) * EPS * (1 + 1e-9)
+
+    def rows_of(columns: Any) -> Array:
+        one = np.zeros(size)
+        one[lu.perm_c[columns]] = 1.0
+        rows: Array = (L @ (gamma * (U @ one) + skew @ one))[lu.perm_c]
+        return rows + ROUND_OFF * (abs(K)[:, columns].sum(axis=1))
+
+    inside = float(rows_of(slice(0, n))[:n].max())
+    if size == n:
+        return inside, 0.0, 0.0
+    border = [rows_of(slice(k, k + 1)) for k in range(n, size)]
+    across = float(np.sqrt(sum(float(rows[:n] @ rows[:n]) for rows in border)))
+    return inside, across, float(sum(rows[n:].sum() for rows in border))

@@ -4,6 +4,9 @@ For multipliers ``y`` in their range, Lagrange's bound is
 
     dual(y) = sum_k g_k(y_k)  +  sum over blocks min_X <C - A*(y), X> + mu D(X, X0)  +  min_u (c - B'y)'u.
 
+Over ``0 <= X <= c I`` every linear function has a minimum: ``<W, X>`` is at least ``c`` times the sum of the
+negative eigenvalues of ``W``.
+
 Each value is computed on first use. A route that already holds one hands it over, and it is not computed
 again; nothing else of a route enters a certificate.
 """
@@ -18,25 +21,32 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.cache import cached_property
-from bregopt.certify.caps import CapViolation, cap_violation, capped_term
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_U, LARGEST_X, ROW_NOISE
-from bregopt.certify.dimacs import dimacs_sizes
-from bregopt.certify.slacks import least_eigenvalues, least_relative_eigenvalue, slack
-from bregopt.certify.trace_bound import TraceBound, diagonal_bounds, trace_bounds
+from bregopt.certify.slacks import (
+    TraceBound,
+    diagonal_bounds,
+    least_eigenvalues,
+    least_relative_eigenvalue,
+    slack,
+    trace_bounds,
+)
 from bregopt.divergences import SCALARS, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.face import Face
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Program, divergence_of
-from bregopt.program.scale import scale_of
+from bregopt.program.program import Block, Nearness, Program, divergence_of
+from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 
 __all__ = [
+    "CapViolation",
     "DualBound",
     "Known",
     "PrimalDualPoint",
     "box_minimum",
+    "cap_violation",
+    "capped_term",
     "divergence_factor",
     "relative_to_costs",
     "row_residuals",
@@ -507,3 +517,64 @@ def _keeps_inside(block: Block) -> bool:
     if block.nearness is None:
         return False
     return bool(getattr(divergence_of(block.nearness), "infinite_outside_cone", False))
+
+
+class CapViolation(NamedTuple):
+    """The violation of the caps by a point.
+
+    Parameters
+    ----------
+    residual : float
+        The largest excess of an eigenvalue, relative to its cap.
+    cost : float
+        The change of the Lagrangian if the excess is cut off.
+    """
+
+    residual: float
+    cost: float
+
+
+def cap_violation(program: Program, X: Sequence[Matrix], y: Array) -> CapViolation:
+    """Return the violation of the caps; excess within round-off counts as zero."""
+    residual, cost = 0.0, 0.0
+    for b, (block, X_b) in enumerate(zip(program.blocks, X, strict=True)):
+        if block.cap is None:
+            continue
+        excess = _largest_eigenvalue(X_b) / block.cap - 1
+        if excess > CONE_NOISE:
+            residual = max(residual, excess)
+            cost += _excess_cost(block, np.asarray(X_b), block.C - program.A.adjoint(y, b), block.cap)
+    return CapViolation(residual, cost)
+
+
+def capped_term(nearness: Nearness | None, W: Array, X: Array, cap: float) -> float:
+    """Return a lower bound on ``<W, .> + mu D(., X0)`` over matrices with eigenvalues from zero to `cap`.
+
+    It is the minimum itself, except where a divergence has no closed form for it. For any psd ``S``,
+    ``<S, X> <= cap tr S``. So its bound without the cap at ``W + S``, less ``cap tr S``, is a bound. The
+    negative part of the gradient at `X` makes it tight at the optimum.
+    """
+    if nearness is None:
+        return cap * float(np.minimum(np.linalg.eigvalsh(W), 0.0).sum())
+    divergence: Any = divergence_of(nearness)
+    mu = nearness.mu
+    if divergence.takes_cap:
+        least = divergence.dual_term(W, mu, X, cap)
+    else:
+        S = psd_part(-W - mu * divergence.gradient(X))
+        least = divergence.dual_term(W + S, mu, X) - cap * float(S.trace())
+    return min(least, least_seen(divergence, W, mu, X, cap))
+
+
+def _largest_eigenvalue(X: Matrix) -> float:
+    return float((X.eigenvalues() if isinstance(X, LowRank) else np.linalg.eigvalsh(X))[-1])
+
+
+def _excess_cost(block: Block, X: Array, W: Array, cap: float) -> float:
+    """Return the change of ``<W, X> + mu D(X, X0)`` if eigenvalues above the cap are lowered to it."""
+    within = psd_part(X, cap)
+    change = float(np.vdot(W, X - within))
+    if block.nearness is not None:
+        divergence = divergence_of(block.nearness)
+        change += block.nearness.mu * (divergence.value(X) - divergence.value(within))
+    return abs(change)

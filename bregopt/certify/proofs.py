@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
 from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
-from bregopt.certify.trace_bound import trace_bounds
+from bregopt.certify.slacks import trace_bounds
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program, divergence_of
 

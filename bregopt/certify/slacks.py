@@ -1,4 +1,8 @@
-"""Slack matrices ``C - A*(y)`` of linear blocks, and their smallest eigenvalues."""
+"""Slacks ``C - A*(y)`` of blocks: their smallest eigenvalues, and the bounds on traces that multiply these.
+
+Their product bounds ``<C - A*(y), X>`` from below. So with a bound on the trace, which the rows imply, any
+multipliers give a rigorous bound on the optimum.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,165 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray, scattered
 from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
 from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
-from bregopt.certify.trace_bound import TraceBound
+from bregopt.program.bounds import Bounds
 from bregopt.program.face import Face
+from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
+from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
+from bregopt.records import dataclass, replace
 
-__all__ = ["least_eigenvalue", "least_eigenvalues", "least_relative_eigenvalue", "slack"]
+__all__ = [
+    "TraceBound",
+    "diagonal_bounds",
+    "inherit_trace_bounds",
+    "least_eigenvalue",
+    "least_eigenvalues",
+    "least_relative_eigenvalue",
+    "slack",
+    "trace_bound",
+    "trace_bounds",
+    "with_trace_row",
+]
 
+_NONE = np.zeros(0, dtype=np.intp)
 # Computed once for each program; dropped with it.
+_found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
+_diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
 _sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class TraceBound:
+    """``tr X <= value``, or ``tr X = value`` where `exact`.
+
+    Parameters
+    ----------
+    value : float
+    exact : bool
+    multipliers : array of shape (m,)
+        Of the rows that imply it: ``t >= 0`` with ``t'hi = value`` and ``A*(t) - I`` psd, zero if `exact`.
+    """
+
+    value: float
+    exact: bool
+    multipliers: Array
+
+    def least(self, smallest_eigenvalue: float) -> float:
+        """Return the least ``<W, X>`` over these psd ``X``, from the smallest eigenvalue of ``W``."""
+        return self.value * (smallest_eigenvalue if self.exact else min(0.0, smallest_eigenvalue))
+
+
+def trace_bound(program: Program, block: int) -> TraceBound | None:
+    """Return the best trace bound that hard rows on the diagonal of one block imply, or None.
+
+    It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
+    """
+    n = program.blocks[block].n
+    at, i, w = _diagonal_rows(program, block)
+    if not len(at):
+        return None
+    rows, inverse, support = np.unique(at, return_inverse=True, return_counts=True)
+    upper = program.bounds.hi[rows]
+    equal = program.bounds.lo[rows] == upper
+    best: TraceBound | None = None
+    for full in np.flatnonzero(support == n):
+        own = w[inverse == full]
+        level = bool(equal[full] and own.max() - own.min() <= 1e-14 * own.max())
+        t = scattered(rows[[full]], 1 / own.min(), program.m)
+        best = _tighter(best, TraceBound(float(upper[full] / own.min()), level, t))
+    single = np.flatnonzero(support[inverse] == 1)
+    row, i, w = inverse[single], i[single], w[single]
+    # The tightest row on each entry, the first of equal ones.
+    order = np.lexsort((row, upper[row] / w, i))
+    found, first = np.unique(i[order], return_index=True)
+    if len(found) == n:
+        tightest = order[first]
+        row, w = row[tightest], w[tightest]
+        t = scattered(rows[row], 1 / w, program.m)
+        best = _tighter(best, TraceBound(float((upper[row] / w).sum()), bool(equal[row].all()), t))
+    return best
+
+
+def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Array]:
+    """Return the terms ``w X_ii`` of hard rows ``sum w_i X_ii <= b``: their rows, ``i`` and ``w > 0``."""
+    n, hi = program.blocks[block].n, program.bounds.hi
+    candidate = program.in_one_matrix & np.isfinite(hi) & (hi >= 0)
+    rows, places, weights = [_NONE], [_NONE], [np.zeros(0)]
+    for term in program.A.terms_of(block):
+        own = candidate[term.at]
+        if not term.rows.few_terms or not own.any():
+            continue
+        t = term.rows.coordinates()
+        own[t.row[(t.i != t.j) | (t.value <= 0)]] = False
+        kept = own[t.row]
+        rows.append(term.at[t.row[kept]])
+        places.append(t.i[kept])
+        weights.append(t.value[kept])
+    at, i, w = np.concatenate(rows), np.concatenate(places), np.concatenate(weights)
+    keys, inverse = np.unique(at * n + i, return_inverse=True)
+    if len(keys) < len(w):  # terms of the same entry
+        at, i, w = keys // n, keys % n, np.asarray(np.bincount(inverse, w))
+    return at, i, w
+
+
+def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
+    if a is None or b.value < a.value or (b.value == a.value and b.exact):
+        return b
+    return a
+
+
+def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
+    """Return :func:`trace_bound` of every block; computed once for each program."""
+    if program not in _found:
+        _found[program] = tuple(trace_bound(program, b) for b in range(len(program.blocks)))
+    return _found[program]
+
+
+def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:
+    """Give a program of some rows the trace bounds of the whole; the other rows are zero on its matrices."""
+    _found[program] = tuple(
+        None if bound is None else replace(bound, multipliers=bound.multipliers[kept])
+        for bound in trace_bounds(whole)
+    )
+
+
+def with_trace_row(program: Program, block: int, value: float) -> Program:
+    """Return the program with a last row ``tr X <= value`` on one block."""
+    n = program.blocks[block].n
+    diagonal = Coordinates(np.zeros(n, dtype=np.intp), np.arange(n), np.arange(n), np.ones(n))
+    row = Term(block, np.array([program.m]), SparseRows(1, n, diagonal))
+    return replace(
+        program,
+        A=LinearMap(program.m + 1, program.A.orders, (*program.A.terms, row)),
+        B=sp.vstack([program.B, sp.csr_array((1, program.k))], format="csr"),
+        bounds=program.bounds.followed_by(Bounds.of_hard_rows(np.array([-np.inf]), np.array([value]))),
+        labels=(*program.labels, (f"the bound on the trace of {program.blocks[block].name}", 1)),
+    )
+
+
+def diagonal_bounds(program: Program) -> tuple[Array, ...]:
+    """Return :func:`_diagonal_bound` of every block; computed once for each program."""
+    if program not in _diagonals:
+        _diagonals[program] = tuple(_diagonal_bound(program, b) for b in range(len(program.blocks)))
+    return _diagonals[program]
+
+
+def _diagonal_bound(program: Program, block: int) -> Array:
+    """Return upper bounds on each ``X_ii``, each from one hard row on the diagonal; infinite without one.
+
+    A row ``sum_i w_i X_ii <= b`` with all ``w_i`` positive bounds each of its entries by ``b / w_i``.
+    """
+    largest = np.full(program.blocks[block].n, np.inf)
+    at, i, w = _diagonal_rows(program, block)
+    np.minimum.at(largest, i, program.bounds.hi[at] / w)
+    return largest
 
 
 def slack(
@@ -34,6 +183,13 @@ def slack(
             return own.cost - own.rows.adjoint(y)
     W = block.C - program.A.adjoint(y, b)
     return W if faces is None else faces[b].compress(W)
+
+
+def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
+    if program not in _sparse_low_rank:
+        blocks = range(len(program.blocks))
+        _sparse_low_rank[program] = tuple(sparse_plus_low_rank(program, b) for b in blocks)
+    return _sparse_low_rank[program]
 
 
 def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
@@ -54,35 +210,6 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
             return 0.0
     smallest = float(np.linalg.eigvalsh(S)[0])  # above zero where round-off alone stops the factorization
     return smallest if above_zero else min(smallest, 0.0)
-
-
-def least_relative_eigenvalue(
-    W: SparsePlusLowRank, trace: TraceBound | None, diagonal: Array, loss: float
-) -> float:
-    """Return a lower bound ``t`` on the smallest eigenvalue relative to a diagonal ``D``: ``W - t D`` is psd.
-
-    If the trace bound is the sum of bounds on the diagonal of ``X``, ``D`` is near the diagonal of ``W``, and
-    so large that ``<D, X>`` is at most the bound on the trace. Otherwise it is the identity.
-
-    Parameters
-    ----------
-    W : SparsePlusLowRank
-    trace : TraceBound, optional
-        The bound on ``tr X``.
-    diagonal : array of shape (n,)
-        The bounds on ``diag(X)``.
-    loss : float
-        The loss in the value of the bound that matters; it is proven no sharper. Zero proves the sharpest.
-    """
-    if trace is None or trace.value <= 0:
-        return smallest_eigenvalue(W)
-    enough = -loss / trace.value if loss > 0 else None
-    if not diagonal.sum() <= trace.value * (1 + FAMILY_NOISE):
-        return smallest_eigenvalue(W, None, enough)
-    D = relative_diagonal(W)
-    D *= trace.value / float(D @ diagonal)
-    t = smallest_eigenvalue(W, D, enough)
-    return t + ROUND_OFF * W.n * min(t, 0.0)  # D @ diagonal has round-off
 
 
 def least_eigenvalues(matrices: Sequence[Array], above_zero: Sequence[bool]) -> list[float]:
@@ -112,8 +239,30 @@ def _all_definite(stack: Array) -> bool:
     return True
 
 
-def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
-    if program not in _sparse_low_rank:
-        blocks = range(len(program.blocks))
-        _sparse_low_rank[program] = tuple(sparse_plus_low_rank(program, b) for b in blocks)
-    return _sparse_low_rank[program]
+def least_relative_eigenvalue(
+    W: SparsePlusLowRank, trace: TraceBound | None, diagonal: Array, loss: float
+) -> float:
+    """Return a lower bound ``t`` on the smallest eigenvalue relative to a diagonal ``D``: ``W - t D`` is psd.
+
+    If the trace bound is the sum of bounds on the diagonal of ``X``, ``D`` is near the diagonal of ``W``, and
+    so large that ``<D, X>`` is at most the bound on the trace. Otherwise it is the identity.
+
+    Parameters
+    ----------
+    W : SparsePlusLowRank
+    trace : TraceBound, optional
+        The bound on ``tr X``.
+    diagonal : array of shape (n,)
+        The bounds on ``diag(X)``.
+    loss : float
+        The loss in the value of the bound that matters; it is proven no sharper. Zero proves the sharpest.
+    """
+    if trace is None or trace.value <= 0:
+        return smallest_eigenvalue(W)
+    enough = -loss / trace.value if loss > 0 else None
+    if not diagonal.sum() <= trace.value * (1 + FAMILY_NOISE):
+        return smallest_eigenvalue(W, None, enough)
+    D = relative_diagonal(W)
+    D *= trace.value / float(D @ diagonal)
+    t = smallest_eigenvalue(W, D, enough)
+    return t + ROUND_OFF * W.n * min(t, 0.0)  # D @ diagonal has round-off

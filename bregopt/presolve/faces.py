@@ -17,7 +17,7 @@ import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.certify.proofs import is_farkas
-from bregopt.certify.trace_bound import inherit_trace_bounds
+from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense

@@ -7,7 +7,7 @@ with them would hide any error, so the scales do not depend on them.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,12 +19,14 @@ from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.records import dataclass
 
-__all__ = ["Scale", "pays", "scale_of"]
+__all__ = ["DimacsSizes", "Scale", "dimacs_sizes", "pays", "scale_of"]
 
+_LARGEST_FORMED = 500  # the order up to which a cost matrix is formed to find its largest entry
 _RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero
 
 # Computed once for each program; dropped with it.
 _scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
+_dimacs: WeakKeyDictionary[Program, DimacsSizes] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -163,3 +165,42 @@ def _linear_size(block: Block) -> float:
 def _norm(X0: Array | LowRank) -> float:
     """Return the Frobenius norm."""
     return float(np.linalg.norm(X0.factor.T @ X0.factor if isinstance(X0, LowRank) else X0))
+
+
+class DimacsSizes(NamedTuple):
+    """The magnitudes that the DIMACS errors are relative to.
+
+    Parameters
+    ----------
+    bounds : float
+        One plus the largest magnitude of a bound of a row.
+    costs : float
+        One plus the largest magnitude of an entry of the costs.
+    """
+
+    bounds: float
+    costs: float
+
+
+def dimacs_sizes(program: Program) -> DimacsSizes | None:
+    """Return what the errors are relative to; None where there is a divergence, a cap or a soft row."""
+    if program.curved or not program.bounds.all_hard:
+        return None
+    if program not in _dimacs:
+        costs = max((_largest_entry(block) for block in program.blocks), default=0.0)
+        largest = float(program.bounds.sizes.max(initial=0.0))
+        _dimacs[program] = DimacsSizes(1 + largest, 1 + max(costs, float(np.abs(program.c).max(initial=0.0))))
+    return _dimacs[program]
+
+
+def _largest_entry(block: Block) -> float:
+    """Return the largest magnitude of an entry of ``C``."""
+    if block.cost is None:
+        return 0.0
+    if block.n <= _LARGEST_FORMED:
+        return float(np.abs(block.C).max(initial=0.0))
+    t = block.cost.coordinates()
+    i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+    _, inverse = np.unique(i * block.n + j, return_inverse=True)
+    entry = np.bincount(inverse, np.where(i == j, t.value, t.value / 2))
+    return float(np.abs(entry).max(initial=0.0))

@@ -8,8 +8,8 @@ Each term is enclosed, and its lower end counts. Where free variables leave no r
 is that of exact multipliers near `y` which are proven to exist.
 
 Large sparse slack matrices ``C - A*(y)`` are not formed where a sparse factor proves their term. A
-factorization ``L D L'`` with counted errors (:mod:`bregopt.certify.inertia`) is the proof where the factor
-stays sparse. Otherwise sets of vertices without edges between them are eliminated, and Cholesky's
+factorization ``L D L'`` with counted errors (:mod:`bregopt.certify.eigenvalue_bound`) is the proof where the
+factor stays sparse. Otherwise sets of vertices without edges between them are eliminated, and Cholesky's
 factorization of the dense rest is the proof. With a row ``z'X z = 0``, a multiple of ``z z'``, which costs
 nothing, makes the matrix definite along ``z``.
 """
@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify.eigenvalue_bound import relative_diagonal
-from bregopt.certify.lanczos import lowest
+from bregopt.certify.eigenvalue_bound import by_inertia, relative_diagonal, stays_sparse
+from bregopt.certify.krylov import lowest
 from bregopt.memory import shortage
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.records import replace
@@ -232,8 +232,6 @@ def _sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: 
         Upper bounds on the diagonal of ``X``; infinite where there are none.
     """
     W = SparsePlusLowRank(block.sparse_matrix(coefficients.mid), *_border(block, coefficients))
-    from bregopt.certify.inertia import by_inertia, stays_sparse  # with SciPy's graphs and sparse solvers
-
     banded = stays_sparse(W)
     sets = [] if banded else list(independent_sets(W.S))
     if not banded and shortage(_dense_bytes(block.n - sum(map(len, sets)))) is not None:

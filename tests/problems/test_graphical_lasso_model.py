@@ -5,10 +5,10 @@ import pytest
 from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
-from bregopt.certify.graphical_lasso import LassoData
 from bregopt.routes.graphical_lasso.descent import DenseFace, NewtonModel, SparseFace, face_of
-from bregopt.routes.graphical_lasso.point import ascended, neighborhood_estimate
+from bregopt.routes.graphical_lasso.problem import LassoData, ascended
 from bregopt.routes.graphical_lasso.solve import connected_parts
+from bregopt.routes.graphical_lasso.start import neighborhood_estimate
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 TUNING = LassoTuning()

@@ -239,12 +239,12 @@ class TestBound:
     @pytest.mark.parametrize("way", ["computed", "inertia", "cholesky", "polynomial"])
     @pytest.mark.parametrize("seed", range(3))
     def test_smallest_eigenvalue_in_every_way(self, way, seed, monkeypatch):
-        from bregopt.certify import eigenvalue_bound, inertia
+        from bregopt.certify import eigenvalue_bound
 
         monkeypatch.setattr(eigenvalue_bound, "_cached_bounds", ())  # of the same matrices in another way
         if way != "computed":
             monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
-        monkeypatch.setattr(inertia, "stays_sparse", lambda W: way == "inertia")
+        monkeypatch.setattr(eigenvalue_bound, "stays_sparse", lambda W: way == "inertia")
         monkeypatch.setattr(eigenvalue_bound, "LARGEST_DENSE", 1 if way == "polynomial" else 5000)
         rng = np.random.default_rng(seed)
         n = 200
@@ -280,7 +280,7 @@ class TestBound:
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     @pytest.mark.parametrize("apart", [None, 1.0, 1e-6])
     def test_the_complement_of_heavy_vectors_has_the_smallest_eigenvalue(self, weight, seed, apart):
-        from bregopt.certify.chebyshev import Complement
+        from bregopt.certify.krylov import Complement
 
         n, rng = 80, np.random.default_rng(seed)
         U = np.ones((n, 1))
@@ -304,10 +304,10 @@ class TestBound:
     @pytest.mark.parametrize("kind", ["hub", "islands", "signs", "saddle", "rank", "isolated"])
     @pytest.mark.parametrize("seed", range(3))
     def test_relative_to_a_diagonal_no_bound_is_wrong(self, way, kind, seed, monkeypatch):
-        from bregopt.certify import eigenvalue_bound, inertia, relative_diagonal
+        from bregopt.certify import eigenvalue_bound, relative_diagonal
 
         monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
-        monkeypatch.setattr(inertia, "stays_sparse", lambda W: way == "inertia")
+        monkeypatch.setattr(eigenvalue_bound, "stays_sparse", lambda W: way == "inertia")
         monkeypatch.setattr(eigenvalue_bound, "LARGEST_DENSE", 1 if way == "polynomial" else 5000)
         W = adversarial(kind, seed)
         for D in (None, relative_diagonal(W)):
@@ -335,7 +335,7 @@ class TestBound:
                 assert filtered(W, 0.0, degrees).bound <= min(least, 0.0) + 1e-13 * size
 
     def test_inertia_is_not_fooled_by_a_saddle(self):
-        from bregopt.certify.inertia import by_inertia
+        from bregopt.certify.eigenvalue_bound import by_inertia
 
         W = SparsePlusLowRank(
             sp.csr_array(laplacian(grid(20, 20)) - 0.1 * sp.eye_array(400)), np.ones((400, 1)), np.ones(1)

@@ -25,7 +25,6 @@ from bregopt.arrays import (
 )
 from bregopt.bars import digits_bar, items_bar
 from bregopt.cache import cached_property
-from bregopt.certify.graphical_lasso import LassoData
 from bregopt.errors import DataWarning, did_you_mean, require, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
 from bregopt.linalg import inverse_of, root_of
@@ -36,6 +35,7 @@ from bregopt.program import StopReason
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
+from bregopt.routes.graphical_lasso.problem import LassoData
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import CallbackError, Progress

@@ -27,11 +27,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, Mask
-from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.records import replace
-from bregopt.routes.graphical_lasso.point import LassoPoint, ascended, with_dual
+from bregopt.routes.graphical_lasso.problem import LassoData, LassoPoint, ascended, clipped, with_dual
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
 __all__ = ["DenseFace", "Descent", "Face", "NewtonModel", "SparseFace", "face_of"]

@@ -13,11 +13,11 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import Certificate, objective_size
-from bregopt.certify.graphical_lasso import LassoData
 from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
+from bregopt.routes.graphical_lasso.problem import LassoData
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress
 

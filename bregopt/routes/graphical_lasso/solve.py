@@ -21,13 +21,20 @@ from scipy.sparse.csgraph import connected_components
 from bregopt import clock
 from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.certify import Certificate
-from bregopt.certify.graphical_lasso import LassoData, certify_lasso, clipped, lasso_certificate, square_of
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import StopReason
 from bregopt.records import dataclass, replace
 from bregopt.routes.graphical_lasso.descent import Descent
-from bregopt.routes.graphical_lasso.point import LassoPoint, first_point, symmetric
+from bregopt.routes.graphical_lasso.problem import (
+    LassoData,
+    LassoPoint,
+    certify_lasso,
+    clipped,
+    lasso_certificate,
+    square_of,
+)
+from bregopt.routes.graphical_lasso.start import first_point, symmetric
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import Progress, reason
 
@@ -83,7 +90,7 @@ def solve_lasso(
     start: Array | None = None,
     restated: Restated = lasso_certificate,
 ) -> LassoAnswer:
-    """Solve a problem; see :mod:`bregopt.certify.graphical_lasso`.
+    """Solve a problem; see :mod:`bregopt.routes.graphical_lasso.problem`.
 
     Parameters
     ----------

@@ -25,11 +25,11 @@ from bregopt.certify.constants import (
     ROUND_OFF_OF_TERMS,
     ROW_NOISE,
 )
-from bregopt.certify.dimacs import dimacs_sizes
 from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
+from bregopt.program.scale import dimacs_sizes
 from bregopt.rigorous.refutation import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor

@@ -1,4 +1,4 @@
-"""A primal and a dual point of one connected part, and where the methods start.
+"""Where the methods start on one connected part.
 
 They start from the regression of each variable on all others with a penalty. The solution of sparse inverse
 covariance estimation with the covariance ``W`` of the model has the columns ``X_ij = -b_ij X_jj``, where
@@ -19,13 +19,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify.graphical_lasso import LassoData, clipped
 from bregopt.clock import affords
 from bregopt.linalg import inverse_of, root_of, symmetrize
-from bregopt.records import dataclass, replace
+from bregopt.routes.graphical_lasso.problem import LassoData, LassoPoint, clipped
 from bregopt.routes.graphical_lasso.tuning import LassoTuning
 
-__all__ = ["LassoPoint", "ascended", "first_point", "neighborhood_estimate", "symmetric", "with_dual"]
+__all__ = ["first_point", "neighborhood_estimate", "symmetric"]
 
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
 # Factors of the entries off the diagonal of an estimate. It is reduced until it is definite by a margin: the
@@ -36,33 +35,6 @@ _LEAST_CURVATURE: Any = np.float32(1e-4)  # along a step, relative to its square
 _LONGEST = 8  # factor of the number of steps of a sweep, up to which it may double
 _SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
-
-
-@dataclass(frozen=True, eq=False)
-class LassoPoint:
-    """A primal and a dual point, with their values.
-
-    Parameters
-    ----------
-    X : array of shape (n, n)
-        Positive definite.
-    value : float
-        Objective at ``X``.
-    U : array of shape (n, n)
-        Point of the box with the best bound so far.
-    bound : float
-        ``-inf`` if none was found.
-    """
-
-    X: Array
-    value: float
-    U: Array
-    bound: float
-
-    @property
-    def error(self) -> float:
-        """The distance of value and bound."""
-        return self.value - self.bound
 
 
 def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoPoint:
@@ -110,26 +82,6 @@ def _definite(X: Array) -> Array | None:
             np.fill_diagonal(reduced, X.diagonal())
             return reduced
     return None
-
-
-def ascended(X: Array, gradient: Array) -> Array:
-    """Return a step of ascent on the dual from ``inv(X) - S``, which is the negative `gradient`.
-
-    There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides
-    by its diagonal. The gap that a clipped inverse proves is of first order in the errors of its entries,
-    that with the step is of second order.
-    """
-    scale = 1 / X.diagonal()
-    step: Array = X * scale * scale[:, None]
-    step -= gradient
-    return step
-
-
-def with_dual(data: LassoData, at: LassoPoint, U: Array) -> LassoPoint:
-    """Return the point with the nearest dual point of the box, if its bound is better."""
-    U = data.clip(U)
-    bound = data.bound(U)
-    return replace(at, U=U, bound=bound) if bound > at.bound else at
 
 
 def symmetric(M: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Values and certificates of sparse inverse covariance estimation.
+"""Sparse inverse covariance estimation: its data, points, and certificates.
 
 The primal problem is, with ``P_ij >= 0`` the penalty of the entry ``X_ij``,
 
@@ -22,9 +22,18 @@ from bregopt.cache import cached_property
 from bregopt.certify.certificate import Certificate, bracket
 from bregopt.divergences.round_off import ROOT_UNITS
 from bregopt.linalg import log_det, root_of
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 
-__all__ = ["LassoData", "certify_lasso", "clipped", "lasso_certificate", "square_of"]
+__all__ = [
+    "LassoData",
+    "LassoPoint",
+    "ascended",
+    "certify_lasso",
+    "clipped",
+    "lasso_certificate",
+    "square_of",
+    "with_dual",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +100,33 @@ class LassoData:
         return -math.inf if root is None else log_det(root) + self.n
 
 
+@dataclass(frozen=True, eq=False)
+class LassoPoint:
+    """A primal and a dual point, with their values.
+
+    Parameters
+    ----------
+    X : array of shape (n, n)
+        Positive definite.
+    value : float
+        Objective at ``X``.
+    U : array of shape (n, n)
+        Point of the box with the best bound so far.
+    bound : float
+        ``-inf`` if none was found.
+    """
+
+    X: Array
+    value: float
+    U: Array
+    bound: float
+
+    @property
+    def error(self) -> float:
+        """The distance of value and bound."""
+        return self.value - self.bound
+
+
 def clipped(U: Array, reach: Array) -> Array:
     """Return the numbers, but at most `reach` from zero. ``np.clip`` takes three times as long."""
     nearest: Array = np.minimum(U, reach)
@@ -151,3 +187,23 @@ def _values_of_entries(data: LassoData, X: Array, U: Array, at: IntArray) -> tup
     primals = np.where(x > 0, (s + p) * x - primals, math.inf)
     np.log(s + u, out=duals, where=s + u > 0)
     return primals.tolist(), (duals + 1).tolist()
+
+
+def ascended(X: Array, gradient: Array) -> Array:
+    """Return a step of ascent on the dual from ``inv(X) - S``, which is the negative `gradient`.
+
+    There the bound ``logdet(S + U)`` has the gradient ``X`` and the Hessian ``-X E X``, and the step divides
+    by its diagonal. The gap that a clipped inverse proves is of first order in the errors of its entries,
+    that with the step is of second order.
+    """
+    scale = 1 / X.diagonal()
+    step: Array = X * scale * scale[:, None]
+    step -= gradient
+    return step
+
+
+def with_dual(data: LassoData, at: LassoPoint, U: Array) -> LassoPoint:
+    """Return the point with the nearest dual point of the box, if its bound is better."""
+    U = data.clip(U)
+    bound = data.bound(U)
+    return replace(at, U=U, bound=bound) if bound > at.bound else at

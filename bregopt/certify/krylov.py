@@ -1,4 +1,7 @@
-"""A lower bound on the eigenvalues of a large matrix, by a Chebyshev polynomial of it on random vectors.
+"""Eigenvalues of a large symmetric matrix by its products with vectors: estimates, and a bound from below.
+
+Lanczos's method estimates eigenvalues from inside the spectrum. A Chebyshev polynomial of the matrix on
+random vectors bounds them from outside.
 
 Let ``N`` be symmetric, ``b > 0``, and ``x = 2 lambda / b - 1`` for an eigenvalue ``lambda`` with the unit
 eigenvector ``v``. The polynomial ``T_k`` is at most one in absolute value on ``[-1, 1]``. Below zero it is
@@ -26,6 +29,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array
@@ -36,20 +40,69 @@ from bregopt.certify.constants import (
     FIRST_DEGREE,
     HEAVY_VECTOR,
     HOPELESS,
+    LANCZOS_STEPS,
     LARGEST_DEGREE,
     LARGEST_ENTRY,
     LEAST_TOP,
     NOISE_SHARE,
     ROUND_OFF,
     TOP_MARGIN,
+    TOP_STEPS,
     VECTORS,
 )
-from bregopt.certify.lanczos import highest
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import replace
 
-__all__ = ["Complement", "Filtered", "degree_for", "digest", "filtered"]
+__all__ = ["Complement", "Filtered", "degree_for", "digest", "filtered", "highest", "lowest"]
+
+
+def lowest(W: SparsePlusLowRank, count: int, steps: int = LANCZOS_STEPS) -> tuple[Array, Array]:
+    """Return the lowest Ritz values and vectors of Lanczos's method: estimates from above.
+
+    Parameters
+    ----------
+    W : SparsePlusLowRank
+    count, steps : int
+
+    Returns
+    -------
+    values : array of shape (count,), ascending
+    vectors : array of shape (n, count)
+        Of unit length.
+    """
+    Q, alpha, beta = _krylov(W, steps)
+    values, S = scipy.linalg.eigh_tridiagonal(alpha, beta)
+    return values[:count], Q @ S[:, :count]
+
+
+def highest(W: SparsePlusLowRank) -> float:
+    """Return the highest Ritz value: an estimate of the largest eigenvalue from below."""
+    _, alpha, beta = _krylov(W, TOP_STEPS)
+    return float(scipy.linalg.eigvalsh_tridiagonal(alpha, beta)[-1])
+
+
+def _krylov(W: SparsePlusLowRank, steps: int) -> tuple[Array, Array, Array]:
+    """Return an orthonormal basis of a Krylov space, and the diagonals of the tridiagonal matrix there."""
+    n = W.n
+    steps = min(steps, n)
+    Q, alpha, beta = np.zeros((n, steps), order="F"), np.zeros(steps), np.zeros(steps)
+    q = np.random.default_rng(0).normal(size=n)
+    Q[:, 0] = q / np.linalg.norm(q)
+    reached = steps
+    for k in range(steps):
+        checkpoint()
+        v = W @ Q[:, k]
+        alpha[k] = v @ Q[:, k]
+        for _ in range(2):  # full reorthogonalization, twice
+            v -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ v)
+        beta[k] = np.linalg.norm(v)
+        if k + 1 == steps or beta[k] <= ROUND_OFF * n * np.abs(alpha[: k + 1]).max():
+            reached = k + 1
+            break
+        Q[:, k + 1] = v / beta[k]
+    return Q[:, :reached], alpha[:reached], beta[: reached - 1]
+
 
 # P(|v'g| <= t) <= t sqrt(2 / pi) for one Gaussian vector.
 _LEAST_PRODUCT = float(np.sqrt(np.pi / 2)) * FAILURE ** (1 / VECTORS)
