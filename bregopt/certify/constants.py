@@ -29,7 +29,7 @@ CONE_NOISE = 1e-12
 # Largest relative violation of the conditions on a Farkas vector or a ray that may be round-off. Beyond it a
 # problem may have a solution of size one over the violation (tests/library/near_boundary.py).
 PROOF_NOISE = 64 * EPS
-# Largest such violation of a vector that an exact proof may still mend (bregopt.rigorous.refutation).
+# Largest such violation of a vector that an exact proof may still mend (bregopt.rigorous).
 MENDED = 1e-9
 # Least demand of a Farkas vector beyond all supply, relative to its terms.
 LEAST_DEMAND = 1e-9

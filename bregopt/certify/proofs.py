@@ -24,7 +24,7 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
     rows' bounds demand more. Without a bound on the trace, ``A*(y)`` must be negative semidefinite.
     A block with a cap supplies at most the cap times the sum of the positive eigenvalues.
 
-    No status rests on it alone: :func:`bregopt.rigorous.refutation.proves_infeasible` decides on these.
+    No status rests on it alone: :func:`bregopt.rigorous.proves_infeasible` decides on these.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, noise: float = PROOF_
     the argument of a logarithm grows, the objective need not fall at a linear rate: it is enough that it does
     not rise. Then rows, cones and rate must hold up to round-off.
 
-    No status rests on it alone: :func:`bregopt.rigorous.refutation.proves_unbounded` decides on these.
+    No status rests on it alone: :func:`bregopt.rigorous.proves_unbounded` decides on these.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from bregopt.linalg import is_definite, root_of
 from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import LowRank, Matrix, Nearness, Penalty, StopReason
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import proves_infeasible
+from bregopt.rigorous import proves_infeasible
 from bregopt.routes.quasi_newton import quasi_newton
 from bregopt.routes.solution import Solution, Status
 

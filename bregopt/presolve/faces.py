@@ -25,7 +25,7 @@ from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LowRank, Program, Start
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import proves_infeasible
+from bregopt.rigorous import proves_infeasible
 
 __all__ = ["Exposure", "Faces", "OnFaces", "on_faces"]
 

@@ -22,12 +22,10 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.reduction import reduced
-from bregopt.rigorous.upper import Point, upper_bound
+from bregopt.rigorous.reduction import implied_bounds, reduced
+from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
 
 __all__ = ["BoundCertificate", "ProvenBound", "Verification", "rounded", "stated"]

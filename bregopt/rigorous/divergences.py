@@ -17,7 +17,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, exp, inflated, log
 from bregopt.rigorous.data import Anchor, Data, MatrixData
-from bregopt.rigorous.definite import (
+from bregopt.rigorous.linear_algebra import (
     decomposition,
     eigenvalues,
     log_det,

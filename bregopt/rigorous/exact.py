@@ -20,7 +20,7 @@ from bregopt.program import Penalty
 from bregopt.program.rows import RankOne, RowFamily, Rows
 from bregopt.program.rows.low_rank import dense_row
 from bregopt.rigorous.data import EXACT, Data, MatrixData
-from bregopt.rigorous.implied import Implied
+from bregopt.rigorous.reduction import Implied
 
 __all__ = ["exact_farkas", "exact_inverse", "exact_ray", "is_semidefinite", "keeps_sign"]
 

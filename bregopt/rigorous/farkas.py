@@ -24,10 +24,9 @@ from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, LARGEST_LISTED, Data, data_of
 from bregopt.rigorous.exact import exact_farkas, exact_inverse, exact_ray
-from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_upper
-from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.reduction import implied_bounds, reduced
 
 __all__ = ["falls_along", "homogeneous", "interior_multipliers", "is_bounded", "is_refuted", "refutes"]
 

@@ -30,11 +30,17 @@ from bregopt.memory import shortage
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated
-from bregopt.rigorous.correction import LARGEST_SYSTEM, Part, Rows, nearest_solution
 from bregopt.rigorous.data import LARGEST_DENSE, Data, MatrixData, Side
-from bregopt.rigorous.definite import cholesky_error, least_eigenvalue
 from bregopt.rigorous.divergences import conjugate, dual_term
-from bregopt.rigorous.implied import Implied
+from bregopt.rigorous.linear_algebra import (
+    LARGEST_SYSTEM,
+    Part,
+    Rows,
+    cholesky_error,
+    least_eigenvalue,
+    nearest_solution,
+)
+from bregopt.rigorous.reduction import Implied
 
 __all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound"]
 

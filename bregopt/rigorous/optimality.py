@@ -20,7 +20,7 @@ from bregopt.cache import cached_property
 from bregopt.records import dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData
-from bregopt.rigorous.definite import least_eigenvalue
+from bregopt.rigorous.linear_algebra import least_eigenvalue
 
 __all__ = ["Conditions", "Point", "Root", "Space", "UnprovenError", "conditions_near", "spectral_norm"]
 

@@ -19,8 +19,8 @@ from bregopt.arrays import Array
 from bregopt.linalg import factorized
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, Side
-from bregopt.rigorous.implied import Implied
 from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.reduction import Implied
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
 __all__ = ["Candidate", "Proven", "best_lower", "best_upper"]

@@ -23,7 +23,7 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import replace
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous import recedes
 
 if TYPE_CHECKING:
     from bregopt.presolve.revealed_faces import Recession

@@ -27,7 +27,7 @@ from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, Declaration, Program
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import replace
-from bregopt.rigorous.refutation import proves_infeasible
+from bregopt.rigorous import proves_infeasible
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.contradiction import Conflict, Part, member, parts_of, weights

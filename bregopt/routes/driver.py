@@ -40,7 +40,7 @@ from bregopt.program import (
 )
 from bregopt.program.scale import scale_of
 from bregopt.records import replace
-from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
+from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.extensions import answer_of, unchanged

@@ -17,7 +17,7 @@ from bregopt.certify import Certificate
 from bregopt.certify.accuracy import Near, NearnessRule, near_optimum
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, StopReason
-from bregopt.rigorous.refutation import contradicts
+from bregopt.rigorous import contradicts
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import Progress, reason
 

@@ -17,7 +17,7 @@ from bregopt.clock import CutShort, Ending
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
 from bregopt.records import dataclass
-from bregopt.rigorous.refutation import contradicts, recedes
+from bregopt.rigorous import contradicts, recedes
 
 __all__ = ["CallbackError", "Progress", "Step", "Watcher", "reason"]
 

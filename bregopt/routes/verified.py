@@ -20,12 +20,11 @@ from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
-from bregopt.rigorous.diagonal import factor_bound, fixes_diagonal
 from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.implied import Implied, implied_bounds
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
-from bregopt.rigorous.reduction import Reduced, reduced
+from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced
+from bregopt.rigorous.upper import factor_bound, fixes_diagonal
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 

@@ -21,7 +21,7 @@ from bregopt.clock import CutShort
 from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous import recedes
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reductions import Method
 

@@ -11,8 +11,8 @@ import pytest
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.rigorous.exact import is_semidefinite
-from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
 
 
 def program(constraints, objective):

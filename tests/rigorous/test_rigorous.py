@@ -25,14 +25,21 @@ from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.program.rows import RankOne
 from bregopt.rigorous.ball import UNIT, Ball, exp, gamma, log, sparse_product
 from bregopt.rigorous.certificate import BoundCertificate
-from bregopt.rigorous.correction import Part, Rows, nearest_solution
 from bregopt.rigorous.data import Anchor, MatrixData, data_of
-from bregopt.rigorous.definite import eigenvalues, exceeds, least_eigenvalue, log_det, proven_shift
-from bregopt.rigorous.diagonal import corrected, factor_bound, fixes_diagonal
 from bregopt.rigorous.divergences import conjugate, dual_term, penalty, value_term
-from bregopt.rigorous.implied import implied_bounds
+from bregopt.rigorous.linear_algebra import (
+    Part,
+    Rows,
+    eigenvalues,
+    exceeds,
+    least_eigenvalue,
+    log_det,
+    nearest_solution,
+    proven_shift,
+)
 from bregopt.rigorous.lower import by_cholesky, independent_sets, lower_bound
-from bregopt.rigorous.reduction import independent_columns, reduced
+from bregopt.rigorous.reduction import implied_bounds, independent_columns, reduced
+from bregopt.rigorous.upper import corrected, factor_bound, fixes_diagonal
 
 mpmath.mp.dps = 60
 

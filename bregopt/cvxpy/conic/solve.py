@@ -13,7 +13,7 @@ from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import proves_infeasible, proves_unbounded
+from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import check_options, option_names

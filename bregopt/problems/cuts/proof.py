@@ -19,9 +19,8 @@ from bregopt.program import LowRank, StopReason
 from bregopt.program.lowrank import Matrix
 from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, gamma, inflated
-from bregopt.rigorous.implied import implied_bounds
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.reduction import implied_bounds, reduced
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status

@@ -19,7 +19,7 @@ from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import dataclass
-from bregopt.rigorous.refutation import contradicts
+from bregopt.rigorous import contradicts
 from bregopt.routes.definiteboost.boost import Boost, Trace, certifies_after, impossible, iteration_bound
 from bregopt.routes.progress import Progress, reason
 

@@ -30,7 +30,7 @@ from bregopt.linalg import symmetrize
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import dimacs_sizes
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan

@@ -28,7 +28,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, LinearMap, Program, Start, StopReason
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices

@@ -16,7 +16,7 @@ from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import proves_bound, recedes
+from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path

@@ -34,7 +34,7 @@ from bregopt.program import (
 )
 from bregopt.program.rows import DenseRows
 from bregopt.records import replace
-from bregopt.rigorous.refutation import recedes
+from bregopt.rigorous import recedes
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.matrix_generation.master import Outcome, Scale, State

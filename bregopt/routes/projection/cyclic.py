@@ -38,7 +38,7 @@ from bregopt.linalg import is_definite, root_of
 from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason, Target
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import contradicts
+from bregopt.rigorous import contradicts
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.tuning import ProjectionTuning

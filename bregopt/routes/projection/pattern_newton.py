@@ -30,7 +30,7 @@ from bregopt.presolve.cliques import chordal_tree
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
-from bregopt.rigorous.refutation import contradicts, recedes
+from bregopt.rigorous import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

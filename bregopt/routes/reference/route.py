@@ -20,7 +20,7 @@ from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, 
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.refutation import contradicts, recedes
+from bregopt.rigorous import contradicts, recedes
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
