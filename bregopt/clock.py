@@ -16,15 +16,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import StrEnum
 from functools import cache
 from types import FrameType
+from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.records import dataclass, replace
 from bregopt.threads import threads_for
 
 __all__ = [
@@ -93,8 +93,7 @@ class _Request:
     made = False
 
 
-@dataclass(frozen=True)
-class _Clock:
+class _Clock(NamedTuple):
     """Times of ``time.perf_counter``.
 
     Parameters
@@ -124,57 +123,79 @@ class _Clock:
 _current: ContextVar[_Clock | None] = ContextVar("bregopt_clock", default=None)
 
 
-@contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
+class _Within:
+    """The context in which a clock is the current one; a generator as context takes three times the calls."""
+
+    def __init__(self, clock: _Clock) -> None:
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._clock)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
+
+
+class _Outermost(_Within):
+    """The context of the outermost limit, which listens to Ctrl-C in the main thread without a handler."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        main = threading.current_thread() is threading.main_thread()
+        self._listens = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._listens:
+            signal.signal(signal.SIGINT, self._clock.interruption.listen)
+
+    def __exit__(self, *error: object) -> None:
+        if self._listens:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        super().__exit__(*error)
+
+
+def limited(seconds: float | None) -> AbstractContextManager[None]:
     """Limit the work inside to a number of seconds, and to the time left of an enclosing limit.
 
     The outermost limit handles Ctrl-C, in the main thread and unless the program has its own handler.
     """
     outer = _current.get()
+    if outer is not None and seconds is None:
+        return _UNLIMITED
     deadline = math.inf if seconds is None else time.perf_counter() + seconds
     spare = math.inf if seconds is None else max(_SHARE * seconds, _LEAST)
-    if outer is not None:
-        inner = replace(outer, deadline=min(deadline, outer.deadline), spare=min(spare, outer.spare))
-        with _set(inner):
-            yield
-        return
-    interruption = _Interruption()
-    with _listening(interruption), _set(_Clock(deadline, spare, 0.0, interruption, _Request())):
-        yield
+    if outer is None:
+        return _Outermost(_Clock(deadline, spare, 0.0, _Interruption(), _Request()))
+    return _Within(outer._replace(deadline=min(deadline, outer.deadline), spare=min(spare, outer.spare)))
 
 
-@contextmanager
-def stoppable() -> Iterator[None]:
+_UNLIMITED: AbstractContextManager[None] = nullcontext()
+
+
+def stoppable() -> AbstractContextManager[None]:
     """Let :func:`end` end the work inside."""
-    clock = _current.get()
-    assert clock is not None
-    with _set(replace(clock, request=_Request())):
-        yield
+    return _Within(_clock()._replace(request=_Request()))
 
 
 def end() -> None:
     """End the work inside the innermost :func:`stoppable` at the next checkpoint."""
-    clock = _current.get()
-    assert clock is not None
-    clock.request.made = True
+    _clock().request.made = True
 
 
-@contextmanager
-def reserving(seconds: float) -> Iterator[None]:
+def reserving(seconds: float) -> AbstractContextManager[None]:
     """End the work inside early enough to leave `seconds`, the spare time included, for what follows."""
-    clock = _current.get()
-    assert clock is not None
-    with _set(replace(clock, deadline=clock.deadline - max(seconds - clock.spare, 0.0))):
-        yield
+    clock = _clock()
+    return _Within(clock._replace(deadline=clock.deadline - max(seconds - clock.spare, 0.0)))
 
 
-@contextmanager
-def finishing() -> Iterator[None]:
+def finishing() -> AbstractContextManager[None]:
     """Let the work inside, the certificate of an answer, take the spare time after the end."""
+    clock = _clock()
+    return _Within(clock._replace(deadline=clock.deadline + clock.spare, grace=_GRACE))
+
+
+def _clock() -> _Clock:
     clock = _current.get()
     assert clock is not None
-    with _set(replace(clock, deadline=clock.deadline + clock.spare, grace=_GRACE)):
-        yield
+    return clock
 
 
 @contextmanager
@@ -198,28 +219,6 @@ def interrupt() -> None:
     if clock is not None:
         clock.interruption.at = time.perf_counter()
     raise CutShort(Ending.INTERRUPT)
-
-
-@contextmanager
-def _set(clock: _Clock) -> Iterator[None]:
-    token = _current.set(clock)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-@contextmanager
-def _listening(interruption: _Interruption) -> Iterator[None]:
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, interruption.listen)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def remaining() -> float:

@@ -38,7 +38,6 @@ __all__ = [
     "with_trace_row",
 ]
 
-_NONE = np.zeros(0, dtype=np.intp)
 # Computed once for each program; dropped with it.
 _found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
 _diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
@@ -71,52 +70,38 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
 
     It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
     """
-    n = program.blocks[block].n
-    at, i, w = _diagonal_rows(program, block)
-    if not len(at):
+    n, bounds = program.blocks[block].n, program.bounds
+    row, i, w = _diagonal_rows(program, block)
+    if not len(row):
         return None
-    rows, inverse, support = np.unique(at, return_inverse=True, return_counts=True)
-    upper = program.bounds.hi[rows]
-    equal = program.bounds.lo[rows] == upper
+    count = np.bincount(row)
     best: TraceBound | None = None
-    for full in np.flatnonzero(support == n):
-        own = w[inverse == full]
-        level = bool(equal[full] and own.max() - own.min() <= 1e-14 * own.max())
-        t = scattered(rows[[full]], 1 / own.min(), program.m)
-        best = _tighter(best, TraceBound(float(upper[full] / own.min()), level, t))
-    single = np.flatnonzero(support[inverse] == 1)
-    row, i, w = inverse[single], i[single], w[single]
-    # The tightest row on each entry, the first of equal ones.
-    order = np.lexsort((row, upper[row] / w, i))
-    found, first = np.unique(i[order], return_index=True)
-    if len(found) == n:
-        tightest = order[first]
-        row, w = row[tightest], w[tightest]
-        t = scattered(rows[row], 1 / w, program.m)
-        best = _tighter(best, TraceBound(float((upper[row] / w).sum()), bool(equal[row].all()), t))
+    for k in (count == n).nonzero()[0]:
+        own = w[row == k]
+        level = bool(bounds.lo[k] == bounds.hi[k] and own.max() - own.min() <= 1e-14 * own.max())
+        t = scattered(k, 1 / own.min(), program.m)
+        best = _tighter(best, TraceBound(float(bounds.hi[k] / own.min()), level, t))
+    single = count[row] == 1
+    row, i, w = row[single], i[single], w[single]
+    upper = bounds.hi[row] / w
+    if len(i) > n:  # the tightest row on each entry, the first of equal ones
+        order = np.lexsort((row, upper, i))
+        order = order[np.unique(i[order], return_index=True)[1]]
+        row, i, w, upper = row[order], i[order], w[order], upper[order]
+    if len(i) == n and np.bincount(i, minlength=n).all():
+        level = bool((bounds.lo[row] == bounds.hi[row]).all())
+        best = _tighter(best, TraceBound(float(upper.sum()), level, scattered(row, 1 / w, program.m)))
     return best
 
 
 def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Array]:
     """Return the terms ``w X_ii`` of hard rows ``sum w_i X_ii <= b``: their rows, ``i`` and ``w > 0``."""
-    n, hi = program.blocks[block].n, program.bounds.hi
+    row, i, w = program.A.on_diagonal(block)
+    hi = program.bounds.hi
     candidate = program.in_one_matrix & np.isfinite(hi) & (hi >= 0)
-    rows, places, weights = [_NONE], [_NONE], [np.zeros(0)]
-    for term in program.A.terms_of(block):
-        own = candidate[term.at]
-        if not term.rows.few_terms or not own.any():
-            continue
-        t = term.rows.coordinates()
-        own[t.row[(t.i != t.j) | (t.value <= 0)]] = False
-        kept = own[t.row]
-        rows.append(term.at[t.row[kept]])
-        places.append(t.i[kept])
-        weights.append(t.value[kept])
-    at, i, w = np.concatenate(rows), np.concatenate(places), np.concatenate(weights)
-    keys, inverse = np.unique(at * n + i, return_inverse=True)
-    if len(keys) < len(w):  # terms of the same entry
-        at, i, w = keys // n, keys % n, np.asarray(np.bincount(inverse, w))
-    return at, i, w
+    candidate[row[w <= 0]] = False
+    kept = candidate[row]
+    return row[kept], i[kept], w[kept]
 
 
 def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:

@@ -330,7 +330,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     ``weight'b <= 0``, with one weight for each bound of a row.
     """
     at, W = _diagonal_rows(program, b)
-    if len(at) < 2 or W.size > _LARGEST_LINEAR_PROGRAM or (W != 0).sum(axis=1).max() < 2:
+    if len(at) < 2 or (W != 0).sum(axis=1).max() < 2:
         return None
     from scipy.optimize import linprog  # slow to import, seldom needed
 
@@ -351,17 +351,18 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
 
 
 def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
-    """Return the rows that depend on the diagonal of one block only, and their weights there."""
-    places, weights = [np.zeros(0, dtype=np.intp)], [np.zeros((0, program.blocks[b].n))]
-    for term in program.A.terms_of(b):
-        if term.rows.count() > _LARGEST_LINEAR_PROGRAM or not program.in_one_matrix[term.at].any():
-            continue
-        t = term.rows.coordinates()
-        spoiled = np.zeros(term.rows.m, dtype=bool)
-        spoiled[t.row[t.i != t.j]] = True
-        chosen = np.flatnonzero(program.in_one_matrix[term.at] & ~spoiled)
-        if len(chosen) * term.rows.n > _LARGEST_LINEAR_PROGRAM:
-            continue
-        places.append(term.at[chosen])
-        weights.append(_diagonals(term.rows.slice(chosen)))
-    return np.concatenate(places), np.concatenate(weights)
+    """Return the rows that depend on the diagonal of one block only, and their weights there.
+
+    None are returned if they are very many, or if each has one entry: those imply nothing together.
+    """
+    n, (row, i, w) = program.blocks[b].n, program.A.on_diagonal(b)
+    own = program.in_one_matrix[row]
+    if not own.all():
+        row, i, w = row[own], i[own], w[own]
+    count = np.bincount(row, minlength=program.m)
+    at: IntArray = count.nonzero()[0]
+    if len(at) == len(row) or len(at) * n > _LARGEST_LINEAR_PROGRAM:
+        return at[:0], np.zeros((0, n))
+    W = np.zeros((len(at), n))
+    W[np.searchsorted(at, row), i] = w
+    return at, W

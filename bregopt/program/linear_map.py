@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.cache import PickledWithoutCache, cached_property
@@ -17,6 +19,8 @@ __all__ = ["LinearMap", "Term"]
 # Entries of all rows' matrices up to which one dense product is faster than the row families. The limit is
 # `_TINY_OF_SMALL` up to the order `_SMALL` of a block, `_TINY` above.
 _TINY, _TINY_OF_SMALL, _SMALL = 20_000, 120_000, 20
+_LISTED = 1_000_000  # terms of a family up to which its rows on the diagonal are looked for
+_NO_INDEX = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +159,47 @@ class LinearMap(PickledWithoutCache):
             largest[term.place] = np.maximum(largest[term.place], sign)
         return np.where(least == largest, least, 0.0)
 
+    @cached_property
+    def plans(self) -> dict[Any, Any]:
+        """What methods know of the rows alone; programs with other bounds and costs share it."""
+        return {}
+
+    def on_diagonal(self, block: int) -> tuple[IntArray, IntArray, Array]:
+        """Return row, ``i`` and weight of the ``X_ii`` in the rows whose entries in a block are diagonal.
+
+        The terms of an entry are added. Rows of rank one are among them if their vector has one entry, and
+        others unless they have very many terms.
+        """
+        if block not in self._on_diagonal:
+            self._on_diagonal[block] = self._diagonal_entries(block)
+        return self._on_diagonal[block]
+
+    @cached_property
+    def _on_diagonal(self) -> dict[int, tuple[IntArray, IntArray, Array]]:
+        return {}
+
+    def _diagonal_entries(self, block: int) -> tuple[IntArray, IntArray, Array]:
+        n, places, weights = self.orders[block], [_NO_INDEX], [np.zeros(0)]
+        for term in self.terms_of(block):
+            rows, at = term.rows, term.at
+            factors = None if rows.few_terms else rows.products()
+            if factors is not None:
+                single = np.flatnonzero(_counts(factors.U) * _counts(factors.W) == 1)
+                rows, at = rows.slice(single), at[single]
+            elif rows.count() > _LISTED:
+                continue
+            t = rows.coordinates()
+            spoiled = np.zeros(rows.m, dtype=bool)
+            spoiled[t.row[t.i != t.j]] = True
+            kept = ~spoiled[t.row]
+            places.append(at[t.row[kept]] * n + t.i[kept])
+            weights.append(t.value[kept])
+        place, weight = np.concatenate(places), np.concatenate(weights)
+        if not (place[1:] > place[:-1]).all():
+            place, inverse = np.unique(place, return_inverse=True)
+            weight = np.asarray(np.bincount(inverse, weight), dtype=float)
+        return place // n, place % n, weight
+
     def norms(self) -> Array:
         """Return the Frobenius norm of each row over all blocks, as a read-only array."""
         return self._norms
@@ -176,6 +221,12 @@ class LinearMap(PickledWithoutCache):
             for local, k in enumerate(term.at):
                 factors[k] = term.rows.factor(local)
         return factors
+
+
+def _counts(U: Any) -> IntArray:
+    """Return the number of entries in each row of a dense or CSR array."""
+    counts: IntArray = np.diff(U.indptr) if sp.issparse(U) else np.count_nonzero(U, axis=1)
+    return counts
 
 
 def _by_block(terms: Sequence[Term], count: int) -> tuple[tuple[Term, ...], ...]:

@@ -87,10 +87,10 @@ class Capabilities:
             return f"it does not take ordinary variables (the problem has {program.k})"
         if program.cones.count and not self.cones:
             return f"it does not take second-order cones (the problem has {program.cones.count})"
-        for penalty in set(Penalty) - self.penalties - {Penalty.HARD}:
-            if penalty is Penalty.LOG and penalty in program.bounds.kinds:
-                return "it does not take logarithms of affine expressions"
-            if penalty in program.bounds.kinds:
+        if not program.bounds.all_hard:
+            for penalty in sorted(program.bounds.kinds - self.penalties - {Penalty.HARD}):
+                if penalty is Penalty.LOG:
+                    return "it does not take logarithms of affine expressions"
                 paid = "a hinge" if penalty is Penalty.HINGE else SCALARS[penalty].name
                 return f"it does not take soft rows with {paid}"
         if self.needs_trace_bound:

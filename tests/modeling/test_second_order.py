@@ -160,7 +160,7 @@ def test_a_program_without_cones_has_empty_states():
     none = SecondOrderState.centered(SecondOrderCones.of([]), np.zeros(0), 1.0, None)
     empty = SecondOrderStep(np.zeros(0), np.zeros(0))
     assert none.step_lengths(empty) == (np.inf, np.inf)
-    assert none.products == none.complementarity() == 0
+    assert none.complementarity() == 0
     assert none.metric()[1] is None
 
 

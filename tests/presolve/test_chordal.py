@@ -377,8 +377,8 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed):
     rows.append(bo.trace(blocks[0]) + u[0] - u[1] <= 3)
     program = bo.Problem(bo.Minimize(sum(map(bo.trace, blocks)) + bo.sum(u)), rows).program()
     tuning = ALWAYS_SPARSE
-    C, faces = [np.eye(n) for n in orders], [Face.whole(n) for n in orders]
-    plan = Plan(program.A, C, faces, tuning, stacked=seed < 4)
+    faces = [Face.whole(n) for n in orders]
+    plan = Plan.of(program.A, tuning, faces, stacked=seed < 4)
     sparse = SparseRowSystem.of(plan, program.B, tuning)
     dense = RowSystem(plan, program.B, tuning, direct=True)
     X, K, R = np.empty(plan.size), np.empty(plan.size), []

@@ -33,6 +33,9 @@ __all__ = ["BoundState", "BoundStep", "FiniteBounds"]
 
 Subset = IntArray | slice
 
+# Members of an enumeration are slow to look up and to compare with arrays.
+_HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
+
 
 class BoundStep(NamedTuple):
     """A Newton step in the multipliers, the slacks and their prices."""
@@ -90,6 +93,8 @@ class FiniteBounds:
         Of the row, see :class:`~bregopt.program.Bounds`.
     free : boolean array
         Marks equalities.
+    pattern : tuple of bytes
+        Which bounds are finite and equal, and their kinds: on these alone the sets of indices depend.
     """
 
     m: int
@@ -99,17 +104,33 @@ class FiniteBounds:
     kind: IntArray
     gamma: Array
     free: Mask
+    pattern: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, bounds: Bounds) -> FiniteBounds:
-        """Return the finite ones of `bounds`."""
-        same = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
-        lower = np.flatnonzero(np.isfinite(bounds.lo))
-        upper = np.flatnonzero(np.isfinite(bounds.hi) & ~same)
+    def of(cls, bounds: Bounds, known: FiniteBounds | None = None) -> FiniteBounds:
+        """Return the finite ones of `bounds`, with the indices of `known` ones of the same pattern."""
+        below, above, equal = np.isfinite(bounds.lo), np.isfinite(bounds.hi), bounds.lo == bounds.hi
+        pattern = below.tobytes(), above.tobytes(), equal.tobytes(), bounds.kind.tobytes()
+        if known is not None and known.pattern == pattern:
+            return known._with_numbers(bounds)
+        same = equal & (bounds.kind != _HINGE)
+        lower, upper = below.nonzero()[0], (above & ~same).nonzero()[0]
         row = np.concatenate([lower, upper])
         sign = np.concatenate([np.ones(len(lower)), -np.ones(len(upper))])
         bound = np.concatenate([bounds.lo[lower], bounds.hi[upper]])
-        return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row])
+        return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row], pattern)
+
+    def _with_numbers(self, bounds: Bounds) -> FiniteBounds:
+        """Return the same finite bounds with other numbers."""
+        own = dict(vars(self))
+        for name in ("slack_origin", *(() if bounds.all_hard else ("slacks",))):
+            own.pop(name, None)
+        lower = self.sign > 0
+        own["bound"] = np.where(lower, bounds.lo[self.row], bounds.hi[self.row])
+        own["gamma"] = bounds.gamma[self.row]
+        other = object.__new__(FiniteBounds)
+        vars(other).update(own)
+        return other
 
     @cached_property
     def slacks(self) -> Slacks:
@@ -131,33 +152,35 @@ class FiniteBounds:
     @cached_property
     def slacked(self) -> IntArray:
         """The finite bounds with a slack whose product with the multiplier vanishes."""
-        return np.flatnonzero(~self.free & (self.kind != Penalty.LOG))
+        return (~self.free & (self.kind != _LOG)).nonzero()[0]
 
     @cached_property
     def log(self) -> IntArray:
         """The bounds of logarithmic rows."""
-        return np.flatnonzero(self.kind == Penalty.LOG)
+        return (self.kind == _LOG).nonzero()[0]
 
     @cached_property
     def hinge(self) -> IntArray:
         """The bounds that may be violated at a fixed price."""
-        return np.flatnonzero(self.kind == Penalty.HINGE)
+        return (self.kind == _HINGE).nonzero()[0]
 
     @cached_property
     def _is_harmonic(self) -> Mask:
         """The mask of the bounds whose inverse, relaxed, is affine in the multiplier: those under LogDet."""
+        if self.kind.max(initial=0) <= _HINGE:
+            return np.zeros(len(self.kind), dtype=bool)
         return np.isin(self.kind, [kind for kind, scalar in SCALARS.items() if scalar.harmonic])
 
     @cached_property
     def harmonic(self) -> IntArray:
         """The bounds relaxed under LogDet."""
-        return np.flatnonzero(self._is_harmonic)
+        return self._is_harmonic.nonzero()[0]
 
     @cached_property
     def relaxed(self) -> IntArray:
         """The bounds relaxed under another divergence, without a pair of slack and price."""
-        own = (self.kind > Penalty.HINGE) & (self.kind != Penalty.LOG)
-        return np.flatnonzero(own & ~self._is_harmonic)
+        own = (self.kind > _HINGE) & (self.kind != _LOG)
+        return (own & ~self._is_harmonic).nonzero()[0]
 
     @cached_property
     def slack_origin(self) -> Array:
@@ -167,12 +190,12 @@ class FiniteBounds:
     @cached_property
     def paired(self) -> IntArray:
         """The finite bounds that share their row with another."""
-        return np.flatnonzero(self._is_paired)
+        return self._is_paired.nonzero()[0]
 
     @cached_property
     def unpaired(self) -> Subset:
         """The finite bounds that are alone in their row."""
-        return slice(None) if len(self.paired) == 0 else np.flatnonzero(~self._is_paired)
+        return slice(None) if len(self.paired) == 0 else (~self._is_paired).nonzero()[0]
 
     @cached_property
     def row_of_unpaired(self) -> Subset:
@@ -265,11 +288,6 @@ class BoundState:
         price: Array = slacks.price_constant + slacks.price_slope * self.p[slacks.bound_index]
         return price
 
-    @property
-    def products(self) -> int:
-        """The number of terms in the complementarity."""
-        return self.finite.slacks.centered
-
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, the contribution of the bounds to the duality gap."""
         k = self.finite.slacks.centered
@@ -301,7 +319,7 @@ class BoundState:
         total[finite.row_of_unpaired] = D[finite.unpaired]
         if len(paired):
             weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)
-            k = np.flatnonzero(weight)
+            k = weight.nonzero()[0]
             total[k] = 1 / weight[k]
         return total
 
@@ -315,7 +333,7 @@ class BoundState:
         if len(paired):
             weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)
             rhs = np.bincount(finite.row[paired], finite.sign[paired] * r[paired] / D[paired], finite.m)
-            k = np.flatnonzero(weight)
+            k = weight.nonzero()[0]
             total[k] = rhs[k] / weight[k]
         return total
 

@@ -33,7 +33,6 @@ from bregopt.program.scale import dimacs_sizes
 from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
-from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
@@ -77,8 +76,10 @@ class _CentralPath(Method):
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
         self._has_no_objective = not pays(program)
+        self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
+        self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
-        self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine.plan)
+        self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
@@ -109,9 +110,8 @@ class _CentralPath(Method):
         return in_rows is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
-        vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
-        products = max(self._engine.products(at, vanishing), 1)
-        return {"mu": self._engine.complementarity(at, vanishing) / products, "order": self._plan.order}
+        mu = self._engine.complementarity(at, self._vanishing) / self._products
+        return {"mu": mu, "order": self._plan.order}
 
     def settled(self, at: Iterate) -> bool:
         return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
@@ -151,7 +151,7 @@ class _CentralPath(Method):
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         largest = float(np.abs(at.y) @ self._program.row_sizes)
-        costs = max(float(np.linalg.norm(self._program.c)), self._plan.largest_cost)
+        costs = max(float(np.linalg.norm(self._program.c)), self._engine.largest_cost)
         return costs + at.dual_residual < self._tuning.dual_divergence * largest
 
     def _primal_diverges(self, at: Iterate) -> bool:
@@ -195,8 +195,8 @@ class _Scores:
     They follow the rules of :mod:`bregopt.certify`, with all that does not change computed once.
     """
 
-    def __init__(self, program: Program, plan: Plan) -> None:
-        self._program, self._plan = program, plan
+    def __init__(self, program: Program, engine: Engine) -> None:
+        self._program, self._engine, self._plan = program, engine, engine.plan
         bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
         assert sizes is not None
         self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
@@ -212,7 +212,7 @@ class _Scores:
         `least` is a lower bound on the eigenvalues of ``C - A*(y)``.
         """
         program, sizes = self._program, self._sizes
-        primal = float(self._plan.cost @ at.X) + program.offset
+        primal = float(self._engine.cost @ at.X) + program.offset
         dual = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) + program.offset
         traces = self._plan.traces(at.X)
         cost = miss = 0.0

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
+from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep, FiniteBounds
@@ -125,6 +126,8 @@ class Engine:
     Attributes
     ----------
     plan : Plan
+    cost : array of shape (plan.size,)
+        The cost matrices, flat.
     """
 
     def __init__(
@@ -139,16 +142,22 @@ class Engine:
     ) -> None:
         self._tuning, self._program = tuning, program
         self._c, self._Bt, self._m = program.c, program.Bt, program.m
-        self._finite = FiniteBounds.of(_with_box(program))
-        faces = tuple(Face.whole(n) for n in program.A.orders) if faces is None else faces
-        self.plan = Plan(program.A, C, faces, tuning, stacked, weights)
+        self.plan = Plan.of(program.A, tuning, faces, weights, stacked)
+        self.cost = self.plan.joined(C)
+        self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
+        self._of_variables = self._finite.slacks.centered + program.cones.count
         self._weights = tuple(group.weight for group in self.plan.groups)
         self._weight, self._weighted = self.plan.spread(self._weights), any(self._weights)
         self._faces = [group for group in self.plan.groups if group.cone.is_face]
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
-        in_rows = fixed or bool(program.cones.count) or any(face.codimension for face in faces)
+        in_rows = fixed or bool(program.cones.count) or bool(self._faces)
         self._system = system_for(self.plan, program.B, exact, tuning, in_rows, direct)
+
+    @cached_property
+    def largest_cost(self) -> float:
+        """The largest norm of a cost matrix of a block."""
+        return max(float(np.linalg.norm(C)) for C in self.plan.matrices(self.cost))
 
     def in_rows(self) -> Engine | None:
         """Return the method with its system in the rows; None if it has that or it would be too large.
@@ -329,7 +338,7 @@ class Engine:
             return None
         lengths = self.step_lengths(linearization, step, tuning.predictor_length_tol)
         primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
-        now, order = self.complementarity(at, falling), self.products(at, falling)
+        now, order = self.complementarity(at, falling), self.products(falling)
         if order and now:
             after = self._complementarity_after(at, step, primal, dual, falling)
             centering = min(1.0, max(after / now, 0.0))
@@ -385,13 +394,11 @@ class Engine:
         ]
         return [g for g in range(len(groups)) if far[g]]
 
-    def products(self, at: Iterate, groups: Sequence[int]) -> int:
+    def products(self, groups: Sequence[int]) -> int:
         """Return the number of terms in the complementarity of rows, variables and some groups."""
         own = self.plan.groups
-        of_variables = at.bounds.products + at.second_order.products
-        if len(groups) == len(own):
-            return self.plan.order + of_variables
-        return sum(own[g].cone.order for g in groups) + of_variables
+        of_groups = self.plan.order if len(groups) == len(own) else sum(own[g].cone.order for g in groups)
+        return of_groups + self._of_variables
 
     def complementarity(self, at: Iterate, groups: Sequence[int]) -> float:
         """Return the complementarity of rows and variables, plus ``<X, Z>`` of some groups."""
@@ -443,7 +450,7 @@ class Engine:
         X_roots = self.plan.roots(X)
         if X_roots is None:
             return None
-        slack = self.plan.cost - self.plan.adjoint(y)
+        slack = self.cost - self.plan.adjoint(y)
         found = self._dual(slack, Z, exact)
         if found is None:
             return None
@@ -490,4 +497,6 @@ class Engine:
 
 def _with_box(program: Program) -> Bounds:
     """Return the bounds of the rows, followed by those of the variables."""
+    if not program.k:
+        return program.bounds
     return program.bounds.followed_by(Bounds.of_hard_rows(program.u_lo, program.u_hi))

@@ -40,7 +40,7 @@ class DefiniteFactor:
         least = np.sqrt(EPS) if repair else tuning.least_pivot
         while len(S):
             self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
-            if definite and (extra or (self._root.diagonal() > least * np.sqrt(sizes)).all()):
+            if definite and (extra or np.logical_and.reduce(self._root.diagonal() > least * np.sqrt(sizes))):
                 break
             if not repair or not np.isfinite(S.diagonal()).all():
                 raise LinAlgError("the matrix is not positive definite")

@@ -24,6 +24,7 @@ from bregopt.cache import cached_property
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
+from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.tuning import InteriorPointTuning
@@ -104,34 +105,36 @@ class Plan:
     Parameters
     ----------
     A : LinearMap
-    C : sequence of arrays of shape (n_b, n_b)
-    faces : sequence of Face
     tuning : InteriorPointTuning
+    faces : sequence of Face
+    weights : sequence of float
+        Of the ``-logdet X`` of each block.
     stacked : bool
         Whether there are stacks; otherwise each block is a group.
-    weights : sequence of float, optional
-        Of the ``-logdet X`` of each block; zero by default.
 
     Attributes
     ----------
     groups : tuple of Group
     size, order : int
         The length of the flat vector, and the sum of the orders of all matrices on their faces.
-    cost : array of shape (size,)
-        The cost matrices.
+    grams : dict
+        Of the start: the solver for the Gram matrix of some equalities, and multipliers of the identity.
+    finite : FiniteBounds or None
+        The bounds of the last program.
     """
 
     def __init__(
         self,
         A: LinearMap,
-        C: Sequence[Array],
-        faces: Sequence[Face],
         tuning: InteriorPointTuning,
-        stacked: bool = True,
-        weights: Sequence[float] | None = None,
+        faces: Sequence[Face],
+        weights: tuple[float, ...],
+        stacked: bool,
     ) -> None:
-        weights = (0.0,) * len(faces) if weights is None else weights
         self.A, self.m, self._tuning = A, A.m, tuning
+        self._given = weights, stacked
+        self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
+        self.finite: FiniteBounds | None = None
         stacks = list(_stacks(A, faces, weights, tuning)) if stacked else []
         inside = {b for blocks, _ in stacks for b in blocks}
         groups, start = [], 0
@@ -151,13 +154,31 @@ class Plan:
         self.groups, self.size = tuple(groups), start
         self.order = sum(group.cone.order for group in groups)
         self._shapes = [(group.part, group.shape) for group in groups]
-        self.cost = self.joined(C)
         self._map, self._adjoint, self._by_formula = self._listed_rows()
 
-    @cached_property
-    def largest_cost(self) -> float:
-        """The largest norm of a cost matrix of a block."""
-        return max(float(np.linalg.norm(C)) for C in self.matrices(self.cost))
+    @classmethod
+    def of(
+        cls,
+        A: LinearMap,
+        tuning: InteriorPointTuning,
+        faces: Sequence[Face] | None = None,
+        weights: Sequence[float] | None = None,
+        stacked: bool = True,
+    ) -> Plan:
+        """Return the plan of some rows, by default on whole cones and without log-determinants.
+
+        That of few small rows on whole cones is kept with them. A parameter in bounds or costs leaves it as
+        it is, and making it would take a tenth of the time of such a solve.
+        """
+        weights = (0.0,) * len(A.orders) if weights is None else tuple(weights)
+        if faces is not None and any(face.codimension for face in faces):
+            return cls(A, tuning, faces, weights, stacked)
+        known: Plan | None = A.plans.get(cls)
+        if known is None or known._tuning is not tuning or known._given != (weights, stacked):
+            known = cls(A, tuning, [Face.whole(n) for n in A.orders], weights, stacked)
+            if A.m * known.size <= _SMALL_MAP:
+                A.plans[cls] = known
+        return known
 
     def views(self, v: Array) -> list[Array]:
         """Return the arrays of the groups in a flat vector, as views."""

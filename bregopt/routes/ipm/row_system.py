@@ -56,7 +56,7 @@ class RowSystem:
         return DefiniteFactor(self.plan.gram(P, rows), self._tuning).solve
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
-        bounded = np.flatnonzero(np.isfinite(scaling_point.D))
+        bounded = np.isfinite(scaling_point.D).nonzero()[0]
         if self._direct:
             metric, solve = self._factorized(scaling_point, bounded)
         else:
@@ -70,7 +70,7 @@ class RowSystem:
         D_u = at.D_u
         M = self.plan.schur(at.X, at.K, bounded, at.roots)
         checkpoint()
-        np.einsum("ii->i", M)[:] += at.D[bounded]
+        M.flat[:: len(M) + 1] += at.D[bounded]
         if len(D_u) == 0:
             factor = DefiniteFactor(M, self._tuning)
             return _NO_METRIC, lambda b, q: (factor.solve(b, refined=False), q)

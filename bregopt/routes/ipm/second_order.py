@@ -63,11 +63,6 @@ class SecondOrderState:
             z = z + cones.raised(near, cones.outside(near))
         return cls(cones, x, z)
 
-    @property
-    def products(self) -> int:
-        """The number of terms in the complementarity: one for each cone."""
-        return self.cones.count
-
     def complementarity(self) -> float:
         """Return ``x'z``, the contribution of the cones to the duality gap."""
         return float(self.x @ self.z) if self.cones.count else 0.0

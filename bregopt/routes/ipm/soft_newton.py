@@ -22,7 +22,7 @@ from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.program import Bounds, Face, Penalty
+from bregopt.program import Bounds, Penalty
 from bregopt.records import dataclass
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
@@ -129,8 +129,7 @@ class SoftNewton(Method):
         self._tuning = tuning
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
-        faces = [Face.whole(n) for n in self._A.orders]
-        self._plan = Plan(self._A, problem.C, faces, tuning, stacked=False)
+        self._plan = Plan.of(self._A, tuning, stacked=False)
         self._system = system_for(self._plan, problem.program.B, exact, tuning)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > tuning.response_flops

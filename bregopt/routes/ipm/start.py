@@ -7,9 +7,11 @@ positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
@@ -138,7 +140,7 @@ def _interior_point(
 
 def _slack(engine: Engine, y: Array) -> Array:
     """Return ``C - A*(y)``."""
-    slack: Array = engine.plan.cost - engine.plan.adjoint(y)
+    slack: Array = engine.cost - engine.plan.adjoint(y)
     return slack
 
 
@@ -163,22 +165,33 @@ def _mean_eigenvalue(engine: Engine, program: Program, X: Array, tuning: Interio
 
 def _least_norm(engine: Engine, program: Program, tuning: InteriorPointTuning) -> _LeastNorm:
     bounds, plan = program.bounds, engine.plan
-    equal = np.flatnonzero(bounds.equal & program.alone)
+    equal = (bounds.equal & program.alone).nonzero()[0]
     if len(equal) == 0:
         return _LeastNorm(None, None)
-    P = _identity(engine)
-    solve = engine.gram(P, equal)
-    y, w = np.zeros(program.m), np.zeros(program.m)
-    y[equal] = solve(plan.apply(P)[equal])
+    known = plan.grams.get(equal.tobytes())
+    if known is None:
+        known = plan.grams[equal.tobytes()] = _gram(engine, equal, tuning)
+    solve, y = known
+    w = np.zeros(program.m)
     w[equal] = solve(bounds.lo[equal])
-    X, of_identity = plan.adjoint(w), plan.adjoint(y)
-    inside, error = True, 0.0
+    X, inside = plan.adjoint(w), True
     for group in plan.groups:
         cone, X_g = group.cone, group.of(X)
         X_g[...] = cone.project(X_g)
         inside = inside and _is_inside(cone, X_g, tuning)
-        error = max(error, _distance_from_identity(cone.compressed(group.of(of_identity))))
-    return _LeastNorm(X if inside else None, y if error <= tuning.identity_tol else None)
+    return _LeastNorm(X if inside else None, y)
+
+
+def _gram(
+    engine: Engine, equal: IntArray, tuning: InteriorPointTuning
+) -> tuple[Callable[[Array], Array], Array | None]:
+    """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
+    plan, P = engine.plan, _identity(engine)
+    solve, y = engine.gram(P, equal), np.zeros(engine.plan.m)
+    y[equal] = solve(plan.apply(P)[equal])
+    S = plan.adjoint(y)
+    error = max(_distance_from_identity(group.cone.compressed(group.of(S))) for group in plan.groups)
+    return solve, y if error <= tuning.identity_tol else None
 
 
 def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Array:
@@ -238,7 +251,7 @@ def _mean_size(C: Array) -> float:
 
 def _dual_size(engine: Engine, program: Program) -> float:
     """Return the size of the costs, one if all are zero."""
-    return max(engine.plan.largest_cost, scale_of(program).dual) or 1.0
+    return max(engine.largest_cost, scale_of(program).dual) or 1.0
 
 
 def _largest_weight(engine: Engine, program: Program) -> float:

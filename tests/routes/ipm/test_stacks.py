@@ -53,7 +53,7 @@ CASES = [(1, 1, 3, 1.0), (2, 1, 5, 0.7), (3, 2, 4, 1.0), (5, 4, 9, 0.4), (7, 3, 
 def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
     rng = np.random.default_rng(count + n)
     A = random_map(rng, count, n, m, density)
-    plan = Plan(A, [np.eye(n)] * count, [Face.whole(n)] * count, TUNING, stacked)
+    plan = Plan.of(A, TUNING, stacked=stacked)
     assert len(plan.groups) == (1 if stacked else count)
     X, K, y = random_stack(rng, count, n), random_stack(rng, count, n), rng.normal(size=m)
     R = rng.normal(size=X.shape)
@@ -105,11 +105,11 @@ def test_groups_join_blocks_of_equal_order_and_split_them_again():
     orders = (3, 2, 3, 50, 50, 2, 5)
     A = LinearMap(0, orders, ())
     C = [random_stack(rng, 1, n)[0] for n in orders]
-    plan = Plan(A, C, [Face.whole(n) for n in orders], TUNING, stacked=True)
+    plan = Plan.of(A, TUNING)
     assert sorted(group.blocks for group in plan.groups) == [(0, 2), (1, 5), (3,), (4,), (6,)]
-    for own, given in zip(plan.matrices(plan.cost), C, strict=True):
+    for own, given in zip(plan.matrices(plan.joined(C)), C, strict=True):
         np.testing.assert_array_equal(own, given)
-    assert len(Plan(A, C, [Face.whole(n) for n in orders], TUNING, stacked=False).groups) == len(orders)
+    assert len(Plan.of(A, TUNING, stacked=False).groups) == len(orders)
 
 
 def program_with_known_solution(rng, orders, m, ranks):
@@ -165,8 +165,7 @@ def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed):
 def test_a_thousand_blocks_are_a_few_groups():
     rng = np.random.default_rng(3)
     A = random_map(rng, 1000, 2, 40, 0.05)
-    C = [np.eye(2)] * 1000
-    groups = Plan(A, C, [Face.whole(2)] * 1000, TUNING, stacked=True).groups
+    groups = Plan.of(A, TUNING).groups
     assert len(groups) == 1
     X = random_stack(rng, 1000, 2)
     H = groups[0].rows.schur(X, X)
@@ -177,13 +176,13 @@ def test_a_thousand_blocks_are_a_few_groups():
 def test_stacks_that_would_not_fit_stay_blocks():
     rng = np.random.default_rng(4)
     A = random_map(rng, 3, 3, 5, 1.0)
-    faces, C = [Face.whole(3)] * 3, [np.eye(3)] * 3
+    faces = [Face.whole(3)] * 3
     for tuning in (replace(TUNING, stack_numbers=1e-3), replace(TUNING, stack_terms=1)):
-        assert len(Plan(A, C, faces, tuning, stacked=True).groups) == 3
+        assert len(Plan.of(A, tuning, faces).groups) == 3
 
 
 def test_a_block_on_a_face_is_not_stacked():
     A = LinearMap(0, (2, 2, 2), ())
     faces = [Face.whole(2), Face(np.ones((2, 1))), Face.whole(2)]
-    groups = Plan(A, [np.eye(2)] * 3, faces, TUNING, stacked=True).groups
+    groups = Plan.of(A, TUNING, faces).groups
     assert sorted(group.blocks for group in groups) == [(0, 2), (1,)]

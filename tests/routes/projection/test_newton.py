@@ -122,7 +122,7 @@ class TestSpectrum:
 
 
 def plan(A):
-    return Plan(A, [np.eye(n) for n in A.orders], [Face.whole(n) for n in A.orders], TUNING)
+    return Plan.of(A, TUNING)
 
 
 class TestSystems:
