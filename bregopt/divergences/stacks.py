@@ -77,7 +77,8 @@ class StackedDivergence(ABC):
     resolution: ClassVar[float] = Divergence.resolution
     """As that of the divergence."""
     definite_start: ClassVar[bool] = True
-    """As that of the divergence."""
+    quadratic: ClassVar[bool] = False
+    """As those of the divergence."""
     largest_order: ClassVar[int]
     """Order up to which a stack takes less time than a loop (benchmarks/many_stacks.py)."""
 
@@ -166,6 +167,7 @@ class StackedFrobenius(StackedSpectral):
 
     resolution: ClassVar[float] = Frobenius.resolution
     definite_start: ClassVar[bool] = Frobenius.definite_start
+    quadratic: ClassVar[bool] = True
     largest_order: ClassVar[int] = 250
 
     def __init__(self, X0: Array) -> None:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution
 
-__all__ = ["log_answer", "reductions_of", "run", "warn_unproven"]
+__all__ = ["log_answer", "reductions_of", "run", "run_directly", "warn_unproven"]
 
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 _NO_INTERIOR = (
@@ -74,6 +75,28 @@ def run(
         watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
         with unchanged(solver, program):
             solution = _run(solver, program, settings, start, watchers)
+    if warn:
+        warn_unproven(solution, settings.tol)
+    return solution
+
+
+def run_directly(solver: Any, program: Program, settings: Settings, warn: bool = True) -> Solution | None:
+    """Return the answer of a route of ours that certifies it by itself; None where it does not take one.
+
+    Nobody watches its steps.
+    """
+    begin = time.perf_counter()
+    progress = Progress(solver.name, maximize=program.maximize)
+    found = solver.solve_directly(program, settings, progress)
+    if found is None:
+        return None
+    answer, certificate = found
+    if answer.stop is not StopReason.CONVERGED:
+        certificate = _within_first_order(program, answer, certificate, settings.tol)
+    status = certificate.status(settings.tol, answer.stop)
+    seconds = time.perf_counter() - begin
+    timings = {"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds}
+    solution = _solution(solver, program, answer, certificate, status, timings, progress)
     if warn:
         warn_unproven(solution, settings.tol)
     return solution

@@ -15,6 +15,7 @@ from bregopt.routes.projection.algorithms import KULIS, METHODS, QI_SUN
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 if TYPE_CHECKING:
+    from bregopt.certify import Certificate
     from bregopt.program.entry_stack import EntryStack
     from bregopt.routes.projection.stacked_answer import StackedAnswer
 
@@ -75,6 +76,14 @@ class Bregman:
         from bregopt.routes.projection.solve import solve
 
         return solve(program, settings, start, progress)
+
+    def solve_directly(
+        self, program: Program, settings: Any, progress: Progress
+    ) -> tuple[Answer, Certificate] | None:
+        """Solve a program with rows on entries alone, and certify the answer; None for all others."""
+        from bregopt.routes.projection.solve import solve_directly
+
+        return solve_directly(program, settings, progress)
 
     def solve_stack(self, stack: EntryStack, settings: Any, start: Array | None = None) -> StackedAnswer:
         """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.

@@ -14,6 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate
+from bregopt.certify.stacks import certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
 from bregopt.divergences.stacks import STACKED
@@ -25,7 +26,9 @@ from bregopt.records import replace
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.algorithms import (
     DEMPSTER,
+    KULIS,
     METHODS,
+    QI_SUN,
     WHITENING,
     algorithm_of,
     kind_of,
@@ -45,7 +48,7 @@ __all__ = [
     "reduced",
     "refusal",
     "solve",
-    "solve_entries",
+    "solve_directly",
 ]
 
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
@@ -182,11 +185,12 @@ class _EntryProgram(NamedTuple):
     mu: float
     offset: float
 
-    def multipliers(self, y: Array) -> Array:
-        """Return the multipliers of the program's rows."""
-        own = np.zeros(len(self.at))
+    def answer(self, X: Array, y: Array, stop: StopReason, iterations: int) -> Answer:
+        """Return the answer to the program of that to the stack, of one matrix and its multipliers."""
+        own = np.empty(len(self.at))
         own[self.at] = self.mu * y / self.weight
-        return own
+        citation = QI_SUN if self.stack.divergence.quadratic else KULIS
+        return Answer((X,), np.zeros(0), own, stop, iterations, citation=citation)
 
     def start(self, y: Array) -> Array:
         """Return the multipliers of the stack, shape (1, m)."""
@@ -195,17 +199,27 @@ class _EntryProgram(NamedTuple):
 
     def in_units(self, own: Certificate) -> Certificate:
         """Return the certificate of the program of that of the stack."""
-        primal, dual = (self.mu * value + self.offset for value in (own.primal, own.dual))
+        primal, dual = self.mu * own.primal + self.offset, self.mu * own.dual + self.offset
         return Certificate(primal, dual, own.gap, own.primal_residual, 0.0, self.mu * own.error)
 
 
-def solve_entries(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
-    """Return the answer to such a program; None where it is another one, or not proven."""
-    if progress.watched:  # those who wait for each step have it elsewhere
+def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple[Answer, Certificate] | None:
+    """Return the answer to a program that is a stack of one and its certificate; None where it is not proven.
+
+    An answer at an interrupt is one before the certificate meets the tolerance.
+    """
+    if settings.method == "cyclic" or program.m == 0:
         return None
-    own = _as_entries(program, start)
-    if own is None:
+    own = _as_entries(program, None)
+    if own is None or own.stack.n > own.stack.divergence.largest_order:
         return None
+    return None if method_of(program, settings) == "cyclic" else _of_stack(own, None, settings, progress)
+
+
+def _of_stack(
+    own: _EntryProgram, start: Array | None, settings: Any, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the answer of the stacked method and its certificate, None where it has none."""
     steps: list[Certificate] = []
     last: tuple[Array, Callable[[], Array]] | None = None
 
@@ -216,26 +230,23 @@ def solve_entries(program: Program, settings: Any, start: Start | None, progress
 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
         try:
-            answer = solve_stack(
-                own.stack,
-                settings,
-                None if start is None else own.start(program.bounds.clip(start.y)),
-                watch,
-            )
+            found = solve_stack(own.stack, settings, start, watch)
         except np.linalg.LinAlgError:
             return None
         except CutShort as cut:
             if last is None:
                 raise
-            y, X = last
-            return Answer((X()[0],), np.zeros(0), own.multipliers(y[0]), reason(cut), len(steps) - 1)
-    if len(answer.solved) == 0:
+            y, X = last[0], last[1]()
+            answer = own.answer(X[0], y[0], reason(cut), len(steps) - 1)
+            return answer, own.in_units(certify_stack(own.stack, X, y).of(0))
+    if len(found.solved) == 0:
         return None
-    count = int(answer.iterations[0])
-    for step, certificate in enumerate(steps[:count]):
-        progress.record(step, certificate)
-    progress.record(count, own.in_units(answer.certificate.of(0)))
-    return Answer((answer.X[0],), np.zeros(0), own.multipliers(answer.y[0]), StopReason.CONVERGED, count)
+    count = int(found.iterations[0])
+    certificate = own.in_units(found.certificate.of(0))
+    for step, before in enumerate(steps[:count]):
+        progress.record(step, before)
+    progress.record(count, certificate)
+    return own.answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate
 
 
 def _as_entries(program: Program, start: Start | None) -> _EntryProgram | None:
@@ -254,34 +265,53 @@ def _as_entries(program: Program, start: Start | None) -> _EntryProgram | None:
         return None
     if kind.barrier and (start is not None or block.n > STACKED[nearness.divergence].largest_order):
         return None
-    if not all(term.rows.single for term in program.A.terms):
+    rows = _entries_of(program)
+    if rows is None:
         return None
-    rows = [(term.at, term.rows.coordinates()) for term in program.A.terms]
-    at = np.concatenate([own[t.row] for own, t in rows]) if rows else np.zeros(0, np.intp)
-    i, j, weight = (
-        np.concatenate([getattr(t, name) for _, t in rows]) if rows else np.zeros(0, dtype)
-        for name, dtype in (("i", np.intp), ("j", np.intp), ("value", float))
-    )
-    i, j, n = np.minimum(i, j), np.maximum(i, j), block.n
-    order = np.lexsort((j, i, i != j))
-    at, i, j, weight = at[order], i[order], j[order], weight[order]
-    if len(at) != program.m or (len(at) and not np.array_equal(i[:n], np.arange(n))):
-        return None
-    if len(at) and ((i[:n] != j[:n]).any() or (i[n:] == j[n:]).any()):
-        return None
-    if len(np.unique(i * n + j)) < len(i) or not weight.all():
-        return None
-    lo, hi = program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
-    lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
+    at, i, j, weight = rows
+    n, lo, hi = block.n, program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
+    if (weight < 0).any():
+        lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
     if not ((lo[:n] == hi[:n]) & (lo[:n] > 0)).all():
         return None
-    X0 = np.asarray(nearness.X0)
     try:
-        divergence = STACKED[nearness.divergence](X0[None])
+        divergence = STACKED[nearness.divergence](np.asarray(nearness.X0)[None])
     except np.linalg.LinAlgError:
         return None
     stack = EntryStack(divergence, i, j, lo[None], hi[None])
     return None if stack.crowded else _EntryProgram(stack, at, weight, nearness.mu, program.offset)
+
+
+def _entries_of(program: Program) -> tuple[IntArray, IntArray, IntArray, Array] | None:
+    """Return the rows, their entries ``i <= j`` and weights: the diagonal, then others, or no row at all.
+
+    None where a row is on no single entry, or two are on the same.
+    """
+    if not all(term.rows.single for term in program.A.terms):
+        return None
+    n, none = program.blocks[0].n, np.zeros(0, np.intp)
+    rows = [(term.at, term.rows.coordinates()) for term in program.A.terms]
+    if len(rows) == 1:
+        ((own, t),) = rows
+        at, i, j, weight = own[t.row], t.i, t.j, t.value
+    elif rows:
+        at = np.concatenate([own[t.row] for own, t in rows])
+        i, j, weight = (np.concatenate([getattr(t, name) for _, t in rows]) for name in ("i", "j", "value"))
+    else:
+        at, i, j, weight = none, none, none, np.zeros(0)
+    if len(at) != program.m or not weight.all():
+        return None
+    diagonal = np.arange(n)
+    if len(at) == n and (i == diagonal).all() and (j == diagonal).all():
+        return at, i, j, weight
+    i, j = np.minimum(i, j), np.maximum(i, j)
+    order = np.lexsort((j, i, i != j))
+    at, i, j, weight = at[order], i[order], j[order], weight[order]
+    if len(at) and not (np.array_equal(i[:n], diagonal) and np.array_equal(j[:n], diagonal)):
+        return None
+    if (i[n:] == j[n:]).any() or len(np.unique(i * n + j)) < len(i):
+        return None
+    return at, i, j, weight
 
 
 def choice(program: Program, settings: Any) -> str:
@@ -320,9 +350,9 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     method = method_of(program, settings)
     found = algorithm_of(kinds_of(program), len(program.blocks) > 1, method)
     assert found is not None
-    answer = solve_entries(program, settings, start, progress) if method == "newton" else None
-    if answer is not None:
-        return replace(answer, citation=found.citation)
+    direct = _by_stack(program, settings, start, progress) if method == "newton" else None
+    if direct is not None:
+        return direct
     special = _by_entries(program, settings, start, progress)
     if special is not None:
         return special
@@ -338,6 +368,16 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     else:
         answer = run(program, settings, start, progress)
     return replace(answer, citation=answer.citation or found.citation)
+
+
+def _by_stack(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
+    """Return the answer of the stacked method; None where it does not take or prove it."""
+    own = None if progress.watched else _as_entries(program, start)  # it has no certificate at each step
+    if own is None:
+        return None
+    y = None if start is None else own.start(program.bounds.clip(start.y))
+    found = _of_stack(own, y, settings, progress)
+    return None if found is None else found[0]
 
 
 def _by_entries(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
