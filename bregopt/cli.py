@@ -18,8 +18,8 @@ import numpy as np
 
 import bregopt as bo
 from bregopt.files import is_standard
-from bregopt.io.answers import PARTS, WRITERS, write_answer
-from bregopt.io.sources import (
+from bregopt.io.command_line import PARTS, WRITERS, write_answer
+from bregopt.io.command_line import (
     ACCEPTED,
     DIVERGENCES,
     PROBLEMS,

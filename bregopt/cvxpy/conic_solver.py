@@ -20,7 +20,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic import Conic, read_conic
-from bregopt.cvxpy.conic.quadratic import QuadraticCost, with_quadratic_cost
+from bregopt.cvxpy.conic.form import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.conic.solve import (
     INFEASIBLE_OR_UNBOUNDED,
     UNBOUNDED,
@@ -30,8 +30,8 @@ from bregopt.cvxpy.conic.solve import (
     status_of,
     with_a_point,
 )
-from bregopt.cvxpy.sizes import check_sizes
 from bregopt.errors import UnsupportedProblemError
+from bregopt.memory import check_memory
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing
@@ -39,7 +39,7 @@ from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
-__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
+__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "check_sizes", "conic_data", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's default
@@ -289,3 +289,30 @@ def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if options.get(name) is not None:
             given |= dict.fromkeys(theirs, options[name])
     return given
+
+
+_VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
+_CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
+
+
+def check_sizes(problem: Any) -> None:
+    """Refuse a problem that does not fit in memory, before an array of its size is made.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+
+    Raises
+    ------
+    ValueError
+        The message names the largest variable or constraint, the memory needed and the memory there is.
+    """
+    needed = {
+        f"variable {variable.name()} of shape {variable.shape}": _VARIABLE * variable.size
+        for variable in problem.variables()
+    }
+    for number, constraint in enumerate(problem.constraints):
+        needed[f"constraint {number} of shape {constraint.shape}"] = _CONSTRAINT * constraint.size
+    if needed:
+        largest = max(needed, key=needed.__getitem__)
+        check_memory(float(sum(needed.values())), f"the CVXPY problem, with {largest},")

@@ -11,7 +11,7 @@ from typing import Any
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.io.sources import problem_of_file
+from bregopt.io.command_line import problem_of_file
 from bregopt.modeling.problem import Problem
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution

@@ -11,8 +11,7 @@ import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
 
 from bregopt.cvxpy.conic_solver import BREGOPT
-from bregopt.cvxpy.problems.lower import lower
-from bregopt.cvxpy.problems.lowered import Lowered
+from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Settings

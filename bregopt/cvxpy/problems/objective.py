@@ -9,10 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.cvxpy.problems.affine_reader import rows_of
-from bregopt.cvxpy.problems.coefficients import Coefficients, ConvexTerm, Elements, joined
-from bregopt.cvxpy.problems.convex_atoms import AtomTerms, ElementPenalty, Spectral, read_convex_atom
-from bregopt.cvxpy.problems.epigraphs import epigraph
+from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, joined, rows_of
+from bregopt.cvxpy.problems.convex_atoms import (
+    AtomTerms,
+    ElementPenalty,
+    Spectral,
+    epigraph,
+    read_convex_atom,
+)
 from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
 from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError

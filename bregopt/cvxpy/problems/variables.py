@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.coefficients import Coefficients, Elements, Quadratics, joined
+from bregopt.cvxpy.problems.affine import Coefficients, Elements, Quadratics, joined
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter, Variable
