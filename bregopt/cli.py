@@ -18,15 +18,17 @@ import numpy as np
 
 import bregopt as bo
 from bregopt.files import is_standard
-from bregopt.io.command_line import PARTS, WRITERS, write_answer
 from bregopt.io.command_line import (
     ACCEPTED,
     DIVERGENCES,
+    PARTS,
     PROBLEMS,
+    WRITERS,
     is_sdpa,
     problem_of_file,
     problem_of_matrix,
     states_problem,
+    write_answer,
 )
 from bregopt.io.spec import Spec
 from bregopt.many.command import add_solve_many

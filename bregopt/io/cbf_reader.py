@@ -7,7 +7,7 @@ Such a file states, with matrix variables ``X_j``, scalars ``x_j`` and cones ``K
                            sum_j x_j H_ij + D_i  psd,                 for the matrices i of PSDCON
                            X_j  psd,   x  in  K.
 
-Its text is _parsed and checked first: every error names its line. Friberg (2016), CBLIB 2014: a benchmark
+Its text is parsed and checked first: every error names its line. Friberg (2016), CBLIB 2014: a benchmark
 library for conic mixed-integer and continuous optimization.
 """
 

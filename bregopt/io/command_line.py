@@ -1,15 +1,22 @@
-"""The files of the command line: the problem that a file states, whatever its format, and the answer as a file."""
+"""The files of the command line: the problem of a file, whatever its format, and answers as files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import math
+import sys
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
 from bregopt.arrays import symmetric_matrix
+from bregopt.files import is_standard, replacing, zipped
 from bregopt.io.cbf_reader import SUFFIXES as CBF
 from bregopt.io.cbf_reader import read_cbf
 from bregopt.io.matrices import SUFFIXES as MATRICES
-from bregopt.io.matrices import read_matrix
+from bregopt.io.matrices import csv_text, read_matrix
 from bregopt.io.sdpa import SUFFIXES as SDPA
 from bregopt.io.sdpa import read_sdpa
 from bregopt.io.spec import Spec, load_spec
@@ -17,20 +24,21 @@ from bregopt.modeling.atoms import diag
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-import json
-import math
-import sys
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any
-import numpy as np
-from bregopt.files import is_standard, replacing, zipped
-from bregopt.io.matrices import csv_text
-from bregopt.io.spec import Spec
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.solution import Solution
 
-__all__ = ['ACCEPTED', 'DIVERGENCES', 'PARTS', 'PROBLEMS', 'WRITERS', 'is_sdpa', 'problem_of_file', 'problem_of_matrix', 'states_problem', 'write_answer']
+__all__ = [
+    "ACCEPTED",
+    "DIVERGENCES",
+    "PARTS",
+    "PROBLEMS",
+    "WRITERS",
+    "is_sdpa",
+    "problem_of_file",
+    "problem_of_matrix",
+    "states_problem",
+    "write_answer",
+]
 
 ACCEPTED = (
     f"a spec (.toml), an SDPA file ({', '.join(SDPA)}), a CBF file ({', '.join(CBF)}) or a matrix "
@@ -81,18 +89,18 @@ def _with_values(path: Path, spec: Spec) -> Spec:
 def _from_sdpa(path: Path) -> Spec:
     problem = read_sdpa(path)
     program = problem.program()
-    sizes = f"{program.m} equalities, {_matrices(problem)}, {program.k} nonnegative numbers"
+    sizes = f"{program.m} equalities, {_orders(problem)}, {program.k} nonnegative numbers"
     return Spec(f"{path.name}: {sizes}", problem)
 
 
 def _from_cbf(path: Path) -> Spec:
     problem = read_cbf(path)
     program = problem.program()
-    sizes = f"{program.m} rows, {_matrices(problem)}, {program.k} scalars"
+    sizes = f"{program.m} rows, {_orders(problem)}, {program.k} scalars"
     return Spec(f"{path.name}: {sizes}, second-order cones: {program.cones.count}", problem)
 
 
-def _matrices(problem: Problem) -> str:
+def _orders(problem: Problem) -> str:
     orders = [X.n for X in problem.matrices]
     first = f"{len(orders)} matrices of order up to" if len(orders) > 1 else "1 matrix of order"
     return f"{first} {max(orders)}"

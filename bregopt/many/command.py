@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bregopt.errors import InfeasibleRowError, SolverError
-from bregopt.io.command_line import write_answer
-from bregopt.io.command_line import problem_of_file
+from bregopt.io.command_line import problem_of_file, write_answer
 from bregopt.many.solve import solve_many
 from bregopt.many.worker import Outcome
 from bregopt.routes.solution import Solution, Status
