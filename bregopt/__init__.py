@@ -69,8 +69,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.design import Design
-    from bregopt.problems.logdet.ellipsoid import Ellipsoid
-    from bregopt.problems.logdet.enclosing import min_volume_ellipsoid
+    from bregopt.problems.logdet.ellipsoid import Ellipsoid, min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.lasso import (
         GraphicalLassoPath,
@@ -262,7 +261,7 @@ _MODULES = {
     "water_filling": "bregopt.problems.logdet.capacity",
     "Design": "bregopt.problems.logdet.design",
     "Ellipsoid": "bregopt.problems.logdet.ellipsoid",
-    "min_volume_ellipsoid": "bregopt.problems.logdet.enclosing",
+    "min_volume_ellipsoid": "bregopt.problems.logdet.ellipsoid",
     "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.inscribed",
     "a_optimal": "bregopt.problems.logdet.optimal_designs",
     "d_optimal": "bregopt.problems.logdet.optimal_designs",

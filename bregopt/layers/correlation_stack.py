@@ -12,11 +12,10 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
-from bregopt.problems.arguments import has_method, stack_answer, stack_settings
+from bregopt.problems.arguments import divergence_class, has_method, stack_answer, stack_settings
 from bregopt.problems.correlation.nearest import nearest_correlation
 from bregopt.problems.correlation.solve import CorrelationRows
-from bregopt.problems.objective import divergence_class
-from bregopt.problems.stack_part import width_of
+from bregopt.problems.stacks import width_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.stacked import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit

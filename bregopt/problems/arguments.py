@@ -1,4 +1,4 @@
-"""Arguments of ready-made problems: their own, and the options that they pass to a solver.
+"""Arguments of ready-made problems: their own, the divergence, and the options that they pass to a solver.
 
 The stacked method solves many small nearness problems at once: what it takes, and its settings, are here.
 """
@@ -6,18 +6,34 @@ The stacked method solves many small nearness problems at once: what it takes, a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean, is_one_of
+from bregopt.linalg import is_definite
+from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.objectives import bregman_div
+from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
+from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import option_names, own_settings
 from bregopt.routes.registry import load, route
 
-__all__ = ["METHOD", "PANEL", "check_arguments", "has_method", "stack_answer", "stack_settings"]
+__all__ = [
+    "METHOD",
+    "PANEL",
+    "check_arguments",
+    "check_definite",
+    "divergence_class",
+    "has_method",
+    "nearness",
+    "stack_answer",
+    "stack_settings",
+]
 
 PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
@@ -75,3 +91,35 @@ def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:
             return route(METHOD).solve_stack(stack, settings, start)
     except np.linalg.LinAlgError:
         return None
+
+
+def divergence_class(divergence: Any, norms: Iterable[str] = ()) -> type[Divergence]:
+    """Return the class of a divergence by the name that a user gives; messages also name the `norms`."""
+    if not is_one_of(divergence, DIVERGENCES):
+        known = (*DIVERGENCES, *norms)
+        raise ValueError(f"divergence is {divergence!r}{did_you_mean(str(divergence), known)}")
+    return DIVERGENCES[divergence]
+
+
+def nearness(divergence: str, X: PSD, X0: Matrix, name: str, **parameters: Any) -> CurvedExpression:
+    """Return the divergence of `X` from `X0`; messages call `X0` by the `name` of the user's argument."""
+    kind = divergence_class(divergence)
+    if isinstance(X0, LowRank):
+        if not kind.keeps_range:
+            refused = f"whose range {kind.__name__} does not keep"
+            raise TypeError(f"{name} is LowRank, {refused}: pass {name}.dense()")
+    elif kind.definite_start:
+        check_definite(X0, name, divergence)
+    return bregman_div(X, X0, divergence, **parameters)
+
+
+def check_definite(X0: Any, name: str, divergence: str) -> None:
+    """Refuse a matrix that is not positive definite."""
+    if not is_definite(X0):
+        eigenvalues = np.linalg.eigvalsh(X0)
+        raise ValueError(
+            f"{name} is not positive definite (eigenvalues from {eigenvalues[0]:.3g} to "
+            f"{eigenvalues[-1]:.3g}), which "
+            f"divergence={divergence!r} needs: use divergence='frobenius', add a multiple of the identity, "
+            "or, where it is singular, pass bo.LowRank(factor)"
+        )

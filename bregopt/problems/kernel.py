@@ -26,8 +26,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import check_arguments
-from bregopt.problems.objective import nearness
+from bregopt.problems.arguments import check_arguments, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
 from bregopt.records import replace

@@ -11,8 +11,7 @@ from bregopt.io.stacks import StackLike, is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import PANEL, check_arguments
-from bregopt.problems.objective import nearness
+from bregopt.problems.arguments import PANEL, check_arguments, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import StackOptions

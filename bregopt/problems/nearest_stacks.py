@@ -1,40 +1,49 @@
-"""Nearest correlation and psd matrices of a stack, as problems of the stacked method."""
+"""Nearest correlation and psd matrices of a stack, as problems of the stacked method.
+
+An argument of :func:`bregopt.nearest_correlation` is shared by the matrices, or there is one for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, positive_integer
+from bregopt.arrays import Array, IntArray, Mask, is_mapping, positive_integer, rectangular
 from bregopt.divergences import Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning
-from bregopt.io.stacks import present_stack, read_stack
+from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.io.stacks import is_stack, present_stack, read_stack
 from bregopt.linalg import is_definite
+from bregopt.problems.arguments import divergence_class
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.request import (
     by_pairs,
     check_missing,
     condition_bound,
     divergence_or_norm,
+    of_present,
     read_request,
 )
-from bregopt.problems.correlation.solve import units_of
-from bregopt.problems.nearest_arguments import covariance_message, least_eigenvalue
-from bregopt.problems.objective import divergence_class
-from bregopt.problems.solutions import Solutions
-from bregopt.problems.stack_arguments import Argument, argument, stack_rows
-from bregopt.problems.stack_part import Slice, StackedProblem
-from bregopt.problems.stack_record import Warnings
-from bregopt.problems.stacks import solve_stack
+from bregopt.problems.correlation.solve import CorrelationRows, units_of
+from bregopt.problems.nearest_arguments import (
+    bounded_entries,
+    covariance_message,
+    entry_bounds,
+    fixed_pairs,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
+from bregopt.problems.solutions import Solutions, Warnings
+from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.restated import Congruence
 from bregopt.routes.solution import Solution
 
-__all__ = ["nearest_correlations", "nearest_psds"]
+__all__ = ["Argument", "argument", "nearest_correlations", "nearest_psds", "stack_rows"]
 
 _SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need no matrix
@@ -197,3 +206,228 @@ def _correlations(
         return own.restored(Y), own.duals(y)
 
     return Slice(rows.problem(A[places], kind.name), places, restored)
+
+
+_KEYS_SHOWN = 3  # in messages
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """One argument of a stack: a value that all matrices share, or one for each.
+
+    Parameters
+    ----------
+    name : str
+    matrices : MatrixStack
+        Those of `A`.
+    shared : object
+        The value that all matrices share.
+    own : MatrixStack, array or None
+        Values of the matrices; None if they share one.
+    places : list of int
+        The places of the matrices among those.
+    """
+
+    name: str
+    matrices: Any
+    shared: Any = None
+    own: Any = None
+    places: Sequence[int] = ()
+
+    def of(self, k: int) -> Any:
+        """Return the value for the matrix in position `k`, of the rows that are present there."""
+        if self.own is None:
+            value = self.shared
+        else:
+            place = self.places[k]
+            value = self.own[place] if isinstance(self.own, np.ndarray) else self.own.one(place)
+        return _of_present(value, self.name, self.matrices, k)
+
+    def part(self, matrices: Any, a: int, b: int) -> Argument:
+        """Return the argument of the matrices in the positions from `a` to ``b - 1``."""
+        if self.own is None:
+            return replace(self, matrices=matrices)
+        places = self.places[a:b]
+        if isinstance(self.own, np.ndarray):
+            return replace(self, matrices=matrices, own=self.own[places], places=range(b - a))
+        first, last = min(places), max(places) + 1
+        return replace(
+            self,
+            matrices=matrices,
+            own=self.own.part(first, last),
+            places=[place - first for place in places],
+        )
+
+    def read(
+        self, positions: IntArray, labels: Sequence[Labels], reader: Callable[[Any], Any]
+    ) -> tuple[list[Any], Mask]:
+        """Return the values as `reader` makes them, one if it is shared, and a mask of the refused ones.
+
+        The matrices in these positions have the same labels. A refused value is None. Of the first accepted
+        one there is a copy in its place, such that arrays of the values can be stacked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the shared value is bad.
+        """
+        if self.own is None:
+            shared = self.of(int(positions[0]))
+            own = labels_of(shared, self.name)
+            other = [own is not None and each is not None and not own.equals(each) for each in labels]
+            return [reader(shared)], np.array(other, dtype=bool)
+        values: list[Any] = []
+        for k, each in zip(positions, labels, strict=True):
+            try:
+                values.append(reader(aligned(self.of(int(k)), each, self.name)))
+            except (TypeError, ValueError):
+                values.append(None)
+        refused = np.array([value is None for value in values])
+        usual = next((value for value in values if value is not None), reader(None))
+        return [usual if value is None else value for value in values], refused
+
+
+def argument(value: Any, name: str, matrices: Any, of_numbers: bool = False) -> Argument:
+    """Return an argument, with a value for each matrix or for all.
+
+    A dict, a frame with an index of two levels and an array of shape ``(B, n, n)`` have one for each; with
+    `of_numbers` an array of shape ``(B,)`` or a Series has, too.
+
+    Raises
+    ------
+    ValueError
+        If it is of other matrices than those of the stack.
+    """
+    if value is None or isinstance(value, str):
+        return Argument(name, matrices, value)
+    if is_stack(value):
+        stack = read_stack(value, name, real=False)
+        return Argument(name, matrices, own=stack, places=_places(stack.keys, matrices.keys, name))
+    if of_numbers and rectangular(value, name).ndim == 1:
+        series = is_pandas(value, "Series")
+        places = _places(tuple(value.index) if series else range(len(value)), matrices.keys, name, series)
+        return Argument(name, matrices, own=np.asarray(value), places=places)
+    return Argument(name, matrices, value)
+
+
+def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
+    """Return the part of a value for the rows of one matrix.
+
+    A frame or Series of more labels, bounds by pairs and groups by labels are restricted to the labels of the
+    matrix. An array for all rows of a stack is restricted to those that are not missing.
+    """
+    labels, present = matrices.labels(k), matrices.present.get(k)
+    own = labels_of(value, name)
+    if own is not None and labels is not None:
+        if len(own) == len(labels) or not labels.isin(own).all():
+            return value  # other labels are refused later
+        return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
+    if is_mapping(value):
+        return _by_label(value, name, matrices, labels, present)
+    if present is None or rectangular(value, name).ndim == 0:
+        return value
+    array, rows = np.asarray(value), np.flatnonzero(present)
+    if name == "fixed" and array.dtype.kind in "iu":
+        pairs = array[present[array].all(axis=1)]
+        return (np.cumsum(present) - 1)[pairs]
+    if set(array.shape) != {len(present)}:
+        return value  # its shape is refused later
+    return array[rows] if array.ndim == 1 else array[np.ix_(rows, rows)]
+
+
+def _by_label(
+    value: Mapping[Any, Any], name: str, matrices: Any, labels: Labels, present: Mask | None
+) -> Mapping[Any, Any]:
+    """Return the bounds by pairs, or the groups, of the labels of one matrix."""
+    everything = matrices.all_labels
+    if labels is not None:
+        own = set(labels)
+        places = {label: label if label in own else None for label in everything}
+    elif present is not None:
+        places = {k: int(new) if there else None for k, new, there in _numbered(present)}
+    else:
+        return value
+    if name != "groups":
+        return of_present(value, places)
+    new = {places.get(label, label): group for label, group in value.items()}
+    return {label: group for label, group in new.items() if label is not None}
+
+
+def _numbered(present: Mask) -> zip[Any]:
+    """Return each row, its number among those that are there, and whether it is."""
+    return zip(range(len(present)), np.cumsum(present) - 1, present, strict=True)
+
+
+def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, named: bool = True) -> list[int]:
+    """Return the places of the keys among those found; positions if those found have no names."""
+    named = named and not isinstance(found, range)
+    at = {key: k for k, key in enumerate(found)} if named else {key: k for k, key in enumerate(keys)}
+    lacking, spare = [key for key in keys if key not in at], len(found) - len(keys)
+    if lacking or spare:
+        absent = f"; it lacks {', '.join(map(repr, lacking[:_KEYS_SHOWN]))}" if lacking else ""
+        raise ValueError(f"{name} has values for {len(found)} matrices, A has {len(keys)}{absent}")
+    return [at[key] for key in keys]
+
+
+def stack_rows(
+    A: Array,
+    positions: IntArray,
+    labels: Sequence[Labels],
+    kind: type[Divergence],
+    arguments: Mapping[str, Argument],
+) -> CorrelationRows:
+    """Return the rows for matrices of one order, an array of shape ``(b, n, n)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shared argument is bad.
+    """
+    n, b = A.shape[1], len(A)
+    readers: dict[str, Callable[[Any], Any]] = {
+        "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value)),
+        "weights": lambda value: _row_weights(value, n, kind),
+        "fixed": lambda value: _mask(value, n),
+        "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
+        "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
+    }
+    if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
+        _check_shared(arguments, int(positions[0]), n, kind)
+    refused, read = np.zeros(b, dtype=bool), {}
+    for name, reader in readers.items():
+        values, bad = arguments[name].read(positions, labels, reader)
+        read[name], refused = np.stack(values), refused | bad
+    t, s = np.broadcast_to(read["min_eigenvalue"], b), np.broadcast_to(read["weights"], (b, n))
+    limit = 1 - t[:, None]
+    above = np.triu(np.ones((n, n), dtype=bool), 1)
+    lower, upper, mask = read["lower"], read["upper"], read["fixed"] & above
+    acting = ((lower > -limit[:, :, None]) | (upper < limit[:, :, None])) & above & ~mask
+    i, j = np.nonzero(mask.any(axis=0) | acting.any(axis=0))
+    lo, hi = (np.broadcast_to(end[:, i, j], (b, len(i))) for end in (lower, upper))
+    fixed, bounded = (np.broadcast_to(which[:, i, j], (b, len(i))) for which in (mask, acting))
+    own = A[:, i, j]
+    wrong = (fixed & ~(np.abs(own) <= limit)) | (bounded & ((lo > hi) | (lo > limit) | (hi < -limit)))
+    lo = np.where(fixed, own, np.where(bounded, lo, -np.inf))
+    hi = np.where(fixed, own, np.where(bounded, hi, np.inf))
+    refused |= wrong.any(axis=1) | (s == 0).any(axis=1)
+    return CorrelationRows(t, s, i, j, lo, hi, fixed, bounded, refused)
+
+
+def _check_shared(arguments: Mapping[str, Argument], k: int, n: int, kind: type[Divergence]) -> None:
+    """Refuse bounds that cross, or that no entry can reach."""
+    lower, upper, fixed = (arguments[name].of(k) for name in ("lower", "upper", "fixed"))
+    t = least_eigenvalue(arguments["min_eigenvalue"].shared)
+    bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
+
+
+def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:
+    """Return the roots of the weights of rows, zero if the weights are those of entries."""
+    s, H = row_and_entry_weights(value, n, kind)
+    return s if H is None else np.zeros(n)
+
+
+def _mask(value: Any, n: int) -> Mask:
+    """Return the mask of the fixed entries above the diagonal."""
+    mask = np.zeros((n, n), dtype=bool)
+    mask[fixed_pairs(value, n)] = True
+    return mask

@@ -45,7 +45,7 @@ def test_warm_starts_change_nothing_but_the_way(bounds):
 
 
 def test_warm_starts_take_fewer_steps(monkeypatch):
-    monkeypatch.setattr("bregopt.problems.stack_part._SLICE", 2 * 30**2)  # two chains
+    monkeypatch.setattr("bregopt.problems.stacks._SLICE", 2 * 30**2)  # two chains
     A = rolling(40, 30, window=60)
     cold, warm = (bo.nearest_correlation(A, warm_start=start) for start in (False, "chain"))
     assert warm.iterations.mean() < cold.iterations.mean() - 0.5
@@ -73,7 +73,7 @@ def test_the_working_set_of_bounds_gives_the_answer_to_all_of_them(n):
 
 def test_executors_give_the_same_answers(monkeypatch):
     monkeypatch.setattr(stacks, "_CHAIN", 2)
-    monkeypatch.setattr("bregopt.problems.stack_part._SLICE", 4 * 8**2)
+    monkeypatch.setattr("bregopt.problems.stacks._SLICE", 4 * 8**2)
     A = rolling(30, 8)
     options = {"min_eigenvalue": 0.01, "warm_start": "chain", "lower": np.linspace(-0.9, -0.5, 30)}
     serial = bo.nearest_correlation(A, **options)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.multilevel import SignGraph, contracted, cycle, refined
-from bregopt.problems.cuts.parts import PartSearch, assigned, clustered
+from bregopt.problems.cuts.partition import PartSearch, assigned, clustered
 from bregopt.problems.cuts.search import Search, ascended
 
 KINDS = ("balanced", "free", "unequal", "loose")

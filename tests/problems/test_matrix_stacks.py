@@ -14,7 +14,7 @@ from bregopt.certify import PrimalDualPoint, certify
 from bregopt.certify.stacks import certify_stack
 from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED, StackedSpectral
-from bregopt.problems import nearest_stacks, stack_part
+from bregopt.problems import nearest_stacks, stacks
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.projection import stacked_newton
 
@@ -170,12 +170,12 @@ def test_order_slices_and_scale_do_not_matter(divergence, order, width, n, power
     scale = 10.0**power if divergence == "frobenius" else 1.0
     A, weights = data(divergence, 7, n, seed), None if scale == 1 else np.full(n, scale)
     usual = bo.nearest_correlation(A, divergence)
-    before = stack_part._SLICE
-    stack_part._SLICE = width * n**2
+    before = stacks._SLICE
+    stacks._SLICE = width * n**2
     try:
         other = bo.nearest_correlation(A[list(order)], divergence, weights=weights)
     finally:
-        stack_part._SLICE = before
+        stacks._SLICE = before
     assert (usual.status == "optimal").all()
     assert (other.status == "optimal").all()
     assert (np.abs(other.value / scale**2 - usual.value[list(order)]) <= 1e-6 * (1 + usual.value.max())).all()

@@ -17,7 +17,7 @@ from test_cuts_search import large_graph
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
-from bregopt.problems.cuts.parts import PartSearch
+from bregopt.problems.cuts.partition import PartSearch
 from bregopt.problems.cuts.triangles import violated_rows
 
 

@@ -24,6 +24,7 @@ from bregopt.arrays import (
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.problems.arguments import divergence_class
 from bregopt.problems.nearest_arguments import (
     LABELS_SHOWN,
     BoundedEntries,
@@ -33,7 +34,6 @@ from bregopt.problems.nearest_arguments import (
     least_eigenvalue,
     row_and_entry_weights,
 )
-from bregopt.problems.objective import divergence_class
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass
 

@@ -37,10 +37,9 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import has_method, stack_answer, stack_settings
+from bregopt.problems.arguments import check_definite, has_method, nearness, stack_answer, stack_settings
 from bregopt.problems.correlation.infeasible import explained
 from bregopt.problems.correlation.request import Groups, Request
-from bregopt.problems.objective import check_definite, nearness
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass, replace

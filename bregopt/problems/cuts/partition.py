@@ -3,20 +3,25 @@
 Let ``X_ij`` be 1 if ``i`` and ``j`` share a part and ``-1/(k-1)`` if not. ``X`` is psd with unit diagonal,
 and ``(k-1)/(2k) <L, X>`` is the weight of the edges between parts (Frieze and Jerrum 1997). The sizes ``m_p``
 fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
+
+A good partition is found by recursive bisection, relaxed parts, and refinement of pairs. The vectors of a
+relaxation are rounded to parts of given sizes by k-means with capacities.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
-from typing import Literal, Unpack
+from itertools import combinations
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.bars import items_bar
 from bregopt.io.graphs import GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.objectives import Minimize
@@ -24,16 +29,17 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.exact import partitions
-from bregopt.problems.cuts.parts import PartSearch, numbered
-from bregopt.problems.cuts.proof import Proof, relaxed, unrelaxed
+from bregopt.problems.cuts.multilevel import SignGraph, cycle
+from bregopt.problems.cuts.proof import Proof, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
+from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import CutOptions
 
-__all__ = ["Partition", "partition"]
+__all__ = ["PartSearch", "Partition", "assigned", "clustered", "numbered", "partition"]
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
@@ -185,3 +191,246 @@ def partition(
         bound=min(found.bound, cut),
         optimal=found.optimal,
     ).timed(start)
+
+
+_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
+_EDGES = 1_000_000  # edge ends in all rounds, for each pair of parts that a vertex is in
+_MOST_ROUNDS = 66
+_SWEEPS = 10  # over all pairs of parts
+_MERGED = (2, 3)  # parts that rounds divide anew, in turn
+_CLUSTERED, _REFINED = 10, 3  # roundings of a relaxation, and the number of the best to refine
+_STEPS = 5  # of k-means
+
+
+class PartSearch:
+    """A search that keeps the best partition.
+
+    Parameters
+    ----------
+    W : csr_array of shape (n, n)
+        The weights of the edges, none below zero.
+    sizes : list of int
+    rng : numpy.random.Generator
+    proven : function of a partition
+        Whether none is better.
+    progress : bool
+        Show a bar of the rounds.
+    """
+
+    def __init__(
+        self,
+        W: Any,
+        sizes: list[int],
+        rng: np.random.Generator,
+        proven: Callable[[IntArray], bool],
+        progress: bool = False,
+    ) -> None:
+        self._W, self._sizes, self._rng, self._proven, self._progress = W, sizes, rng, proven, progress
+        self._edges = W.tocoo()
+        self._part = np.repeat(np.arange(len(sizes)), sizes)
+        self._kept = self._inside(self._part)
+
+    @property
+    def best(self) -> IntArray:
+        """The number of its part for each vertex; the parts have the sizes in the order asked for."""
+        return numbered(self._part, self._sizes)
+
+    def take(self, part: IntArray) -> None:
+        """Make a partition the best one."""
+        self._part, self._kept = part, self._inside(part)
+
+    def run(self) -> None:
+        """Divide some parts of the best partition anew in each round, and refine what it gets."""
+        self._each("rounds", range(self._rounds), self._round)
+
+    def round_matrix(self, X: Matrix | None) -> None:
+        """Add roundings of the answer to the semidefinite program.
+
+        A route that was cut short may have none.
+        """
+        if X is None or clock.remaining() <= 0 or self._proven(self.best):
+            return
+        F = principal(X)
+        if not F.any():
+            return
+        found: list[IntArray] = []
+        for _ in range(_CLUSTERED):
+            if clock.remaining() <= 0:
+                return
+            found.append(clustered(F, self._sizes, self._rng))
+        found.sort(key=self._inside, reverse=True)
+        self._each("roundings", found[: min(_REFINED, self._rounds)], self._add)
+
+    @property
+    def _rounds(self) -> int:
+        return min(max(_EDGES // max((len(self._sizes) - 1) * self._W.nnz, 1), 1), _MOST_ROUNDS)
+
+    def _each(self, name: str, items: Iterable[Any], step: Callable[[Any], None]) -> None:
+        """Take the steps until time is up or the best partition is proven."""
+        for number, item in enumerate(items_bar(items, name, self._progress)):
+            if self._proven(self.best) or (number and clock.remaining() <= 0):
+                return
+            step(item)
+
+    def _round(self, number: int) -> None:
+        k = len(self._sizes)
+        anew = number >= _STARTS
+        merged = self._rng.permutation(k)[: _MERGED[number % len(_MERGED)]] if anew else np.arange(k)
+        self._add(_divided(self._W, self._part, merged, self._rng), merged)
+
+    def _add(self, part: IntArray, changed: Iterable[int] | None = None) -> None:
+        """Refine a partition, and keep it if it is as good as the best, so that equal ones take turns."""
+        part = _refined(self._W, part, range(len(self._sizes)) if changed is None else changed, self._rng)
+        kept = self._inside(part)
+        if kept >= self._kept:
+            self._part, self._kept = part, kept
+
+    def _inside(self, part: IntArray) -> float:
+        """Return twice the weight of the edges inside the parts."""
+        edges = self._edges
+        return float(edges.data[part[edges.row] == part[edges.col]].sum())
+
+
+def numbered(part: IntArray, sizes: list[int]) -> IntArray:
+    """Return a partition whose parts are numbered such that they have these sizes."""
+    found = np.bincount(part, minlength=len(sizes))
+    number = np.empty(len(sizes), dtype=np.intp)
+    number[np.argsort(found, kind="stable")] = np.argsort(sizes, kind="stable")
+    return number[part]
+
+
+def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return a partition with other parts in place of some of them."""
+    vertices = np.flatnonzero(np.isin(part, merged))
+    sizes = np.bincount(part, minlength=merged.max() + 1)[merged]
+    part = part.copy()
+    part[vertices] = merged[_bisected(_between(W, vertices), [int(size) for size in sizes], rng)]
+    return part
+
+
+def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
+    """Return a partition by bisections of bisections."""
+    part = np.zeros(W.shape[0], dtype=np.intp)
+    if len(sizes) == 1:
+        return part
+    half = len(sizes) // 2
+    first = sum(sizes[:half])
+    side = cycle(_signs(W, first, first), [], rng)
+    for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
+        vertices = np.flatnonzero(side == sign)
+        part[vertices] = offset + _bisected(_between(W, vertices), own, rng)
+    return part
+
+
+def _refined(W: Any, part: IntArray, changed: Iterable[int], rng: np.random.Generator) -> IntArray:
+    """Return a partition that cycles in pairs of its parts do not improve, or the last one in time.
+
+    Pairs without a part that changed are left as they are, and so are those without an edge between them.
+    """
+    part = part.copy()
+    k = int(part.max()) + 1
+    edges = W.tocoo()
+    changed = set(changed)
+    for _ in range(_SWEEPS):
+        before, changed = changed, set()
+        adjacent = np.zeros((k, k), dtype=bool)
+        adjacent[part[edges.row], part[edges.col]] = True
+        for p, q in combinations(range(k), 2):
+            if clock.remaining() <= 0:
+                return part
+            near = adjacent[p, q] or {p, q} & changed
+            if near and {p, q} & (before | changed) and _refine_pair(W, part, p, q, rng):
+                changed |= {p, q}
+        if not changed:
+            break
+    return part
+
+
+def _refine_pair(W: Any, part: IntArray, p: int, q: int, rng: np.random.Generator) -> bool:
+    """Improve two parts in place; return whether they changed. Their sizes may change places."""
+    vertices = np.flatnonzero((part == p) | (part == q))
+    side = np.where(part[vertices] == p, 1, -1)
+    ends = sorted((int((side == 1).sum()), int((side == -1).sum())))
+    least, most = ends if ends[1] - ends[0] == 1 else (int((side == 1).sum()),) * 2
+    graph = _signs(_between(W, vertices), least, most)
+    better = cycle(graph, [side], rng)
+    if graph.value(better) <= graph.value(side) + graph.round_off:
+        return False
+    part[vertices] = np.where(better == 1, p, q)
+    return True
+
+
+def _signs(W: Any, least: int, most: int) -> SignGraph:
+    return SignGraph(W, np.ones(W.shape[0], dtype=np.intp), least, most)
+
+
+def _between(W: Any, vertices: IntArray) -> Any:
+    """Return the weights between some of the vertices."""
+    return W[vertices][:, vertices]
+
+
+def clustered(F: Array, sizes: Sequence[int], rng: np.random.Generator) -> IntArray:
+    """Return the part of each vertex, with similar vectors in one part.
+
+    Parameters
+    ----------
+    F : array of shape (n, rank)
+        The vectors of the vertices.
+    sizes : sequence of int
+    rng : numpy.random.Generator
+        It draws the vertices whose vectors are the first centers.
+    """
+    seeds = _seeds(F, len(sizes), rng)
+    wanted = np.bincount((F @ seeds.T).argmax(axis=1), minlength=len(sizes))
+    centers = np.empty_like(seeds)
+    centers[np.argsort(sizes)] = seeds[np.argsort(wanted)]  # the largest part where most vertices are near
+    for _ in range(_STEPS):
+        part = assigned(F @ centers.T, sizes)
+        centers = np.stack([F[part == p].mean(axis=0) for p in range(len(sizes))])
+        length = np.linalg.norm(centers, axis=1)
+        centers /= np.where(length > 0, length, 1.0)[:, None]
+    return assigned(F @ centers.T, sizes)
+
+
+def assigned(score: Array, sizes: Sequence[int]) -> IntArray:
+    """Return the part of each vertex, with large scores and parts of the given sizes.
+
+    In each round the vertices ask for their best part that has room. A part with too little room takes those
+    that would lose most in their next best part.
+
+    Parameters
+    ----------
+    score : array of shape (n, k)
+        The score of each vertex in each part.
+    sizes : sequence of k ints
+        Their sum is ``n``.
+    """
+    part = np.full(len(score), -1, dtype=np.intp)
+    room = np.array(sizes)
+    while room.any():
+        left, roomy = np.flatnonzero(part < 0), np.flatnonzero(room)
+        own = score[np.ix_(left, roomy)]
+        wanted = roomy[own.argmax(axis=1)]
+        ranked = np.sort(own, axis=1)
+        loss = ranked[:, -1] - ranked[:, -2] if len(roomy) > 1 else ranked[:, -1]
+        for p in roomy:
+            asking = np.flatnonzero(wanted == p)
+            taken = left[asking[np.argsort(-loss[asking], kind="stable")[: room[p]]]]
+            part[taken] = p
+            room[p] -= len(taken)
+    return part
+
+
+def _seeds(F: Array, k: int, rng: np.random.Generator) -> Array:
+    """Return the vectors of k vertices, mostly far from each other.
+
+    The probability of each is proportional to its squared distance from those before it, as in k-means++
+    (Arthur and Vassilvitskii 2007).
+    """
+    chosen = [int(rng.integers(len(F)))]
+    distance = np.full(len(F), np.inf)
+    for _ in range(k - 1):
+        distance = np.minimum(distance, ((F - F[chosen[-1]]) ** 2).sum(axis=1))
+        total = distance.sum()
+        chosen.append(int(rng.choice(len(F), p=distance / total if total > 0 else None)))
+    return F[chosen]
