@@ -99,15 +99,22 @@ class IndependentRows:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> Independent | None:
-        equal = np.flatnonzero(program.bounds.equal & (program.row_sizes > 0))
-        length = Svec.of(program).width
+        mask = program.bounds.equal & (program.row_sizes > 0)
+        # Programs of the same coefficients with other bounds or costs have the same independent rows.
+        known = program.A.plans.get(IndependentRows)
+        if known is not None and known[0] is program.B and known[1] == mask.tobytes():
+            return None
+        equal, length = mask.nonzero()[0], Svec.of(program).width
         if len(equal) < 2 or len(equal) ** 2 * length > _LARGEST_QR:
             return None
-        if remaining() < _QR_SECONDS * len(equal) * length or _disjoint(program, equal):
+        if remaining() < _QR_SECONDS * len(equal) * length:
             return None
-        sizes = program.row_sizes[equal]
-        vectors = svec_rows(program, equal) / sizes[:, None]
-        if _clearly_independent(vectors):
+        sizes, independent = program.row_sizes[equal], _disjoint(program, equal)
+        if not independent:
+            vectors = svec_rows(program, equal) / sizes[:, None]
+            independent = _clearly_independent(vectors)
+        if independent:
+            program.A.plans[IndependentRows] = program.B, mask.tobytes()
             return None
         Q, R = np.linalg.qr(vectors.T)
         distance = np.abs(R.diagonal())

@@ -201,8 +201,10 @@ def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Arra
     """
     bounds, free = program.bounds, program.free
     zero = np.zeros(program.m)
+    if not program.k or bounds.all_hard or not free.any():
+        return zero
     hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
-    if not free.any() or len(hinge) == 0:
+    if len(hinge) == 0:
         return zero
     B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
     y = zero.copy()
@@ -219,7 +221,7 @@ def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: 
 
     On the path a slack is ``nu / y`` and the violation of a hinge ``nu / (gamma - y)``.
     """
-    k = np.flatnonzero(y)
+    k = y.nonzero()[0]
     if len(k) == 0:
         return u
     bounds, free = program.bounds, program.free
@@ -257,6 +259,8 @@ def _dual_size(engine: Engine, program: Program) -> float:
 def _largest_weight(engine: Engine, program: Program) -> float:
     """Return the largest weight of a log-determinant or logarithm; the path begins no lower."""
     weights = [group.weight for group in engine.plan.groups]
+    if program.bounds.all_hard:
+        return max(weights)
     logarithms = program.bounds.gamma[program.bounds.kind == Penalty.LOG]
     return max(*weights, float(logarithms.max(initial=0.0)))
 
@@ -286,6 +290,8 @@ def _inside_cones(program: Program, u: Array, tuning: InteriorPointTuning) -> Ar
 
 def _interior_variables(program: Program, tuning: InteriorPointTuning) -> Array:
     """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones."""
+    if not program.k:
+        return np.zeros(0)
     size = _primal_size(program, tuning)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
