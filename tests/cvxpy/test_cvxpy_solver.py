@@ -398,3 +398,28 @@ def test_an_infeasible_problem_says_who_names_the_constraints():
         assert problem.status == "infeasible"
         reason = problem.solver_stats.extra_stats["stop_reason"]
         assert reason.endswith("bo.from_cvxpy(problem).solve().conflict() names them.")
+
+
+@pytest.mark.parametrize("name", ["costs and bounds", "coefficients", "repeated rows"])
+def test_other_parameters_have_the_answer_of_a_new_problem(name):
+    def stated():
+        X, u = cp.Variable((4, 4), PSD=True), cp.Variable(3)
+        C, d = cp.Parameter((4, 4), symmetric=True), cp.Parameter(4)
+        rows = [cp.diag(X) == d, u >= 0, cp.norm(u) <= 2]
+        if name == "coefficients":
+            rows.append(cp.sum(cp.multiply(C, X)) <= 3)
+        if name == "repeated rows":
+            rows += [X[0, 1] <= d[0], 2 * X[0, 1] <= d[1]]
+        return cp.Problem(cp.Minimize(cp.trace(C @ X) - cp.sum(u)), rows), C, d
+
+    problem, C, d = stated()
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        C.value, d.value = definite(4, seed) - 2 * np.eye(4), 1 + rng.random(4)
+        solved(problem, solver=BREGOPT, warm_start=False)
+        fresh, C_fresh, d_fresh = stated()
+        C_fresh.value, d_fresh.value = C.value, d.value
+        solved(fresh, solver=BREGOPT, warm_start=False)
+        assert (problem.status, problem.value) == (fresh.status, fresh.value)
+        for mine, other in zip(problem.constraints, fresh.constraints, strict=True):
+            np.testing.assert_array_equal(mine.dual_value, other.dual_value)

@@ -1,5 +1,7 @@
 """Parameters wherever disciplined parametrized programming has them, beside CVXPY, and compiled once."""
 
+import pickle
+
 import cvxpy as cp
 import numpy as np
 import peers
@@ -262,3 +264,57 @@ def test_weights_are_checked_at_the_solve():
         squares.solve()
     with pytest.raises(ValueError, match=r"divergence has weight -1 \(w\)"):
         bo.Problem(bo.Minimize(w * bo.logdet_div(X, np.eye(2)))).solve()
+
+
+# --- What is kept for the next values ------------------------------------------------------------------
+
+
+def bounded(seed):
+    """Return a problem with an equality, an inequality, a soft row and a cost of parameters, and those."""
+    rng = np.random.default_rng(seed)
+    X, u = bo.PSD(5), bo.Variable(2)
+    C = bo.Parameter((5, 5), value=np.eye(5))
+    d, most, gamma = bo.Parameter(5), bo.Parameter(), bo.Parameter()
+    rows = [
+        bo.diag(X) == d,
+        bo.inner(np.ones((5, 5)), X) + bo.sum(u) <= most,
+        bo.soft(X[0, 1] + u[0] >= 0.5, gamma=gamma),
+        u >= -1,
+    ]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + bo.sum(u)), rows)
+
+    def values(k):
+        symmetric = rng.normal(size=(5, 5)) if k else np.zeros((5, 5))
+        C.value = symmetric + symmetric.T
+        d.value, most.value, gamma.value = 1 + rng.random(5), rng.choice([3.0, 30.0]), 0.1 + rng.random()
+
+    return problem, values
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_other_values_have_the_answer_of_a_new_problem(seed):
+    problem, values = bounded(seed)
+    for k in range(4):
+        values(k)
+        again = problem.solve()
+        fresh, same_values = bounded(seed)
+        for j in range(k + 1):
+            same_values(j)
+        alone = fresh.solve()
+        assert (again.status, again.value, again.iterations) == (alone.status, alone.value, alone.iterations)
+        np.testing.assert_array_equal(again.X, alone.X)
+        for mine, other in zip(again.duals, alone.duals, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_the_plan_of_the_rows_is_kept_and_is_no_part_of_pickles():
+    X, d = bo.PSD(4), bo.Parameter(4, value=np.ones(4))
+    problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.diag(X) == d])
+    problem.solve()
+    program = problem.program()
+    kept = dict(program.A.plans)
+    assert kept
+    d.value = np.full(4, 2.0)
+    problem.solve()
+    assert problem.program().A.plans == kept
+    assert not pickle.loads(pickle.dumps(program)).A.plans

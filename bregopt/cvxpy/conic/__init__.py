@@ -17,20 +17,20 @@ with fewer rows and free variables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.implied import distribution, needed, parallel_rows, with_rows
-from bregopt.cvxpy.conic.readings import pivots_of, read_directly, read_dual
+from bregopt.cvxpy.conic.readings import Pivots, pivots_of, read_directly, read_dual
 from bregopt.program import Program
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
 
+_LAST = "BREGOPT readings"  # key of the last readings in the solver cache
 _NOT_MUCH = 4  # largest ratio of the sizes (rows and free variables) at which the larger reading is tried too
 
 
@@ -63,25 +63,44 @@ class Reading(Protocol):
         ...
 
 
-def read_conic(conic: Conic) -> Iterator[Reading]:
+def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Reading]:
     """Yield the readings of a conic program with at least one psd matrix, the smaller one first.
 
     The other reading follows if it is not much larger: it may have an interior where the first has none.
+
+    Parameters
+    ----------
+    conic : Conic
+    cache : dict, optional
+        Keeps the last readings. If the next program differs from theirs in ``b`` and ``c`` alone, as one of
+        CVXPY with other parameters, its readings have the same rows, and all that is known of them.
     """
     parallel = parallel_rows(conic)
     kept = needed(conic, parallel)
     smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)
-    pivots = pivots_of(smaller)
-    (m, k), gone = smaller.A.shape, len(pivots.rows)
-    boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
-    ways: list[tuple[int, Callable[[], Reading]]] = [
-        (m - boxes + k - 2 * gone, lambda: read_directly(smaller, pivots)),
-        (k + smaller.zero, lambda: read_dual(smaller)),
-    ]
-    ways.sort(key=itemgetter(0))
-    for size, read in ways:
-        if size <= _NOT_MUCH * ways[0][0]:
-            yield read() if shared is None else _Padded(read(), shared)
+    last: _Last | None = None if cache is None else cache.get(_LAST)
+    if last is None or not last.conic.has_rows_of(smaller):
+        (m, k), pivots = smaller.A.shape, pivots_of(smaller)
+        boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
+        last = _Last(smaller, pivots, (m - boxes + k - 2 * len(pivots.rows), k + smaller.zero), {})
+        if cache is not None:
+            cache[_LAST] = last
+    ways = [(size, dual) for dual, size in enumerate(last.sizes)]
+    for size, dual in sorted(ways):
+        if size <= _NOT_MUCH * min(last.sizes):
+            known = last.readings.get(dual)
+            reading = read_dual(smaller, known) if dual else read_directly(smaller, last.pivots, known)
+            last.readings[dual] = reading
+            yield reading if shared is None else _Padded(reading, shared)
+
+
+class _Last(NamedTuple):
+    """A program, the sizes of its readings, and those that were read: direct ones under 0, dual under 1."""
+
+    conic: Conic
+    pivots: Pivots
+    sizes: tuple[int, int]
+    readings: dict[int, Any]
 
 
 class _Padded:

@@ -71,6 +71,15 @@ class Conic:
         """The number of rows that are not of a psd matrix."""
         return self.linear + sum(self.soc)
 
+    def has_rows_of(self, other: Conic) -> bool:
+        """Whether another program has the same ``A`` and cones."""
+        A, B = self.A, other.A
+        same = (self.zero, self.nonneg, self.soc, self.orders, A.shape) == (
+            *(other.zero, other.nonneg, other.soc, other.orders, B.shape),
+        )
+        parts = ((A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data))
+        return same and all(np.array_equal(a, b) for a, b in parts)
+
     def cones(self, first: int) -> SecondOrderCones:
         """Return the second-order cones, if their rows are the variables from the number `first` on."""
         ends = np.cumsum([first, *self.soc])

@@ -25,6 +25,42 @@ from bregopt.records import dataclass
 __all__ = ["Direct", "Dual", "Pivots", "pivots_of", "read_directly", "read_dual"]
 
 
+class Elimination(NamedTuple):
+    """What a direct reading takes from ``A`` and the cones alone.
+
+    Parameters
+    ----------
+    D, P : int array
+        The pivots' rows and variables.
+    T : array
+        The inverses of their entries.
+    F, R : int array
+        The other variables and rows.
+    row, at, entry : array
+        Row ``row[k]`` of ``R`` has ``entry[k]`` times the row ``at[k]`` of ``D`` substituted.
+    per_entry : array
+        The share of an entry of ``s`` in each pivot.
+    substituted : csr_array or None
+        The variables ``F`` in the rows ``D``; None where there are none.
+    map : LinearMap
+    B : csr_array
+        Rows ``R`` of the matrices, and of ``x_F`` and the second-order cones.
+    """
+
+    D: IntArray
+    P: IntArray
+    T: Array
+    F: IntArray
+    R: IntArray
+    row: IntArray
+    at: IntArray
+    entry: Array
+    per_entry: Array
+    substituted: Any
+    map: LinearMap
+    B: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Direct:
     """(P) with the variables ``x_P = T (b_D - s_D - A_DF x_F)`` of the pivots eliminated.
@@ -34,38 +70,29 @@ class Direct:
     conic : Conic
     program : Program
         Its ``u`` is ``x_F`` and then the ``s`` of the second-order cones; its rows are the rows ``R``.
-    D, P : int array
-        The pivots' rows and variables.
-    T : array
-        The inverses of their entries.
-    F, R : int array
-        The other variables and rows.
+    rows : Elimination
     """
 
     dual: ClassVar[bool] = False
     conic: Conic
     program: Program
-    D: IntArray
-    P: IntArray
-    T: Array
-    F: IntArray
-    R: IntArray
+    rows: Elimination
 
     def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
         """Return the ``x`` of an answer."""
-        A, b, free = self.conic.A, self.conic.b, len(self.F)
+        A, b, (D, P, T, F, *_) = self.conic.A, self.conic.b, self.rows
         x = np.zeros(A.shape[1])
-        x[self.F] = u[:free]
-        s = np.concatenate([u[free:], self.conic.triangles(S)])
-        x[self.P] = self.T * ((b - A @ x)[self.D] - s[self.D - self.conic.linear])
+        x[F] = u[: len(F)]
+        s = np.concatenate([u[len(F) :], self.conic.triangles(S)])
+        x[P] = T * ((b - A @ x)[D] - s[D - self.conic.linear])
         return x
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return ``z``: on the rows ``R`` from the multipliers, on the pivots' rows from ``A'z = -c``."""
         A, c = self.conic.A, self.conic.c if priced else np.zeros(len(self.conic.c))
-        z = np.zeros(A.shape[0])
-        z[self.R] = -self.program.bounds.clip(y)
-        z[self.D] = -self.T * (c + A.T @ z)[self.P]
+        z, rows = np.zeros(A.shape[0]), self.rows
+        z[rows.R] = -self.program.bounds.clip(y)
+        z[rows.D] = -rows.T * (c + z @ A)[rows.P]
         return z
 
 
@@ -100,9 +127,34 @@ def pivots_of(conic: Conic) -> Pivots:
     return Pivots(row[chosen] + conic.linear, column[chosen], entry[chosen])
 
 
-def read_directly(conic: Conic, pivots: Pivots) -> Direct:
-    """Return the reading of (P)."""
-    A, b, c = conic.A, conic.b, conic.c
+def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> Direct:
+    """Return the reading of (P); a `known` one of the same ``A`` leaves the numbers of ``b`` and ``c``."""
+    b, c, rows = conic.b, conic.c, _elimination(conic, pivots) if known is None else known.rows
+    D, P, T, F, R, *_ = rows
+    right = b[R] - np.bincount(rows.row, rows.entry * b[D][rows.at], len(R))
+    count, cost = sum(conic.soc), c[F]
+    if rows.substituted is not None:
+        cost = without_round_off(cost, rows.substituted.T, -T * c[P])
+    price = np.zeros(count + len(conic.places.weight))
+    price[D - conic.linear] = -rows.per_entry * c[P]
+    k = len(F) + count
+    program = Program(
+        blocks=_blocks_of(conic, price[count:]),
+        A=rows.map,
+        B=rows.B,
+        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right),
+        c=np.concatenate([cost, price[:count]]),
+        u_lo=np.full(k, -np.inf),
+        u_hi=np.full(k, np.inf),
+        offset=float(c[P] @ (T * b[D])),
+        cones=conic.cones(len(F)),
+    )
+    return Direct(conic, program, rows)
+
+
+def _elimination(conic: Conic, pivots: Pivots) -> Elimination:
+    """Return what the pivots eliminate, and the rows that are left."""
+    A = conic.A
     D, P, T = pivots.rows, pivots.columns, 1 / pivots.entries
     R, F = others(D, A.shape[0]), others(P, A.shape[1])
     # The numbers of each row and column of A among R or D, and among F or P.
@@ -113,45 +165,31 @@ def read_directly(conic: Conic, pivots: Pivots) -> Direct:
     row, column, value = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)), A.indices, A.data
     # Through the pivots, a row of R has entries in s_D; one of a cone or matrix has its own element of s too.
     through = ~eliminated[row] & pivot[column]
-    entry, at = value[through] * T[of_column[column[through]]], of_column[column[through]]
-    right = b[R] - np.bincount(of_row[row[through]], entry * b[D][at], len(R))
+    own, at = of_row[row[through]], of_column[column[through]]
+    entry = value[through] * T[at]
     inner = np.flatnonzero(conic.linear <= R)
-    rows = np.concatenate([of_row[row[through]], inner])
+    rows = np.concatenate([own, inner])
     place = np.concatenate([D[at], R[inner]]) - conic.linear
     # Pivots of a matrix are its weights, so that their quotient is one: data near the boundary stay as given.
     count, weight = sum(conic.soc), np.concatenate([np.ones(sum(conic.soc)), conic.places.weight])
     per_entry = weight[D - conic.linear] / pivots.entries
     values = np.concatenate([-value[through] * per_entry[at], weight[R[inner] - conic.linear]])
     in_cone = place < count
-    price = np.zeros(len(weight))
-    price[D - conic.linear] = -per_entry * c[P]
 
     def of_variables(chosen: Mask, m: int) -> Any:
         """Return the chosen entries of A in the columns F."""
         own = chosen[row] & ~pivot[column]
         return sp.csr_array((value[own], (of_row[row[own]], of_column[column[own]])), (m, len(F)))
 
-    B, cost = of_variables(~eliminated, len(R)), c[F]
+    B, substituted = of_variables(~eliminated, len(R)), None
     if (eliminated[row] & ~pivot[column]).any():  # matrix inequalities: other variables are in the rows D too
         substituted = of_variables(eliminated, len(D))
-        B = B - sp.csr_array((entry, (of_row[row[through]], at)), (len(R), len(D))) @ substituted
-        cost = without_round_off(cost, substituted.T, -T * c[P])
+        B = B - sp.csr_array((entry, (own, at)), (len(R), len(D))) @ substituted
     if count:
         in_s = sp.csr_array((values[in_cone], (rows[in_cone], place[in_cone])), (len(R), count))
         B = sp.hstack([B, in_s])
-    k = len(F) + count
-    program = Program(
-        blocks=_blocks_of(conic, price[count:]),
-        A=_map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone]),
-        B=sp.csr_array(B),
-        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right),
-        c=np.concatenate([cost, price[:count]]),
-        u_lo=np.full(k, -np.inf),
-        u_hi=np.full(k, np.inf),
-        offset=float(c[P] @ (T * b[D])),
-        cones=conic.cones(len(F)),
-    )
-    return Direct(conic, program, D, P, T, F, R)
+    A_map = _map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone])
+    return Elimination(D, P, T, F, R, own, at, entry, per_entry, substituted, A_map, sp.csr_array(B))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,15 +209,20 @@ class Dual:
         return np.concatenate([u, self.conic.triangles(S)])
 
 
-def read_dual(conic: Conic) -> Dual:
-    """Return the reading of (D)."""
+def read_dual(conic: Conic, known: Dual | None = None) -> Dual:
+    """Return the reading of (D); a `known` one of the same ``A`` leaves the numbers of ``b`` and ``c``."""
     A, linear, first_psd = conic.A, conic.linear, conic.first_psd
-    psd, weight = sp.coo_array(A[first_psd:]), conic.places.weight
-    row = np.arange(first_psd)
+    weight, row = conic.places.weight, np.arange(first_psd)
+    if known is None:
+        psd = sp.coo_array(A[first_psd:])
+        A_map = _map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row]))
+        B = sp.csr_array(A[:first_psd].T)
+    else:
+        A_map, B = known.program.A, known.program.B
     program = Program(
         blocks=_blocks_of(conic, _per_entry(conic.b[first_psd:], weight)),
-        A=_map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row])),
-        B=sp.csr_array(A[:first_psd].T),
+        A=A_map,
+        B=B,
         bounds=Bounds.of_hard_rows(-conic.c, -conic.c),
         c=conic.b[:first_psd],
         u_lo=np.where((row >= conic.zero) & (row < linear), 0.0, -np.inf),

@@ -90,7 +90,7 @@ def solve_conic(
         if name not in known:
             raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, known)}")
     inaccurate, reasons = [], []
-    for reading in read_conic(conic):
+    for reading in read_conic(conic, cache):
         found = _by_route(conic, reading, warm_start, options, cache)
         if reading.dual and not isinstance(found, str) and found.status == _CLARABEL_STATUS[Status.UNBOUNDED]:
             found = _with_a_point(conic, found, options)
