@@ -245,9 +245,10 @@ def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
     seconds : float
         Time of the next step.
     """
-    left = remaining()
-    if left == math.inf:
+    clock = _current.get()
+    if clock is None or (clock.deadline == clock.interruption.at == math.inf and not clock.request.made):
         return
+    left = clock.remaining()
     if left <= seconds or (order and left < seconds_for(order)):
         raise CutShort(ending())
 

@@ -42,7 +42,7 @@ class SecondOrderCones(PickledWithoutCache):
             return NO_CONES
         return cls(np.concatenate(groups).astype(np.intp), np.array([len(group) for group in groups]))
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of cones."""
         return len(self.dimensions)

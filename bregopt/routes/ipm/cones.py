@@ -95,7 +95,7 @@ class FaceCone:
         self.order, self.is_face = face.order, face.codimension > 0
 
     def root(self, X: Array) -> Array | None:
-        return root_of(self._face.compress(X))
+        return root_of(self._face.compress(X) if self.is_face else X)
 
     def project(self, X: Array) -> Array:
         return self._face.lift(self._face.compress(X)) if self._face.codimension else X
@@ -103,7 +103,8 @@ class FaceCone:
     def inverse(self, root: Array) -> Array:
         if self.order == 0:
             return np.zeros((self._face.n,) * 2)
-        return self._face.lift(inverse_of(root))
+        inverse = inverse_of(root)
+        return self._face.lift(inverse) if self.is_face else inverse
 
     def identity(self) -> Array:
         return self._face.lift(np.eye(self.order))

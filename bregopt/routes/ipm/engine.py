@@ -80,10 +80,12 @@ class Iterate(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A Newton step; `X` and `Z` are flat."""
+    """A Newton step; `X` and `Z` are flat, with views for each group."""
 
     X: Array
     Z: Array
+    X_parts: list[Array]
+    Z_parts: list[Array]
     u: Array
     bounds: BoundStep
     second_order: SecondOrderStep
@@ -227,12 +229,12 @@ class Engine:
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()
         try:
-            solve = self._system.factor(ScalingPoint(at.X, K, at.X_roots, of_rows[:m], D_u, cones, p_u))
+            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, of_rows[:m], D_u, cones, p_u)
+            solve = self._system.factor(point)
         except np.linalg.LinAlgError:
             return None
         q = self._c - self._Bt @ at.y - at.z if len(at.u) else at.u
-        views = self.plan.views
-        return Linearization(at, solve, views(at.X), views(at.Z), views(K), D, q)
+        return Linearization(at, solve, point.X_parts, self.plan.views(at.Z), point.K_parts, D, q)
 
     def direction(
         self,
@@ -264,7 +266,8 @@ class Engine:
         bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
         dZ = -step.adjoint if at.residual is None else at.residual - step.adjoint
         second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
-        return Direction(step.X, dZ, step.u, bounds, second_order)
+        parts = self.plan.views(step.X), self.plan.views(dZ)
+        return Direction(step.X, dZ, *parts, step.u, bounds, second_order)
 
     def _matrix_rhs(
         self, linearization: Linearization, predictor: Direction | None
@@ -279,7 +282,7 @@ class Engine:
             R = [None if exact else -(residual @ X) for residual, X, exact in parts]
         if predictor is None:
             return R
-        dX, dZ = self.plan.views(predictor.X), self.plan.views(predictor.Z)
+        dX, dZ = predictor.X_parts, predictor.Z_parts
         for g, group in enumerate(self.plan.groups):
             # Without a residual dZ has the entries of the rows.
             second = group.product(dZ[g], dX[g]) if at.exact[g] else dZ[g] @ dX[g]
@@ -295,7 +298,7 @@ class Engine:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
         _, _, X, Z, K, _, _ = linearization
-        dX, dZ = self.plan.views(step.X), self.plan.views(step.Z)
+        dX, dZ = step.X_parts, step.Z_parts
         for g, group in enumerate(self.plan.groups):
             primal = min(primal, group.cone.primal_length(X[g], at.X_roots[g], dX[g], tol))
             dual = min(dual, group.cone.dual_length(Z[g], at.Z_roots[g], K[g], dZ[g], tol))
@@ -413,9 +416,7 @@ class Engine:
         total = at.bounds.complementarity_after(step.bounds, primal, dual)
         if len(at.u):
             total += at.second_order.complementarity_after(step.second_order, primal, dual)
-        total += self._inner(at.X, at.Z, groups) + primal * self._inner(step.X, at.Z, groups)
-        total += dual * self._inner(at.X, step.Z, groups)
-        return total + dual * primal * self._inner(step.X, step.Z, groups)
+        return total + self._inner(at.X + primal * step.X, at.Z + dual * step.Z, groups)
 
     def _inner(self, X: Array, Z: Array, groups: Sequence[int]) -> float:
         """Return ``<X, Z>`` in some groups."""

@@ -243,12 +243,15 @@ class Plan:
 
     def gram(self, P: Array, rows: IntArray) -> Array:
         """Return the Schur matrix ``<A_k, P A_l P>`` of some rows, in ascending order."""
-        return self.schur(P, P, rows, [None] * len(self.groups))
+        parts = self.views(P)
+        return self.schur(parts, parts, rows, [None] * len(parts))
 
-    def schur(self, X: Array, K: Array, rows: IntArray, roots: Sequence[Array | None]) -> Array:
+    def schur(
+        self, X: Sequence[Array], K: Sequence[Array], rows: IntArray, roots: Sequence[Array | None]
+    ) -> Array:
         """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of some rows, in ascending order."""
         H: Array | None = None
-        for g, (X_g, K_g) in enumerate(zip(self.views(X), self.views(K), strict=True)):
+        for g, (X_g, K_g) in enumerate(zip(X, K, strict=True)):
             own = self._dense[g]
             part = self.groups[g].rows.schur(X_g, K_g, rows, roots[g]) if own is None else own(X_g, K_g, rows)
             H = part if H is None else np.add(H, part, out=H)
@@ -396,6 +399,8 @@ class ScalingPoint(NamedTuple):
     ----------
     X, K : array of shape (size,)
         Flat vectors of positive definite matrices, possibly on a face.
+    X_parts, K_parts : list of array
+        Their views for each group.
     roots : sequence of arrays
         Roots of ``X`` for each group (:class:`~bregopt.routes.ipm.cones.Cone`): the lower Cholesky factor of
         a block on its face, the inverse factors of a stack.
@@ -412,11 +417,18 @@ class ScalingPoint(NamedTuple):
 
     X: Array
     K: Array
+    X_parts: list[Array]
+    K_parts: list[Array]
     roots: Sequence[Array]
     D: Array
     D_u: Array
     cones: SecondOrderCones = NO_CONES
     p_u: Array | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, X: Array, K: Array, *others: Any) -> ScalingPoint:
+        """Return the point at flat vectors; the others follow the views."""
+        return cls(X, K, plan.views(X), plan.views(K), *others)
 
 
 class RightHandSide(NamedTuple):

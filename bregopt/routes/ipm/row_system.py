@@ -68,7 +68,7 @@ class RowSystem:
     def _factorized(self, at: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
         """Return ``D_u`` with the variables that border the system, and the solver."""
         D_u = at.D_u
-        M = self.plan.schur(at.X, at.K, bounded, at.roots)
+        M = self.plan.schur(at.X_parts, at.K_parts, bounded, at.roots)
         checkpoint()
         M.flat[:: len(M) + 1] += at.D[bounded]
         if len(D_u) == 0:
@@ -82,9 +82,8 @@ class RowSystem:
     def _iterative(self, at: ScalingPoint, bounded: IntArray) -> _Solve:
         """Return the solver by conjugate gradients, for blocks that are not stacked and have no variables."""
         plan, full = self.plan, np.zeros(self.plan.m)
-        X, K = plan.views(at.X), plan.views(at.K)
         groups: tuple[tuple[Any, Array, Array], ...] = tuple(
-            zip((group.rows for group in plan.groups), X, K, strict=True)
+            zip((group.rows for group in plan.groups), at.X_parts, at.K_parts, strict=True)
         )
 
         def operator(v: Array) -> Array:
@@ -154,7 +153,7 @@ class _RowSolve:
         tuning: InteriorPointTuning,
     ) -> None:
         self._plan, self._B, self._Bt, self._at = system.plan, system.B, system.Bt, at
-        self._X, self._K = self._plan.views(at.X), self._plan.views(at.K)
+        self._X, self._K = at.X_parts, at.K_parts
         self._own: Any = slice(None) if len(bounded) == system.plan.m else bounded
         self._count, self._D = len(bounded), at.D[bounded]
         self._metric, self._solve, self._tuning = metric, solve, tuning

@@ -56,13 +56,14 @@ class SparseRowSystem(RowSystem):
         return cls(plan, B, tuning) if fill <= tuning.sparse_factor * m**2 / 2 else None
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
-        matrix = self._matrix(P, P, np.zeros(self.plan.m), np.ones(self.B.shape[1]))
+        parts = self.plan.views(P)
+        matrix = self._matrix(parts, parts, np.zeros(self.plan.m), np.ones(self.B.shape[1]))
         return _SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
 
     def _factorized(
         self, scaling_point: ScalingPoint, bounded: IntArray
     ) -> tuple[VariableMetric, Callable[[Array, Array], tuple[Array, Array]]]:
-        X, K, D, D_u = scaling_point.X, scaling_point.K, scaling_point.D, scaling_point.D_u
+        X, K, D, D_u = scaling_point.X_parts, scaling_point.K_parts, scaling_point.D, scaling_point.D_u
         m, k, count = self.plan.m, len(D_u), len(bounded)
         matrix = self._matrix(X, K, np.where(np.isfinite(D), D, 0.0), 1 / D_u)
         if count < m:
@@ -77,10 +78,9 @@ class SparseRowSystem(RowSystem):
 
         return VariableMetric(D_u, np.ones(k, dtype=bool)), solve
 
-    def _matrix(self, X: Array, K: Array, D: Array, E: Array) -> Any:
+    def _matrix(self, X: Sequence[Array], K: Sequence[Array], D: Array, E: Array) -> Any:
         """Return ``[[M + D, B], [B', -E]]`` in CSC form."""
-        views = zip(self._formulas, self.plan.views(X), self.plan.views(K), strict=True)
-        values = [formula.values(*pair) for formula, *pair in views]
+        values = [formula.values(X_g, K_g) for formula, X_g, K_g in zip(self._formulas, X, K, strict=True)]
         return self._pattern.matrix(np.concatenate(values), D, E)
 
 
