@@ -103,7 +103,7 @@ def digits(answers):
 def overhead(found, problem):
     """Return the medians of a task's overhead and of the driver's CPU, in seconds."""
     from bregopt.executors import Crew
-    from bregopt.many.worker import Item, solve_task
+    from bregopt.many import Item, solve_task
 
     payload = pickle.dumps([[Item(0, problem, (), None, {})]])
     crew, spent = Crew(found), []

@@ -46,7 +46,7 @@ if _TYPE_CHECKING:
     from bregopt.io.cbf_writer import write_cbf
     from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
-    from bregopt.many.solve import solve_many
+    from bregopt.many import solve_many
     from bregopt.modeling.atoms import inner
     from bregopt.modeling.convex.eigenvalues import norm_nuc, sigma_max
     from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
@@ -219,7 +219,7 @@ _MODULES = {
     "read_sdpa": "bregopt.io.sdpa",
     "write_sdpa": "bregopt.io.sdpa",
     "load_spec": "bregopt.io.spec",
-    "solve_many": "bregopt.many.solve",
+    "solve_many": "bregopt.many",
     "abs": "bregopt.modeling.convex.elementwise",
     "log": "bregopt.modeling.convex.elementwise",
     "maximum": "bregopt.modeling.convex.elementwise",

@@ -10,6 +10,7 @@ import sys
 import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from bregopt.io.command_line import (
     write_answer,
 )
 from bregopt.io.spec import Spec
-from bregopt.many.command import add_solve_many
+from bregopt.many import Outcome, solve_many
 from bregopt.problems.correlation.nearest import add_repair
 from bregopt.records import field_names
 from bregopt.routes.base import Settings
@@ -47,6 +48,9 @@ exit status:
   4  not solved to the tolerance; the best answer is written (check: the routes disagree, or some route
      decides nothing, or only one takes the problem)
 """
+# The exit status of many problems is the first of these that any of them has.
+_ORDER = (_INTERRUPTED, _BAD_INPUT, _NOT_SOLVED, _NO_ANSWER, _SOLVED)
+_ERRORS = {CancelledError: _INTERRUPTED, bo.InfeasibleRowError: _NO_ANSWER, bo.SolverError: _NOT_SOLVED}
 _STATUS = {"optimal": _SOLVED, "infeasible": _NO_ANSWER, "unbounded": _NO_ANSWER}
 _PIPE = re.compile(r"-\.[a-z]", re.IGNORECASE)
 _COMMON = field_names(Settings)
@@ -160,7 +164,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     solve.set_defaults(run=_solve)
 
-    add_solve_many(commands, settings, _settings)
+    many = _command(commands, "solve-many", "Solve many problems in several processes.", settings)
+    many.add_argument("files", nargs="+", type=Path, metavar="FILE", help="specs (.toml), SDPA or CBF files")
+    many.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="number of processes (1)")
+    many.add_argument("--solver", metavar="NAME", help="route to use (auto)")
+    many.add_argument("--output", type=_folder, metavar="DIR", help="folder for NAME.json and NAME.npz")
+    many.add_argument("--quiet", action="store_true", help="print no progress bar")
+    many.set_defaults(run=_solve_many)
     add_repair(commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED))
 
     check = _command(commands, "check", "Solve by several routes and compare.", source, settings)
@@ -277,6 +287,18 @@ def _output_path(text: str) -> Path:
     return path
 
 
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive integer")
+    return int(text)
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {text!r} is not there")
+    return Path(text)
+
+
 def _check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before any work."""
     try:
@@ -305,6 +327,63 @@ def _solve(options: argparse.Namespace) -> int:
         else:
             write_answer(path, spec, solution, options.parts)
     return _STATUS.get(solution.status, _NOT_SOLVED)
+
+
+def _solve_many(options: argparse.Namespace) -> int:
+    if options.output is not None:
+        _check_distinct([path.stem for path in options.files])
+    with _pool(options.jobs) as executor:
+        answers = solve_many(
+            options.files, executor, not options.quiet, solver=options.solver, **_settings(options)
+        )
+    width = max(len(str(path)) for path in options.files)
+    for path, answer in zip(options.files, answers, strict=True):
+        sys.stdout.write(f"{path!s:<{width}}  {_line(path, answer)}\n")
+        if options.output is not None and isinstance(answer, bo.Solution):
+            _write_both(options.output, path, answer)
+    statuses = [*map(_exit_status, answers)]
+    sys.stdout.write(f"{statuses.count(_SOLVED)} of {len(statuses)} solved\n")
+    return min(statuses, key=_ORDER.index)
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[Executor | None]:
+    if jobs == 1:
+        yield None
+        return
+    from concurrent.futures import ProcessPoolExecutor  # imported only here, for commands to start at once
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # the same on every system
+        yield pool
+
+
+def _line(path: Path, answer: Outcome) -> str:
+    if not isinstance(answer, bo.Solution):
+        return f"{type(answer).__name__}: {str(answer).removeprefix(f'{path.absolute()}: ')}"
+    certificate = "" if answer.X is None else f"  gap {answer.gap:.1e}"
+    return f"{answer.status}  value {answer.value:.8g}{certificate}  {answer.timings['total']:.3f} s"
+
+
+def _write_both(folder: Path, path: Path, answer: bo.Solution) -> None:
+    spec = problem_of_file(path, {})
+    for kind in (".json", ".npz"):
+        write_answer(folder / f"{path.stem}{kind}", spec, answer)
+
+
+def _exit_status(answer: Outcome) -> int:
+    if isinstance(answer, bo.Solution):
+        return _STATUS.get(answer.status, _NOT_SOLVED)
+    return next((status for kind, status in _ERRORS.items() if isinstance(answer, kind)), _BAD_INPUT)
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"argument --output: two specs are called {name}, and so would their answers be; "
+                "expected different names"
+            )
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -27,11 +27,10 @@ from bregopt.errors import did_you_mean
 from bregopt.files import path_of, read_bytes, unpacked
 from bregopt.io.text_files import Lines, number
 from bregopt.memory import check_memory
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import rows
 from bregopt.program.rows import Coordinates, SparseRows

@@ -16,7 +16,7 @@ from bregopt.arrays import Array, IntArray, rectangular
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import broadcast_gamma
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
@@ -25,7 +25,6 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.naming import Named
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
-from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import (
     Block,

@@ -28,7 +28,6 @@ from bregopt.arrays import (
 )
 from bregopt.modeling.constraints import Constraint, compare
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.second_order import stacked
 from bregopt.program.rows import Coordinates, RankOnePairs, SparseRows
 from bregopt.records import replace
 
@@ -219,7 +218,7 @@ class ComplexEquality(Constraint):
         self.difference, self._label = difference, label
         self._is_hermitian = is_hermitian(difference)
         parts = hermitian_parts(difference) if self._is_hermitian else [difference.real, difference.imag]
-        body = stacked(parts)
+        body = Expression.concatenated(parts)
         rows = compare(replace(body, constant=_without_round_off(body.constant)), as_expression(0.0), "==")
         super().__init__(rows.body, rows.lower, rows.upper, "==")
 

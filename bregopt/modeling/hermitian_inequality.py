@@ -12,8 +12,7 @@ from bregopt.modeling.complex_expressions import (
     is_hermitian,
 )
 from bregopt.modeling.constraints import Constraint, compare
-from bregopt.modeling.expressions import as_expression
-from bregopt.modeling.second_order import stacked
+from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.variables import PSD
 
 __all__ = ["HermitianInequality"]
@@ -47,7 +46,7 @@ class HermitianInequality(Constraint):
         slack: Any = PSD(self.n, hermitian=True)
         slack.block.name = f"{slack.name}, the slack of {label}"
         slack.block.is_slack = True
-        rows = compare(stacked(hermitian_parts(F - slack)), as_expression(0.0), "==")
+        rows = compare(Expression.concatenated(hermitian_parts(F - slack)), as_expression(0.0), "==")
         super().__init__(rows.body, rows.lower, rows.upper, "==")
 
     @property

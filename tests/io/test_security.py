@@ -440,9 +440,9 @@ def test_a_hanging_plugin_is_ended_in_a_process(monkeypatch):
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from bregopt.many import schedule
+    from bregopt import many
 
-    monkeypatch.setattr(schedule, "_STARTING", 1.0)
+    monkeypatch.setattr(many, "_STARTING", 1.0)
     with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         begin = time.monotonic()
         found = bo.solve_many([small()], pool, False, solver=Hanging, time_limit=0.2)

@@ -35,7 +35,7 @@ def test_main_job(tmp_path, capsys):
 
 
 def test_the_correlation_matrix_is_really_broken():
-    names, A = demo.correlation.broken_correlation()
+    names, A = demo.broken_correlation()
     assert len(names) == len(A) == 10
     np.testing.assert_array_equal(A, A.T)
     assert np.linalg.eigvalsh(A)[0] < -0.1
@@ -43,7 +43,7 @@ def test_the_correlation_matrix_is_really_broken():
 
 def test_a_case_that_disagrees_fails_the_demo(tmp_path, monkeypatch, capsys):
     def run(verbose):
-        case = demo.correlation.run(verbose)
+        case = demo.correlation_case(verbose)
         lines = [replace(line, agrees=False) for line in case.lines]
         return replace(case, lines=lines)
 

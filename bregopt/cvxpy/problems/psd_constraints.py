@@ -28,7 +28,6 @@ from bregopt.cvxpy.problems.variables import (
 from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.second_order import stacked
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Entries, Rows, add_rows
 from bregopt.records import dataclass, replace
@@ -200,7 +199,7 @@ def _hermitian(n: int, name: str) -> tuple[PSD, Rows, IntArray, IntArray]:
     """Return the real form of a Hermitian matrix, the parts of its entries, and their places in it."""
     X: Any = PSD(n, name=name, hermitian=True)
     (i, j), (above, right) = np.triu_indices(n), np.triu_indices(n, 1)
-    entries = stacked(hermitian_parts(X)).psd[X.block]
+    entries = Expression.concatenated(hermitian_parts(X)).psd[X.block]
     return X.block, entries, np.concatenate([i, n + above]), np.concatenate([j, right])
 
 

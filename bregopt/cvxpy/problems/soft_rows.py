@@ -17,9 +17,8 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.divergences.scalar import Scalar
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, SoftPenalty
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import Variable
 from bregopt.records import dataclass, replace
 

@@ -7,8 +7,7 @@ from typing import Any
 from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
 from bregopt.modeling.convex.atom import is_symmetric
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.expressions import as_expression
-from bregopt.modeling.second_order import stacked
+from bregopt.modeling.expressions import Expression, as_expression
 from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD
 from bregopt.records import replace
@@ -35,7 +34,7 @@ def curved_argument(x: Any, name: str) -> Any:
 def euclidean_argument(x: Any, name: str) -> Any:
     """Return an argument of a Euclidean norm; of a complex one the real and the imaginary parts."""
     if isinstance(x, ComplexExpression):
-        x = replace(stacked([x.real, x.imag]), label=x.label)
+        x = replace(Expression.concatenated([x.real, x.imag]), label=x.label)
     return curved_argument(x, name)
 
 

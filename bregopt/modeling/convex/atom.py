@@ -15,11 +15,10 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.constraints import Constraint, SoftPenalty
+from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, SoftPenalty
 from bregopt.modeling.convex.curvature import check_composition, text_of
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.second_order import SecondOrderConstraint
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program import Nearness
 from bregopt.program.lowrank import Matrix

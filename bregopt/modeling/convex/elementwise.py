@@ -10,12 +10,12 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.constraints import SecondOrderConstraint
 from bregopt.modeling.convex.arguments import curved_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
-from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 
 __all__ = ["abs", "log", "max", "maximum", "min", "minimum", "pos", "square"]
 
@@ -70,7 +70,7 @@ class Square(Atom):
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         n, half = t.size, t.times(0.5)
-        vectors = stacked([half + 0.5, half - 0.5, arguments[0]])
+        vectors = Expression.concatenated([half + 0.5, half - 0.5, arguments[0]])
         by_element = np.arange(3 * n).reshape(3, n).T.ravel()
         body = vectors.taken(by_element, (3 * n,), self.label)
         return [SecondOrderConstraint(body, np.full(n, 3), self.label, np.zeros(3 * n))]

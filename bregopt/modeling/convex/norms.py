@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.modeling.constraints import SecondOrderConstraint
 from bregopt.modeling.convex.arguments import curved_argument, euclidean_argument
 from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows, svec
 from bregopt.modeling.convex.curvature import sign_of
 from bregopt.modeling.convex.expression import CurvedExpression, curved
 from bregopt.modeling.expressions import Expression, Operand, as_expression
-from bregopt.modeling.second_order import SecondOrderConstraint, stacked
 from bregopt.modeling.variables import Variable
 
 __all__ = ["norm1", "norm2", "norm_inf", "quad_over_lin", "sum_squares"]
@@ -145,7 +145,7 @@ def norm_inf(x: Operand) -> CurvedExpression:
 
 
 def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderConstraint:
-    body = stacked([t, svec(x)])
+    body = Expression.concatenated([t, svec(x)])
     of_bound = np.zeros(body.size)
     of_bound[0] = rate
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
@@ -175,10 +175,10 @@ class SumSquares(Atom):
         if not all(isinstance(atom.arguments[0], Expression) for atom in atoms):
             return None
         parts = [svec(a.arguments[0]).times(np.sqrt(w)) for w, a in zip(factors, atoms, strict=True)]
-        x = stacked(parts)
+        x = Expression.concatenated(parts)
         c = float(bound.constant[0])
         if bound.is_constant and not bound.parameters and c >= 0:
-            body = stacked([as_expression(np.sqrt(c)), x])
+            body = Expression.concatenated([as_expression(np.sqrt(c)), x])
             of_bound = np.zeros(body.size)
             of_bound[0] = 1 / (2 * np.sqrt(max(c, TINY)))
             return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
@@ -263,7 +263,7 @@ def quad_over_lin(x: Operand, y: Operand) -> CurvedExpression:
 def _ratio(x: Expression, y: Expression, t: Expression, label: str) -> SecondOrderConstraint:
     """Return ``||x||^2 <= t y`` with ``t`` and ``y`` from 0: ``(t + y) / 2`` bounds ``((t - y) / 2, x)``."""
     half, own = t.times(0.5), y.times(0.5)
-    body = stacked([half.plus(own), half.plus(own.times(-1.0)), svec(x)])
+    body = Expression.concatenated([half.plus(own), half.plus(own.times(-1.0)), svec(x)])
     of_bound = np.zeros(body.size)
     of_bound[:2] = 0.5
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
