@@ -25,9 +25,9 @@ from bregopt.problems.correlation.solve import CorrelationRows
 from bregopt.problems.stacks import width_of
 from bregopt.records import dataclass
 from bregopt.routes import routing
+from bregopt.routes.derivatives.changes import LARGEST_RESIDUAL
 from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.stacked import StackedCorrelations
-from bregopt.routes.derivatives.tuning import LARGEST_RESIDUAL
 from bregopt.routes.options import check_options, time_limit
 from bregopt.threads import threads_for
 

@@ -24,6 +24,7 @@ from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, tra
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise
+from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.convex.eigenvalues import (
     lambda_max,
     lambda_min,
@@ -33,7 +34,6 @@ from bregopt.modeling.convex.eigenvalues import (
 )
 from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
-from bregopt.modeling.convex.log_det import log_det
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.naming import Named

@@ -34,6 +34,7 @@ from bregopt.records import replace
 __all__ = [
     "ComplexEquality",
     "ComplexExpression",
+    "HermitianInequality",
     "HermitianPSD",
     "as_complex",
     "compressed",
@@ -170,16 +171,16 @@ class ComplexExpression(Operand):
         )
 
     def __rshift__(self, other: Any) -> Any:
-        return _psd(self - other, f"{self.label} >> {_text(other)}")
+        return HermitianInequality(self - other, f"{self.label} >> {_text(other)}")
 
     def __lshift__(self, other: Any) -> Any:
-        return _psd(other - self, f"{self.label} << {_text(other)}")
+        return HermitianInequality(other - self, f"{self.label} << {_text(other)}")
 
     def __rrshift__(self, other: Any) -> Any:
-        return _psd(other - self, f"{_text(other)} >> {self.label}")
+        return HermitianInequality(other - self, f"{_text(other)} >> {self.label}")
 
     def __rlshift__(self, other: Any) -> Any:
-        return _psd(self - other, f"{_text(other)} << {self.label}")
+        return HermitianInequality(self - other, f"{_text(other)} << {self.label}")
 
     def __repr__(self) -> str:
         return f"ComplexExpression({self.label}, shape={self.shape})"
@@ -234,6 +235,49 @@ class ComplexEquality(Constraint):
         real, imag = np.split(-y, 2)
         dual = (real + 1j * imag).reshape(self.difference.shape)
         return dual if self.difference.shape else complex(dual)
+
+
+class HermitianInequality(Constraint):
+    """``F >> 0`` for a Hermitian matrix of complex affine forms: a psd matrix ``Z`` with rows ``F - Z == 0``.
+
+    Attributes
+    ----------
+    F : ComplexExpression
+        Of shape ``(n, n)``.
+    dual_value : complex array of shape (n, n), or None
+        The Hermitian psd ``S`` of the Lagrangian ``f - tr(S F)``.
+
+    Raises
+    ------
+    ValueError
+        If ``F`` is not square, or not Hermitian.
+    """
+
+    may_be_soft = False
+
+    def __init__(self, F: ComplexExpression, label: str) -> None:
+        from bregopt.modeling.variables import PSD  # which has the real forms of this module
+
+        if not is_hermitian(F):
+            raise ValueError(
+                f"{label} is about a matrix of shape {F.shape} that is not Hermitian; "
+                "if its Hermitian part is meant write (F + F.H) / 2"
+            )
+        self.F, self._label, self.n = F, label, F.shape[0]
+        slack: Any = PSD(self.n, hermitian=True)
+        slack.block.name = f"{slack.name}, the slack of {label}"
+        slack.block.is_slack = True
+        rows = compare(Expression.concatenated(hermitian_parts(F - slack)), as_expression(0.0), "==")
+        super().__init__(rows.body, rows.lower, rows.upper, "==")
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
+        return self._label
+
+    def dual_from_multiplier(self, y: Array) -> Any:
+        """Return the Hermitian dual from the multipliers of the rows."""
+        return hermitian_from_parts(y, self.n)
 
 
 def is_hermitian(F: ComplexExpression) -> bool:
@@ -295,12 +339,6 @@ def _at_a_random_point(F: ComplexExpression) -> ComplexArray:
         for u in (*part.operands("variables"), *part.operands("parameters")):
             values.setdefault(u, rng.standard_normal(u.size))
     return np.asarray(F.real.at(values)) + 1j * np.asarray(F.imag.at(values))
-
-
-def _psd(F: ComplexExpression, label: str) -> Constraint:
-    from bregopt.modeling.hermitian_inequality import HermitianInequality  # which needs this module
-
-    return HermitianInequality(F, label)
 
 
 def _text(side: Any) -> str:

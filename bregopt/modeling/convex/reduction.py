@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
+from bregopt.modeling.convex.divergence import LogDet, started_from_cost
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
-from bregopt.modeling.convex.log_det import LogDet, started_from_cost
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.variables import PSD, Variable

@@ -34,7 +34,7 @@ from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved
 from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import StopReason
 from bregopt.records import replace
-from bregopt.routes.derivatives.restated import Congruence
+from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.options import time_limit
 from bregopt.routes.progress import Progress

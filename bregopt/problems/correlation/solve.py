@@ -45,7 +45,7 @@ from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
-from bregopt.routes.derivatives.restated import Congruence
+from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 

@@ -23,7 +23,7 @@ from bregopt.arrays import (
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.modeling.atoms import diag, trace
-from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

@@ -13,7 +13,7 @@ from bregopt.errors import did_you_mean
 from bregopt.io.graphs import GraphLike
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of, pair_labels
 from bregopt.modeling.atoms import diag, inner
-from bregopt.modeling.convex.log_det import log_det
+from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

@@ -32,7 +32,7 @@ from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass
-from bregopt.routes.derivatives.tuning import CG_STEPS, CG_TOL
+from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.dual_newton import RowCurvature
 from bregopt.routes.projection.tuning import ProjectionTuning

@@ -22,18 +22,20 @@ from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
-from bregopt.routes.derivatives.changes import Adjoint, Change, Differentiability
-from bregopt.routes.derivatives.optimum import Optimum, refined
-from bregopt.routes.derivatives.restated import Congruence
-from bregopt.routes.derivatives.system import Unknowns
-from bregopt.routes.derivatives.tuning import (
+from bregopt.routes.derivatives.changes import (
     CG_TOL,
     LARGEST_CHANGE,
     LARGEST_RESIDUAL,
     RESIDUAL,
     SMALL_MARGIN,
     SMALLEST_MARGIN,
+    Adjoint,
+    Change,
+    Congruence,
+    Differentiability,
 )
+from bregopt.routes.derivatives.optimum import Optimum, refined
+from bregopt.routes.derivatives.system import Unknowns
 
 if TYPE_CHECKING:
     from bregopt.routes.derivatives.stacked import StackedCorrelations

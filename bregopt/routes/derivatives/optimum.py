@@ -25,9 +25,8 @@ from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point
-from bregopt.routes.derivatives.changes import Differentiability
+from bregopt.routes.derivatives.changes import CG_TOL, ROUNDS, STEPS, Differentiability
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns
-from bregopt.routes.derivatives.tuning import CG_TOL, ROUNDS, STEPS
 
 __all__ = ["ActiveRows", "Optimum", "Units", "refined"]
 

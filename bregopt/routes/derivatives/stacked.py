@@ -18,7 +18,7 @@ from bregopt.arrays import TINY, Array
 from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import symmetrize
-from bregopt.routes.derivatives.tuning import SMALLEST_MARGIN
+from bregopt.routes.derivatives.changes import SMALLEST_MARGIN
 
 __all__ = ["StackedCorrelations"]
 

@@ -26,7 +26,7 @@ from bregopt.memory import check_memory
 from bregopt.program import LinearMap
 from bregopt.program.rows.algebra import upper_triangles
 from bregopt.routes.derivatives.blocks import BarrierPoint, BlockPoint
-from bregopt.routes.derivatives.tuning import CG_STEPS, CONSISTENT, NULL, SINGULAR
+from bregopt.routes.derivatives.changes import CG_STEPS, CONSISTENT, NULL, SINGULAR
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
