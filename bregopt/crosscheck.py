@@ -19,6 +19,7 @@ from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemEr
 from bregopt.modeling.problem import Problem
 from bregopt.plotting import Axes, plot_intervals
 from bregopt.program import LowRank, Matrix, Program
+from bregopt.program.lowrank import frobenius_norm
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes import registry
@@ -398,7 +399,7 @@ def _relative_distance(X: Any, Y: Any) -> float:
         return math.nan
     pairs = list(zip(X, Y, strict=True)) if isinstance(X, tuple) else [(X, Y)]
     apart = math.hypot(*(_distance(a, b) for a, b in pairs))
-    size = math.hypot(*(_size(b) for _, b in pairs))
+    size = math.hypot(*(frobenius_norm(b) for _, b in pairs))
     return apart / size if size > 0 else apart
 
 
@@ -409,10 +410,6 @@ def _distance(X: Matrix, Y: Matrix) -> float:
         F, G = R[:, : X.rank], R[:, X.rank :]
         return float(np.linalg.norm(F @ F.T - G @ G.T))
     return float(np.linalg.norm(np.asarray(X) - np.asarray(Y)))
-
-
-def _size(X: Matrix) -> float:
-    return float(np.linalg.norm(X.factor.T @ X.factor if isinstance(X, LowRank) else X))
 
 
 def _cells(row: CrossCheckRow) -> tuple[str, ...]:

@@ -38,7 +38,6 @@ from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
-from bregopt.chunks.sources import Source
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of
@@ -51,12 +50,11 @@ from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
-    from bregopt.chunks.triplets import TripletChunks
+    from bregopt.chunks.triplets import TripletChunk, TripletChunks
 
 __all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "solve"]
 
 _CACHED = 2_000  # triplets or points whose vectors fit in a processor's cache
-_MANY_POINTS = 3  # points for each index of a triplet, from which only those of the chunk are read
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
 _NUMBERS = 5  # of a checkpoint: passes, and the four of `Round`
@@ -102,7 +100,7 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
     problem_name = f"soft margin, C = {price:g}"
     checkpoint = Checkpoint.of(options.resume, m, problem_name, np.eye(d) / d, sources, _NUMBERS)
     with closing(Crew(options.executor)) as crew, checkpoint.held():
-        chunks = tuple(TripletChunk(*part) for part in triplets.parts())
+        chunks = tuple(triplets.chunks())
         problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
         best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
         crew.compare_last()
@@ -510,37 +508,6 @@ class Split(NamedTuple):
             np.concatenate([self.triplets, other.triplets]),
             np.concatenate([self.below, other.below]),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class TripletChunk:
-    """Consecutive triplets of points, from number `start` on."""
-
-    triplets: Source
-    points: Source
-    start: int
-
-    def read(self) -> tuple[IntArray, Any]:
-        """Return triplets, shape (m, 3), and the points that they index.
-
-        Raises
-        ------
-        ValueError
-            If a triplet has an index out of range, or a point twice.
-        """
-        T, points = np.array(self.triplets.read(), dtype=np.intp), self.points.read()
-        self._check(((T >= 0) & (T < len(points))).all(axis=1), T, f"points 0 to {len(points) - 1}")
-        different = (T[:, 0] != T[:, 1]) & (T[:, 0] != T[:, 2]) & (T[:, 1] != T[:, 2])
-        self._check(different, T, "three different points")
-        if len(points) > _MANY_POINTS * T.size:
-            used, T = np.unique(T, return_inverse=True)
-            points, T = points[used], T.reshape(-1, 3)
-        return T, points
-
-    def _check(self, good: Any, T: IntArray, expected: str) -> None:
-        if not good.all():
-            k = int(np.argmin(good))
-            raise ValueError(f"triplet {self.start + k} is {T[k].tolist()}; expected {expected}")
 
 
 def levels_of(chunk: TripletChunk, root: Array, levels: Array) -> Levels:

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.chunks.sources import Source, SourceLike, source_of
+from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["TripletChunks"]
+__all__ = ["TripletChunk", "TripletChunks"]
+
+_MANY_POINTS = 3  # points for each index of a triplet, from which only those of the chunk are read
 
 
 class TripletChunks:
@@ -167,11 +170,12 @@ class TripletChunks:
         """Return the data: triplets and points."""
         return self._triplets, self._points
 
-    def parts(self) -> Iterator[tuple[Source, Source, int]]:
-        """Yield the triplets of each chunk, the points, and the number of the first triplet."""
+    def chunks(self) -> Iterator[TripletChunk]:
+        """Yield the chunks, of triplets with points."""
         assert self._points is not None
         for start in range(0, self.m, self._size):
-            yield self._triplets.part(start, min(start + self._size, self.m)), self._points, start
+            part = self._triplets.part(start, min(start + self._size, self.m))
+            yield TripletChunk(part, self._points, start)
 
 
 def _points(value: Any) -> Source:
@@ -179,3 +183,34 @@ def _points(value: Any) -> Source:
     if points.read().ndim != 2:
         raise ValueError(f"points has shape {points.read().shape}; expected (n, d)")
     return points
+
+
+@dataclass(frozen=True, eq=False)
+class TripletChunk:
+    """Consecutive triplets of points, from number `start` on."""
+
+    triplets: Source
+    points: Source
+    start: int
+
+    def read(self) -> tuple[IntArray, Any]:
+        """Return triplets, shape (m, 3), and the points that they index.
+
+        Raises
+        ------
+        ValueError
+            If a triplet has an index out of range, or a point twice.
+        """
+        T, points = np.array(self.triplets.read(), dtype=np.intp), self.points.read()
+        self._check(((T >= 0) & (T < len(points))).all(axis=1), T, f"points 0 to {len(points) - 1}")
+        different = (T[:, 0] != T[:, 1]) & (T[:, 0] != T[:, 2]) & (T[:, 1] != T[:, 2])
+        self._check(different, T, "three different points")
+        if len(points) > _MANY_POINTS * T.size:
+            used, T = np.unique(T, return_inverse=True)
+            points, T = points[used], T.reshape(-1, 3)
+        return T, points
+
+    def _check(self, good: Any, T: IntArray, expected: str) -> None:
+        if not good.all():
+            k = int(np.argmin(good))
+            raise ValueError(f"triplet {self.start + k} is {T[k].tolist()}; expected {expected}")

@@ -17,8 +17,11 @@ from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
 from bregopt.learn.graphical_lasso import GraphicalLasso, GraphicalLassoCV  # noqa: E402
 from bregopt.learn.grid_search import GridSearchCV  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
-from bregopt.learn.margin import SoftMarginMetricLearner  # noqa: E402
-from bregopt.learn.metric import LogDetMetricLearner, VonNeumannMetricLearner  # noqa: E402
+from bregopt.learn.metric import (  # noqa: E402
+    LogDetMetricLearner,
+    SoftMarginMetricLearner,
+    VonNeumannMetricLearner,
+)
 from bregopt.learn.pairs import PairDefiniteBoost  # noqa: E402
 
 __all__ = [

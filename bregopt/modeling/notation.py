@@ -291,9 +291,7 @@ class _Latex(Style):
     }
 
     def name(self, name: str) -> str:
-        base, _, index = name.partition("_")
-        if not index and (digits := re.fullmatch(r"(\D+)(\d+)", base)):
-            base, index = digits.groups()
+        base, index = _base_and_index(name)
         shown = f"\\{base}" if base in _GREEK else base if len(base) == 1 else f"\\mathit{{{base}}}"
         return self.sub(shown, index if index.isdigit() else self.word(index)) if index else shown
 
@@ -328,13 +326,18 @@ class _Latex(Style):
         return r"\,".join(parts)
 
 
+def _base_and_index(name: str) -> tuple[str, str]:
+    """Return the parts of a name such as ``x_max`` or ``x2``."""
+    base, _, index = name.partition("_")
+    digits = None if index else re.fullmatch(r"(\D+)(\d+)", base)
+    return (base, index) if digits is None else (digits[1], digits[2])
+
+
 class _Html(_Unicode):
     symbols: ClassVar[dict[str, str]] = {}
 
     def name(self, name: str) -> str:
-        base, _, index = name.partition("_")
-        if not index and (digits := re.fullmatch(r"(\D+)(\d+)", base)):
-            base, index = digits.groups()
+        base, index = _base_and_index(name)
         shown = f"<i>{escaped(_GREEK.get(base, base))}</i>"
         return self.sub(shown, escaped(index)) if index else shown
 

@@ -12,6 +12,7 @@ from bregopt.threads import threads_for
 
 __all__ = [
     "activities",
+    "differences",
     "factors",
     "hermitian",
     "instances",
@@ -19,6 +20,7 @@ __all__ = [
     "positive_definite",
     "signs",
     "spectrum_ends",
+    "total_loss",
     "vectors",
 ]
 
@@ -76,6 +78,14 @@ def vectors(value: Any, order: int | None) -> Array:
         raise ValueError(f"X is empty, of shape {X.shape}; expected (T, n)")
     _same_order(X.shape[1], order)
     return X
+
+
+def differences(value: Any) -> Array:
+    """Return the differences of pairs of points, given in shape ``(T, 2, d)``."""
+    pairs = finite_array(value, "X")
+    if pairs.ndim != 3 or pairs.shape[1] != 2:
+        raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
+    return pairs[:, 0] - pairs[:, 1]
 
 
 def factors(value: Any, order: int | None) -> Array:

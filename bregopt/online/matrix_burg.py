@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online.burg import BurgLearner, Trial, rate_limit
-from bregopt.online.instances import factors, positive_definite, vectors
+from bregopt.online.instances import differences, factors, positive_definite, vectors
 from bregopt.online.losses import SQUARE, Loss
 
 __all__ = [
@@ -282,10 +282,7 @@ class OnlineLogDetMetric(MatrixBurgGradient):
 
     def _instances(self, X: Any) -> Array:
         """Return the differences of pairs of points, given in shape ``(T, 2, d)``."""
-        pairs = finite_array(X, "X")
-        if pairs.ndim != 3 or pairs.shape[1] != 2:
-            raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
-        return vectors(pairs[:, 0] - pairs[:, 1], self._order)
+        return vectors(differences(X), self._order)
 
     def _first(self, n: int) -> MatrixBurgState:
         if self.W1 is None and self.ceiling is None:

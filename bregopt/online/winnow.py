@@ -51,6 +51,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.online import meg
 from bregopt.online.instances import (
     activities,
+    differences,
     hermitian,
     instances,
     positive_definite,
@@ -473,10 +474,7 @@ class PairWinnow(MatrixWinnow):
     def _instances(self, X: Any) -> Array:
         """Return the differences of pairs, at most of length one in units of the radius."""
         radius = positive_number(self.radius, "radius")
-        pairs = finite_array(X, "X")
-        if pairs.ndim != 3 or pairs.shape[1] != 2:
-            raise ValueError(f"X has shape {pairs.shape}; expected (T, 2, d), pairs of points")
-        z = pairs[:, 0] - pairs[:, 1]
+        z = differences(X)
         longer = np.maximum(np.linalg.norm(z, axis=1, keepdims=True), radius)
         return super()._instances(z / longer)
 

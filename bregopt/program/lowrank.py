@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
 
-__all__ = ["LowRank", "Matrix"]
+__all__ = ["LowRank", "Matrix", "frobenius_norm"]
 
 
 class LowRank:
@@ -102,3 +102,8 @@ class LowRank:
 
 
 Matrix = Array | LowRank
+
+
+def frobenius_norm(X: Matrix) -> float:
+    """Return the Frobenius norm."""
+    return float(np.linalg.norm(X.factor.T @ X.factor if isinstance(X, LowRank) else X))

@@ -12,10 +12,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bregopt.arrays import Array
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.scalar import Penalty
-from bregopt.program.lowrank import LowRank
+from bregopt.program.lowrank import LowRank, frobenius_norm
 from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.records import dataclass
 
@@ -80,7 +79,7 @@ def _scale(program: Program) -> Scale:
     below_caps = _norm_below_caps(program)
     all_capped = program.k == 0 and all(b.cap is not None for b in program.blocks)
     largest = below_caps if all_capped else np.inf
-    demand = min(max(demanded, *(_norm(X0) for X0 in starts), 0.0), largest)
+    demand = min(max(demanded, *(frobenius_norm(X0) for X0 in starts), 0.0), largest)
     primal = min(max(demand, allowed) or below_caps or 1.0, largest)
     dual = _dual_size(program, primal)
     near = [b.nearness for b in program.blocks if b.nearness is not None]
@@ -160,11 +159,6 @@ def _linear_size(block: Block) -> float:
         return size
     inverse: Any = divergence_of(block.nearness).recession()
     return min(size, float(np.linalg.norm(block.C + block.nearness.mu * inverse)))
-
-
-def _norm(X0: Array | LowRank) -> float:
-    """Return the Frobenius norm."""
-    return float(np.linalg.norm(X0.factor.T @ X0.factor if isinstance(X0, LowRank) else X0))
 
 
 class DimacsSizes(NamedTuple):

@@ -57,11 +57,14 @@ _NULL_WEIGHT = 1e4  # of z z', relative to the norm of the slack matrix; larger 
 
 def clipped(data: Data, y: Array) -> Array:
     """Return the nearest multipliers inside their range."""
-    reach = np.where(data.kind == int(Penalty.HINGE), data.weight, np.inf)
-    least = np.where(np.isfinite(data.hi), -reach, 0.0)
-    most = np.where(np.isfinite(data.lo), reach, 0.0)
+    least, most = _range_of_multipliers(data)
     found: Array = np.minimum(np.maximum(np.where(np.isfinite(y), y, 0.0), least), most)
     return found
+
+
+def _range_of_multipliers(data: Data) -> tuple[Array, Array]:
+    reach = np.where(data.kind == int(Penalty.HINGE), data.weight, np.inf)
+    return np.where(np.isfinite(data.hi), -reach, 0.0), np.where(np.isfinite(data.lo), reach, 0.0)
 
 
 def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array | None] | None = None) -> Side:
@@ -108,9 +111,7 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     residual = data.reduced(Ball.exact(y))[free]
     if not residual.magnitude.any():
         return Ball.exact(y), ""
-    reach = np.where(data.kind == int(Penalty.HINGE), data.weight, np.inf)
-    least = np.where(np.isfinite(data.hi), -reach, 0.0)
-    most = np.where(np.isfinite(data.lo), reach, 0.0)
+    least, most = _range_of_multipliers(data)
     room = np.minimum(y - least, most - y)
     scale = float(np.abs(y).max(initial=0.0))
     movable = np.flatnonzero(room > 1e-6 * scale)

@@ -18,6 +18,7 @@ semidefinite programming).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -191,7 +192,33 @@ class SpectralPoint:
         return weighted @ inside.T
 
 
-class BarrierPoint:
+class _MatrixPoint(ABC):
+    """A matrix whose derivative ``P'`` is a map of matrices, and its products with the rows."""
+
+    _rows: BlockRows
+
+    @abstractmethod
+    def derivative(self, S: Array) -> Array:
+        """Return ``P'[S]``."""
+
+    @abstractmethod
+    def gram(self) -> Array:
+        """Return ``A P' A*``, shape ``(m, m)``."""
+
+    def image(self, S: Array) -> Array:
+        """Return ``A(P'[S])``."""
+        return self._rows.A.apply((self.derivative(S),))
+
+    def product(self, v: Array) -> Array:
+        """Return ``A(P'[A*(v)])``."""
+        return self.image(self._rows.A.adjoint(v))
+
+    def curvature(self) -> Array:
+        """Return the diagonal of :meth:`gram`."""
+        return np.maximum(self.gram().diagonal(), TINY)
+
+
+class BarrierPoint(_MatrixPoint):
     """The minimizer of a LogDet divergence: ``P'[S] = X S X / mu``."""
 
     residual: Array | None = None
@@ -206,20 +233,7 @@ class BarrierPoint:
         derivative: Array = self.X @ S @ self.X
         return (derivative + derivative.T) / (2 * self._mu)
 
-    def image(self, S: Array) -> Array:
-        """Return ``A(P'[S])``."""
-        return self._rows.A.apply((self.derivative(S),))
-
-    def product(self, v: Array) -> Array:
-        """Return ``A(P'[A*(v)])``."""
-        return self.image(self._rows.A.adjoint(v))
-
-    def curvature(self) -> Array:
-        """Return the diagonal of :meth:`gram`."""
-        return np.maximum(self.gram().diagonal(), TINY)
-
     def gram(self) -> Array:
-        """Return ``A P' A*``, shape ``(m, m)``."""
         return self._gram
 
     @cached_property
@@ -288,7 +302,7 @@ class _Split:
         return min(ends, default=np.inf)
 
 
-class LinearPoint:
+class LinearPoint(_MatrixPoint):
     """A matrix in a linear objective: ``P'[S] = X S Z+ + Z+ S X``, and an unknown part on the range of X."""
 
     def __init__(self, split: _Split, rows: BlockRows, W: Array) -> None:
@@ -303,25 +317,13 @@ class LinearPoint:
         half: Array = self.X @ S @ self._inverse
         return half + half.T
 
-    def image(self, S: Array) -> Array:
-        """Return ``A(P'[S])``."""
-        return self._rows.A.apply((self.derivative(S),))
-
-    def product(self, v: Array) -> Array:
-        """Return ``A(P'[A*(v)])``."""
-        return self.image(self._rows.A.adjoint(v))
-
-    def curvature(self) -> Array:
-        """Return the diagonal of :meth:`gram`."""
-        return np.maximum(self.gram().diagonal(), TINY)
-
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
         half = self._rows.action.schur(self.X, self._inverse)
         return half + half.T
 
 
-class WeightedPoint:
+class WeightedPoint(_MatrixPoint):
     """A matrix in a sum of weighted squares: ``P'`` solves an equation of the order of the matrix."""
 
     face: Array | None = None
@@ -347,14 +349,6 @@ class WeightedPoint:
         x = self._solved(np.where(self._tangent, V.T @ S @ V, 0.0))
         derivative: Array = V @ x @ V.T
         return (derivative + derivative.T) / 2
-
-    def image(self, S: Array) -> Array:
-        """Return ``A(P'[S])``."""
-        return self._rows.A.apply((self.derivative(S),))
-
-    def product(self, v: Array) -> Array:
-        """Return ``A(P'[A*(v)])``."""
-        return self.image(self._rows.A.adjoint(v))
 
     def curvature(self) -> Array:
         """Return the approximate diagonal of :meth:`gram`."""

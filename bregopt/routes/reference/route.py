@@ -123,7 +123,7 @@ class Reference:
                 other, proven = _certified(program, names, asked, progress)
             except CutShort as cut:
                 return replace(answer, stop=reason(cut))
-            if other.stop is StopReason.INACCURATE and _worst(proven) < _worst(certificate):
+            if other.stop is StopReason.INACCURATE and proven.worst < certificate.worst:
                 answer, certificate = other, proven
         if answer.stop is StopReason.INACCURATE and certificate.meets(settings.tol):
             return replace(answer, stop=StopReason.CONVERGED)
@@ -177,10 +177,6 @@ def _inside(program: Program, answer: Answer) -> Array | None:
             return None
         length = max(length, -least / rise) if least < 0 else length
     return y + 2 * length * direction
-
-
-def _worst(certificate: Certificate) -> float:
-    return max(certificate.gap, certificate.primal_residual, certificate.dual_residual)
 
 
 def _cleaned(program: Program, y: Array, tuning: ReferenceTuning) -> Array:
