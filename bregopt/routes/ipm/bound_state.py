@@ -267,7 +267,9 @@ class BoundState:
         unknown = np.maximum(np.abs(distance), tuning.least_first_slack * size)
         s = np.where(known, np.maximum(distance, least), unknown)
         p = np.where(free, np.where(known, y[row], 0.0), np.maximum(multiplier, nu / s))
-        p[h] = np.minimum(p[h], np.where(known[h], 1 - tuning.warm_hinge_distance, 0.5) * gamma[h])
+        p[h] = np.minimum(p[h], (1 - tuning.warm_hinge_distance) * gamma[h])
+        idle = h[multiplier[h] == 0]
+        p[idle], s[idle] = _central_hinges(distance[idle], gamma[idle], nu)
         violation = nu / (gamma[h] - p[h])
         # Under LogDet an upper bound cannot be relaxed at multipliers beyond gamma / b.
         limited = finite.harmonic[~free[finite.harmonic]]
@@ -373,6 +375,17 @@ class BoundState:
         """Return the relaxed bounds except LogDet's, and their derivatives in ``y``, at most zero."""
         finite, k = self.finite, self.finite.relaxed
         return relaxed_bounds(finite.kind[k], finite.bound[k], finite.gamma[k], finite.sign[k] * self.p[k])
+
+
+def _central_hinges(distance: Array, gamma: Array, nu: float) -> tuple[Array, Array]:
+    """Return ``p`` and ``s`` of hinges with ``s p = t (gamma - p) = nu`` and ``s - t`` the distance.
+
+    Elsewhere ``s - t`` would be wrong by far more than the distance if `nu` is large beside the price.
+    """
+    size = np.abs(distance) * gamma
+    smaller = 2 * nu * gamma / (size + 2 * nu + np.hypot(size, 2 * nu))  # of p and gamma - p
+    p = np.where(distance > 0, smaller, gamma - smaller)
+    return p, nu / p
 
 
 def _step_length(value: Array, step: Array) -> float:

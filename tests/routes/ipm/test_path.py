@@ -863,3 +863,29 @@ def test_a_gap_of_one_is_progress_while_value_and_bound_approach_each_other():
     found, other = (bo.soft_margin(comparisons, solver=solver) for solver in ("path", "psdboost"))
     assert found.status == other.status == "optimal"
     assert abs(found.value - other.value) <= found.error + other.error
+
+
+# --- Hinges ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [6, 20, 30])
+def test_absolute_values_are_paid_for_from_the_first_step_on(n, scale, rng):
+    """A sparse principal component (d'Aspremont et al. 2007), once 30 steps and none from order 20 on."""
+    A = rng.normal(size=(n, 2 * n))
+    C = A @ A.T / (2 * n)
+    X = bo.PSD(n)
+    i, j = np.triu_indices(n)
+    price = scale * np.where(i == j, 0.1, 0.2)
+    rows = [bo.trace(X) == 1, bo.soft(X[i, j] == 0, gamma=price, penalty="hinge")]
+    sol = bo.Problem(bo.Maximize(scale * bo.inner(C, X)), rows).solve(tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.iterations <= 20
+    paid = 0.1 * np.abs(sol.X).sum()
+    assert sol.value == pytest.approx(scale * (float(np.sum(C * sol.X)) - paid), rel=1e-6)
+    # The dual: the least largest eigenvalue of C + U with |U_ij| <= 0.1, which the multipliers prove.
+    U = np.zeros((n, n))
+    U[i, j] = sol.duals[1] / scale / np.where(i == j, 1, 2)
+    U = U + U.T - np.diag(U.diagonal())
+    assert np.abs(U).max() <= 0.1 * (1 + 1e-9)
+    assert np.linalg.eigvalsh(C - U)[-1] == pytest.approx(sol.value / scale, rel=1e-5)
