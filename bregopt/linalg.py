@@ -15,11 +15,13 @@ from bregopt.threads import threads_for
 
 __all__ = [
     "dense",
+    "diagonal_of",
     "factorized",
     "inverse_of",
     "is_definite",
     "lean",
     "log_det",
+    "plus_diagonal",
     "root_of",
     "solutions_of",
     "spectra_of",
@@ -98,6 +100,18 @@ def spectra_of(S: Array) -> tuple[Array, Array]:
     if info != 0:
         raise np.linalg.LinAlgError("Eigenvalues did not converge")
     return theta[None], V[None]
+
+
+def plus_diagonal(M: Array, d: Array) -> Array:
+    """Return ``M + Diag(d)`` for each of a stack, shape (B, n, n) for diagonals of shape (B, n)."""
+    total = M.copy()
+    diagonal_of(total)[:] += d
+    return total
+
+
+def diagonal_of(M: Array) -> Array:
+    """Return a view of the diagonals of a contiguous stack, shape (B, n)."""
+    return M.reshape(len(M), -1)[:, :: M.shape[1] + 1]
 
 
 def solutions_of(H: Array, right: Array) -> Array:

@@ -68,7 +68,8 @@ def certify_stack(stack: EntryStack, X: Array, y: Array, theta: Array | None = N
     """
     y = stack.clip(y) if theta is None else y
     primal = stack.divergence.value(X)
-    dual = stack.conjugate(y).sum(axis=1) + stack.divergence.dual_term(stack.adjoint(y), theta)
+    dual = np.add.reduce(stack.conjugate(y), axis=1)
+    dual += stack.divergence.dual_term(stack.adjoint(y), theta)
     above = (dual > primal) & (dual <= primal + ROUND_OFF_OF_TERMS * stack.divergence.unit)
     dual = np.where(above, primal, dual)
     residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
@@ -77,7 +78,8 @@ def certify_stack(stack: EntryStack, X: Array, y: Array, theta: Array | None = N
         isinstance(stack.divergence, StackedFrobenius) and not congruent
     ):  # the others are infinite outside the cone
         residual = np.maximum(residual, _cone_residual(stack, X))
-    error = np.abs(primal - dual) + (np.abs(y) * missed).sum(axis=1) + stack.divergence.evaluation_error(X)
+    error = np.abs(primal - dual) + stack.divergence.evaluation_error(X, primal)
+    error += np.add.reduce(np.abs(y) * missed, axis=1)
     return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
 
 
@@ -91,7 +93,7 @@ def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) ->
 def row_residual(stack: EntryStack, diagonal: Array, activity: Array) -> tuple[Array, Array]:
     """Return the largest relative violation of a row in each problem, and all violations, shape (B, m)."""
     missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
-    if not missed.any():
+    if not np.count_nonzero(missed):
         return np.zeros(len(missed)), missed
     norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
     lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))

@@ -21,7 +21,7 @@ from bregopt.divergences.round_off import (
     error_of_slope,
 )
 from bregopt.divergences.spectrum import exp_divided_differences
-from bregopt.linalg import spectra_of
+from bregopt.linalg import plus_diagonal, spectra_of
 
 __all__ = [
     "STACKED",
@@ -103,8 +103,11 @@ class StackedDivergence(ABC):
         """
 
     @abstractmethod
-    def evaluation_error(self, X: Array) -> Array:
-        """Return each bound on the round-off of value and dual term near the minimizer, shape ``(B,)``."""
+    def evaluation_error(self, X: Array, value: Array | None = None) -> Array:
+        """Return each bound on the round-off of value and dual term near the minimizer, shape ``(B,)``.
+
+        `value` is that of :meth:`value`, where it is at hand.
+        """
 
     def __getitem__(self, which: IntArray | Mask) -> StackedDivergence:
         """Return the divergences from some of the matrices."""
@@ -120,9 +123,14 @@ class StackedSpectral(StackedDivergence):
     The minimizer of ``D(X, X0) - <S, X>`` over psd ``X`` is ``V f(theta) V'``, with ``f`` increasing.
     """
 
-    @abstractmethod
+    origin: Array
+    """The matrices with the eigenvalues `theta` where ``S`` is zero."""
+    rate: ClassVar[float] = 1.0
+    """Their derivative in ``S``."""
+
     def spectrum(self, S: Array) -> tuple[Array, Array]:
         """Return ``theta`` of shape ``(B, n)``, ascending, and ``V`` of shape ``(B, n, n)``."""
+        return spectra_of(self.origin + self.rate * S)
 
     @abstractmethod
     def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
@@ -169,10 +177,11 @@ class StackedFrobenius(StackedSpectral):
     definite_start: ClassVar[bool] = Frobenius.definite_start
     quadratic: ClassVar[bool] = True
     largest_order: ClassVar[int] = 250
+    rate: ClassVar[float] = 0.5
 
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
-        self.square = inner(X0, X0)
+        self.origin, self.square = X0, inner(X0, X0)
 
     @property
     def unit(self) -> Array:
@@ -182,19 +191,17 @@ class StackedFrobenius(StackedSpectral):
         difference = X - self.X0
         return inner(difference, difference)
 
-    def evaluation_error(self, X: Array) -> Array:
+    def evaluation_error(self, X: Array, value: Array | None = None) -> Array:
+        value = self.value(X) if value is None else value
         round_off = EPS * (np.sqrt(self.square) + np.sqrt(inner(X, X)))
-        error: Array = round_off * (np.sqrt(self.value(X)) + round_off)
+        error: Array = round_off * (np.sqrt(value) + round_off)
         return error
 
     def dual_term(self, S: Array, theta: Array | None = None) -> Array:
         # A difference of |X0|^2 and |X|^2 would leave their round-off; these terms vanish with S.
         negative: Any = np.minimum(np.linalg.eigvalsh(self.X0 + S / 2) if theta is None else theta, 0.0)
-        term: Array = (negative**2).sum(axis=1) - inner(self.X0 + S / 4, S)
+        term: Array = np.add.reduce(negative * negative, axis=1) - inner(self.X0 + S / 4, S)
         return term
-
-    def spectrum(self, S: Array) -> tuple[Array, Array]:
-        return spectra_of(self.X0 + S / 2)
 
     def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
         """Return those of a matrix with this diagonal, which need not be psd, shifted along the identity.
@@ -203,12 +210,13 @@ class StackedFrobenius(StackedSpectral):
         leaves the eigenvectors as they are.
         """
         y = 2 * (diagonal - self.X0.diagonal(axis1=1, axis2=2))
-        theta, V = self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
-        shift = simplex_shifts(theta, diagonal.sum(axis=1))[:, None]
+        theta, V = spectra_of(plus_diagonal(self.X0, y / 2))
+        shift = simplex_shifts(theta, np.add.reduce(diagonal, axis=1))[:, None]
         return y - 2 * shift, theta - shift, V
 
     def term(self, theta: Array) -> Array:
-        term: Array = self.square - (np.maximum(theta, 0.0) ** 2).sum(axis=1)
+        positive = np.maximum(theta, 0.0)
+        term: Array = self.square - np.add.reduce(positive * positive, axis=1)
         return term
 
     def eigenvalues(self, theta: Array) -> Array:
@@ -246,8 +254,8 @@ class StackedVonNeumann(StackedSpectral):
         eigenvalues, Q = spectra_of(X0)
         if (eigenvalues[:, 0] <= 0).any():
             raise np.linalg.LinAlgError("X0 is not positive definite")
-        self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
-        self.trace = eigenvalues.sum(axis=1)
+        self.origin = self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
+        self.trace = np.add.reduce(eigenvalues, axis=1)
         self._error = error_of_slope(eigenvalues, Q, np.log)
 
     @property
@@ -262,7 +270,7 @@ class StackedVonNeumann(StackedSpectral):
         linear = inner(X, self.log_X0)
         return np.where(inside, entropy - linear - x.sum(axis=1) + self.trace, np.inf)
 
-    def evaluation_error(self, X: Array) -> Array:
+    def evaluation_error(self, X: Array, value: Array | None = None) -> Array:
         size = np.linalg.norm(X, axis=(1, 2))
         entropy = X.shape[1] * EPS * size * (np.abs(np.log(np.maximum(size, TINY))) + LEAST_LOGARITHM)
         error = entropy + inner(X, self._error) + UNITS * self.trace
@@ -272,16 +280,13 @@ class StackedVonNeumann(StackedSpectral):
         found: Any = np.linalg.eigvalsh(self.log_X0 + S) if theta is None else theta
         return self.term(found)
 
-    def spectrum(self, S: Array) -> tuple[Array, Array]:
-        return spectra_of(self.log_X0 + S)
-
     def start(self, diagonal: Array) -> tuple[Array, Array, Array]:
         """Return the multipliers that are exact for a diagonal ``X0``."""
         y = np.log(diagonal / self.X0.diagonal(axis1=1, axis2=2))
-        return y, *self.spectrum(y[:, :, None] * np.eye(y.shape[1]))
+        return y, *spectra_of(plus_diagonal(self.log_X0, y))
 
     def term(self, theta: Array) -> Array:
-        term = self.trace - np.exp(np.minimum(theta, _LARGEST_EXPONENT)).sum(axis=1)
+        term = self.trace - np.add.reduce(np.exp(np.minimum(theta, _LARGEST_EXPONENT)), axis=1)
         return np.where(theta[:, -1] > _LARGEST_EXPONENT, -np.inf, term)
 
     def eigenvalues(self, theta: Array) -> Array:
@@ -319,7 +324,7 @@ class StackedLogDet(StackedDivergence):
         value: Array = ratio.trace(axis1=1, axis2=2) - _log_dets(ratio) - X.shape[1]
         return value
 
-    def evaluation_error(self, X: Array) -> Array:
+    def evaluation_error(self, X: Array, value: Array | None = None) -> Array:
         inside = np.isfinite(_log_dets(X))
         inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
         of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))

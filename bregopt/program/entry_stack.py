@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cache import cached_property
+from bregopt.linalg import plus_diagonal
 from bregopt.records import dataclass, replace
 
 __all__ = ["EntryStack"]
@@ -96,6 +97,12 @@ class EntryStack:
         S[:, self.i, self.j] = half
         S[:, self.j, self.i] = half
         return S
+
+    def plus(self, M: Array, y: Array) -> Array:
+        """Return the sums of matrices of shape (B, n, n) and those of :meth:`adjoint`."""
+        if self.alone:
+            return plus_diagonal(M, y)
+        return M + self.adjoint(y)
 
     def times(self, y: Array, M: Array) -> Array:
         """Return the products of those matrices with `M`, shape (B, n, p)."""

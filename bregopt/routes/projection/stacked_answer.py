@@ -6,7 +6,6 @@ a few calls for the whole stack.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.divergences.stacks import StackedFrobenius, inner
+from bregopt.linalg import diagonal_of
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, field_names
 
@@ -137,12 +137,10 @@ class Near(NamedTuple):
 
 
 def _scaled(stack: EntryStack, X: Array) -> OnRows:
-    n = stack.n
-    required = stack.lo[:, :n]
-    d = np.sqrt(required / np.maximum(X.diagonal(axis1=1, axis2=2), TINY))
-    X = d[:, :, None] * X * d[:, None, :]
-    X[:, np.arange(n), np.arange(n)] = required
-    return OnRows(d, X, required, np.asarray(np.isfinite(d).all(axis=1)))
+    d = np.sqrt(stack.lo / np.maximum(diagonal_of(X), TINY))
+    X = X * (d[:, :, None] * d[:, None, :])  # which is symmetric to the last bit
+    diagonal_of(X)[:] = stack.lo
+    return OnRows(d, X, stack.lo, np.logical_and.reduce(np.isfinite(d), axis=1))
 
 
 def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
@@ -212,7 +210,7 @@ def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: A
     change = own.X - X
     square = inner(change, change)
     rows = _row_terms(stack, own.activity, y)
-    round_off = stack.n * EPS * np.abs(theta).max(axis=1)
+    round_off = stack.n * EPS * np.maximum.reduce(np.abs(theta), axis=1)
     if isinstance(stack.divergence, StackedFrobenius):
         T = own.T[:, :, None] * V if own.T.ndim == 2 else own.T @ V
         G = np.swapaxes(V, 1, 2) @ T
@@ -248,7 +246,7 @@ def _relative(stack: EntryStack, X: Array, radius: Array) -> Array:
         return radius / np.maximum(diagonal[:, -1], TINY)
     if stack.n == 1:
         return np.zeros(len(X))
-    unit: Array = radius / math.sqrt(2) / np.sqrt(np.maximum(diagonal[:, 0] * diagonal[:, 1], TINY))
+    unit: Array = radius / np.sqrt(np.maximum(2 * diagonal[:, 0] * diagonal[:, 1], TINY))
     return unit
 
 
@@ -298,7 +296,7 @@ def certified(
     ends = met & ~((distance > 1) & (distance <= last / 2))
     last = np.where(met, distance, last)
     found = StackedAnswer(live, own.X, y, certificate, np.full(len(live), step), near.largest)
-    return Certified(found if ends.all() else found[ends], ends, last)
+    return Certified(found if np.count_nonzero(ends) == len(ends) else found[ends], ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:

@@ -32,7 +32,7 @@ from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.certify.stacks import certify_stack, relative_gap, row_residual
 from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
-from bregopt.linalg import solutions_of
+from bregopt.linalg import diagonal_of, solutions_of, spectra_of
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import replace
 from bregopt.routes.projection.stacked_answer import (
@@ -68,7 +68,6 @@ _TESTED = (2, 4, 8)  # steps at which infeasible problems leave the stack
 _FORMED, _TOGETHER = 2**20, 8
 _ENOUGH = 1e-13  # relative error of the rows at which such a method ends
 _RIDGE = 1e-12  # of a formed Hessian, relative to its diagonal, as it may be singular
-Ends = tuple[Array, Array] | None  # of the multipliers, None where all are free
 
 
 def logdet_newton_stack(
@@ -229,16 +228,34 @@ def _reached(stack: EntryStack, X: Array) -> Mask:
 
 
 class _Points(NamedTuple):
-    """Multipliers, the spectra of their matrices, and the activities of these."""
+    """Multipliers, and what follows from them.
+
+    Parameters
+    ----------
+    y : array of shape (B, m)
+    theta, V : array of shape (B, n) and (B, n, n)
+        The spectra of their matrices.
+    activity, gradient : array of shape (B, m)
+        The entries of these, and the gradient on the present side of each bound.
+    missed : array of shape (B,)
+        The largest error of a row, relative to the size of its entry.
+    lower, upper : array of shape (B, m), or None
+        The range of the multipliers on that side; None where all are free.
+    """
 
     y: Array
     theta: Array
     V: Array
     activity: Array
+    gradient: Array
+    missed: Array
+    lower: Array | None
+    upper: Array | None
 
     def of(self, which: IntArray | Mask | slice) -> _Points:
         """Return some of the points."""
-        return _Points(*(own[which] for own in self))
+        own: Any = [None if part is None else part[which] for part in self]
+        return _Points(*own)
 
 
 def _spectral_newton(
@@ -251,35 +268,37 @@ def _spectral_newton(
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
     at = _cold_start(stack) if start is None else _points(stack, stack.clip(start))
-    left, live, found = np.isfinite(_dual(stack, at)), np.arange(len(stack)), list[StackedAnswer]()
+    left, live, found = (
+        np.isfinite(stack.divergence.term(at.theta)),
+        np.arange(len(stack)),
+        list[StackedAnswer](),
+    )
     before, last = np.full((2, len(stack)), np.inf)
     formed = (len(stack.i) * stack.n) ** 2 * min(len(stack), _TOGETHER) <= _FORMED
     close = math.sqrt(rule.tol)
     for step in range(min(limit, _STEPS) + 1):
-        if not left.all():
+        if np.count_nonzero(left) < len(left):
             live, stack, at, before, last = live[left], stack[left], at.of(left), before[left], last[left]
         if len(live) == 0:
             break
         if watch is not None:
             watch(_certificate(stack, at), at.y, partial(_on_rows, stack, at))
-        gradient, ends = _gradient(stack, at)
-        missed = _missed(stack, gradient)
-        ready, left = missed <= close, missed < np.inf
-        if formed and step and ready.any():
-            ready &= (missed <= _ENOUGH) | (missed > before / 2)
-        before = missed
-        if ready.any():
-            which = slice(None) if ready.all() else np.flatnonzero(ready)
+        ready, left = at.missed <= close, at.missed < np.inf
+        if formed and step and np.count_nonzero(ready):
+            ready &= (at.missed <= _ENOUGH) | (at.missed > before / 2)
+        before, count = at.missed, np.count_nonzero(ready)
+        if count:
+            which = slice(None) if count == len(live) else np.flatnonzero(ready)
             answer = _answered(stack[which], at.of(which), live[which], rule, step, last[which])
             last[which], left[which] = answer.last, ~answer.ends
             found.append(answer.found)
-        if step in _TESTED and not (stack.alone or ready.all()):
+        if step in _TESTED and not (stack.alone or count == len(live)):
             left &= ~_contradicts(stack, at.y)
-        if step == limit or not left.any() or len(stack.i) == 0:
+        if step == limit or not np.count_nonzero(left) or len(stack.i) == 0:
             break
         checkpoint(stack.n)
-        at, moved = _advanced(stack, at, gradient, ends, formed, missed, tuning)
-        if not moved.all():
+        at, moved = _advanced(stack, at, formed, tuning)
+        if np.count_nonzero(moved) < len(moved):
             before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
             left &= moved | ready
     return joined(found, stack)
@@ -323,10 +342,28 @@ def _contradicts(stack: EntryStack, y: Array) -> Mask:
 def _points(stack: EntryStack, y: Array, spectra: Any = None) -> _Points:
     """Return the points of given multipliers."""
     divergence = stack.divergence
-    theta, V = divergence.spectrum(stack.adjoint(y)) if spectra is None else spectra
+    if spectra is None:
+        spectra = spectra_of(stack.plus(divergence.origin, divergence.rate * y))
+    theta, V = spectra
     x = divergence.eigenvalues(theta)
-    activity = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
-    return _Points(y, theta, V, activity)
+    a = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
+    gradient, lower, upper = _gradient(stack, y, a)
+    missed = np.maximum.reduce(np.abs(gradient) / stack.units, axis=1, initial=0.0)
+    return _Points(y, theta, V, a, gradient, missed, lower, upper)
+
+
+def _gradient(stack: EntryStack, y: Array, a: Array) -> tuple[Array, Array | None, Array | None]:
+    """Return the gradient, and the range of the multipliers on the present side of each bound."""
+    if stack.fixed:
+        return stack.lo - a, None, None
+    free = stack.lo == stack.hi
+    side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
+    nearest = np.where(free | (side > 0), stack.lo, stack.hi)
+    used = free | (side != 0)
+    gradient = np.where(used, np.where(used, nearest, 0.0) - a, 0.0)
+    lower = np.where(free | (side < 0), -np.inf, 0.0)
+    upper = np.where(free | (side > 0), np.inf, 0.0)
+    return gradient, lower, upper
 
 
 def _dual(stack: EntryStack, at: _Points) -> Array:
@@ -348,12 +385,6 @@ def _certificate(stack: EntryStack, at: _Points) -> Certificate:
     )
 
 
-def _missed(stack: EntryStack, gradient: Array) -> Array:
-    """Return the largest errors of rows, relative to the sizes of their entries."""
-    missed: Array = np.maximum.reduce(np.abs(gradient) / stack.units, axis=1, initial=0.0)
-    return missed
-
-
 def _matrices(V: Array, x: Array) -> Array:
     """Return ``V diag(x) V'``, exactly symmetric."""
     half = V * np.sqrt(x)[:, None, :]
@@ -361,57 +392,32 @@ def _matrices(V: Array, x: Array) -> Array:
     return (X + np.swapaxes(X, 1, 2)) / 2
 
 
-def _gradient(stack: EntryStack, at: _Points) -> tuple[Array, Ends]:
-    """Return the gradient, and the range of the multipliers on the present side of each bound."""
-    if stack.fixed:
-        return stack.lo - at.activity, None
-    y, a, free = at.y, at.activity, stack.lo == stack.hi
-    side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
-    nearest = np.where(free | (side > 0), stack.lo, stack.hi)
-    used = free | (side != 0)
-    gradient = np.where(used, np.where(used, nearest, 0.0) - a, 0.0)
-    lower = np.where(free | (side < 0), -np.inf, 0.0)
-    upper = np.where(free | (side > 0), np.inf, 0.0)
-    return gradient, (lower, upper)
-
-
-def _advanced(
-    stack: EntryStack,
-    at: _Points,
-    gradient: Array,
-    ends: Ends,
-    formed: bool,
-    missed: Array,
-    tuning: ProjectionTuning,
-) -> tuple[_Points, Mask]:
+def _advanced(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning) -> tuple[_Points, Mask]:
     """Return the points after a step, and the mask of those that moved.
 
-    Where all rows are fixed, a step that halves the error `missed` needs no search.
+    Where all rows are fixed, a step that halves the error needs no search.
     """
-    d, diagonal = _direction(stack, at, gradient, ends, formed, tuning)
-    if ends is None:
+    d, diagonal = _direction(stack, at, formed, tuning)
+    if stack.fixed:
         new = _points(stack, at.y + d)
-        halved = _missed(stack, stack.lo - new.activity) <= missed / 2
-        if halved.all():
+        halved = new.missed <= at.missed / 2
+        if np.count_nonzero(halved) == len(halved):
             return new, halved
-    new, moved = _searched(stack, at, gradient, d, ends, tuning.shortest_newton_step, tuning)
-    if not moved.all():
+    new, moved = _searched(stack, at, d, tuning.shortest_newton_step, tuning)
+    if np.count_nonzero(moved) < len(moved):
         left = np.flatnonzero(~moved)
-        own, step = None if ends is None else (ends[0][left], ends[1][left]), (gradient / diagonal)[left]
-        least = tuning.shortest_gradient_step
-        rose, moved[left] = _searched(stack[left], at.of(left), gradient[left], step, own, least, tuning)
+        step = (at.gradient / diagonal)[left]
+        rose, moved[left] = _searched(stack[left], at.of(left), step, tuning.shortest_gradient_step, tuning)
         _replace(new, left, rose)
     return new, moved
 
 
-def _direction(
-    stack: EntryStack, at: _Points, gradient: Array, ends: Ends, formed: bool, tuning: ProjectionTuning
-) -> tuple[Array, Array]:
+def _direction(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning) -> tuple[Array, Array]:
     """Return Newton's directions, and the diagonals of the Hessians."""
     derivative = stack.divergence.derivative(at.theta, at.V)
     if formed:
         H = _hessian(stack, derivative)
-        diagonal = _away_from_zero(_diagonal_of(H), tuning)
+        diagonal = _away_from_zero(diagonal_of(H), tuning)
 
         def product(v: Array) -> Array:
             return (H @ v[:, :, None])[:, :, 0]
@@ -423,24 +429,24 @@ def _direction(
             return _hessian_product(stack, derivative, v)
 
     if formed and stack.alone:
-        _diagonal_of(H)[:] += _RIDGE * diagonal
+        diagonal_of(H)[:] += _RIDGE * diagonal
         return solutions_of(H, stack.divergence.residual(at.activity, stack.lo)), diagonal
-    right = gradient.copy()
+    right = at.gradient.copy()
     right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
     known, at_end = np.zeros_like(right), np.zeros(right.shape, dtype=bool)
-    if ends is not None:
-        target = np.clip(at.y + gradient / diagonal, *ends)
-        at_end = ((target == ends[0]) | (target == ends[1])) & (stack.lo < stack.hi)
+    if at.lower is not None:
+        target = np.clip(at.y + at.gradient / diagonal, at.lower, at.upper)
+        at_end = ((target == at.lower) | (target == at.upper)) & (stack.lo < stack.hi)
         known = np.where(at_end, target - at.y, 0.0)
         right = np.where(at_end, 0.0, right - product(known))
-    size = np.linalg.norm(np.where(at_end, 0.0, gradient / diagonal), axis=1)
+    size = np.linalg.norm(np.where(at_end, 0.0, at.gradient / diagonal), axis=1)
     unit = np.maximum(np.linalg.norm(at.y, axis=1), np.linalg.norm(at.activity / diagonal, axis=1))
     distance = size / np.maximum(unit, TINY)
     # Inequalities may have several multipliers; the shift limits the step, as for one matrix.
     shift: Any = 0.0 if stack.alone else np.minimum(1.0, distance)[:, None] * diagonal
     if formed:
         H = np.where(at_end[:, :, None] | at_end[:, None, :], 0.0, H)
-        _diagonal_of(H)[:] += np.where(at_end, 1.0, shift + _RIDGE * diagonal)
+        diagonal_of(H)[:] += np.where(at_end, 1.0, shift + _RIDGE * diagonal)
         return known + solutions_of(H, right), diagonal
     forcing = np.minimum(0.1, np.sqrt(distance))
     step = stacked_conjugate_gradients(
@@ -450,13 +456,7 @@ def _direction(
 
 
 def _searched(
-    stack: EntryStack,
-    at: _Points,
-    gradient: Array,
-    d: Array,
-    ends: Ends,
-    least: float,
-    tuning: ProjectionTuning,
+    stack: EntryStack, at: _Points, d: Array, least: float, tuning: ProjectionTuning
 ) -> tuple[_Points, Mask]:
     """Return the first points of sufficient increase (Armijo) along projected steps, and the mask of these.
 
@@ -466,21 +466,19 @@ def _searched(
     floor = before - tuning.newton_noise * (np.abs(before) + stack.divergence.unit)
 
     def tried(left: Any, alpha: float) -> tuple[_Points, Mask]:
-        own, slope = at.of(left), gradient[left]
+        own = at.of(left)
         y = own.y + alpha * d[left]
-        if ends is not None:
-            y = np.clip(y, ends[0][left], ends[1][left])
-        rise = np.add.reduce(slope * (y - own.y), axis=1)
+        if own.lower is not None:
+            y = np.clip(y, own.lower, own.upper)
+        rise = np.add.reduce(own.gradient * (y - own.y), axis=1)
         problems = stack[left]
         new = _points(problems, y)
         enough = floor[left] + tuning.armijo_fraction * rise
         return new, (rise > 0) & (_dual(problems, new) >= enough)
 
     found, moved = tried(slice(None), 1.0)
-    if moved.all():
-        return found, moved
     alpha = 0.5
-    while alpha > least and not moved.all():
+    while alpha > least and np.count_nonzero(moved) < len(moved):
         left = np.flatnonzero(~moved)
         new, taken = tried(left, alpha)
         _replace(found, left[taken], new.of(taken))
@@ -494,7 +492,8 @@ def _searched(
 def _replace(points: _Points, which: IntArray, new: _Points) -> None:
     """Overwrite some of the points."""
     for own, value in zip(points, new, strict=True):
-        own[which] = value
+        if own is not None:
+            own[which] = value
 
 
 def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
@@ -512,13 +511,8 @@ def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
     H = M @ np.swapaxes(M, 1, 2)
     if derivative.share:
         H *= derivative.sign
-        _diagonal_of(H)[:] += derivative.share * (1.0 if stack.alone else np.where(i == j, 1.0, 0.5))
+        diagonal_of(H)[:] += derivative.share * (1.0 if stack.alone else np.where(i == j, 1.0, 0.5))
     return H
-
-
-def _diagonal_of(H: Array) -> Array:
-    """Return a view of the diagonals."""
-    return H.reshape(len(H), -1)[:, :: H.shape[1] + 1]
 
 
 def _hessian_product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
