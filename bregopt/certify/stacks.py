@@ -6,21 +6,22 @@ certificate there remain: rows on single entries, a diagonal that is fixed, and 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.certificate import Certificate
 from bregopt.certify.constants import CONE_NOISE, ROUND_OFF_OF_TERMS, ROW_NOISE
-from bregopt.divergences.stacks import StackedFrobenius, inner
+from bregopt.divergences.stacks import inner
+from bregopt.linalg import diagonal_of
 from bregopt.program.answer import StopReason
 from bregopt.program.entry_stack import EntryStack
-from bregopt.records import dataclass
 
 __all__ = ["StackedCertificate", "certify_stack", "relative_gap", "row_residual"]
 
 
-@dataclass(frozen=True, eq=False)
-class StackedCertificate:
+class StackedCertificate(NamedTuple):
     """The fields of :class:`Certificate`, each an array of shape ``(B,)``; the dual residual is zero."""
 
     primal: Array
@@ -35,17 +36,17 @@ class StackedCertificate:
 
     def of(self, k: int) -> Certificate:
         """Return the certificate of one problem."""
-        primal, dual, gap = float(self.primal[k]), float(self.dual[k]), float(self.gap[k])
-        return Certificate(primal, dual, gap, float(self.primal_residual[k]), 0.0, float(self.error[k]))
+        primal, dual, gap, residual, error = (float(own[k]) for own in self)
+        return Certificate(primal, dual, gap, residual, 0.0, error)
 
     def statuses(self, tol: float) -> list[str]:
         """Return the status of each answer."""
         stop = StopReason.INACCURATE
         return [self.of(k).status(tol, stop).value for k in range(len(self.primal))]
 
-    def __getitem__(self, which: IntArray | Mask) -> StackedCertificate:
+    def some(self, which: IntArray | Mask) -> StackedCertificate:
         """Return the certificates of some of the problems."""
-        return StackedCertificate(*(own[which] for own in vars(self).values()))
+        return StackedCertificate(*(own[which] for own in self))
 
 
 def certify_stack(stack: EntryStack, X: Array, y: Array, theta: Array | None = None) -> StackedCertificate:
@@ -66,35 +67,31 @@ def certify_stack(stack: EntryStack, X: Array, y: Array, theta: Array | None = N
     -------
     StackedCertificate
     """
-    y = stack.clip(y) if theta is None else y
-    primal = stack.divergence.value(X)
-    dual = np.add.reduce(stack.conjugate(y), axis=1)
-    dual += stack.divergence.dual_term(stack.adjoint(y), theta)
-    above = (dual > primal) & (dual <= primal + ROUND_OFF_OF_TERMS * stack.divergence.unit)
-    dual = np.where(above, primal, dual)
-    residual, missed = row_residual(stack, X.diagonal(axis1=1, axis2=2), stack.apply(X))
+    divergence, y = stack.divergence, stack.clip(y) if theta is None else y
+    primal = divergence.value(X)
+    dual = np.add.reduce(stack.conjugate(y), axis=1) + divergence.dual_term(stack.adjoint(y), theta)
+    round_off = ROUND_OFF_OF_TERMS * divergence.unit
+    dual = np.where(dual <= primal + round_off, np.minimum(dual, primal), dual)
+    residual, loss = row_residual(stack, diagonal_of(X), stack.apply(X), y)
     congruent = theta is not None and (stack.alone or len(stack.i) == 0)
-    if (
-        isinstance(stack.divergence, StackedFrobenius) and not congruent
-    ):  # the others are infinite outside the cone
+    if divergence.quadratic and not congruent:  # the others are infinite outside the cone
         residual = np.maximum(residual, _cone_residual(stack, X))
-    error = np.abs(primal - dual) + stack.divergence.evaluation_error(X, primal)
-    error += np.add.reduce(np.abs(y) * missed, axis=1)
+    error = np.abs(primal - dual) + divergence.evaluation_error(X, primal) + loss
     return StackedCertificate(primal, dual, relative_gap(stack, primal, dual, error), residual, error)
 
 
 def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) -> Array:
     """Return each error relative to the magnitude of the objective."""
-    least = stack.divergence.resolution * stack.divergence.unit
-    size = np.maximum(np.maximum(np.abs(primal), np.abs(dual)), np.maximum(least, TINY))
-    return np.where(np.isfinite(error), error / size, np.inf)
+    size = np.maximum(np.abs(primal), np.abs(dual))
+    size = np.maximum(size, stack.divergence.resolution * stack.divergence.unit + TINY)
+    return np.where(error < np.inf, error / size, np.inf)
 
 
-def row_residual(stack: EntryStack, diagonal: Array, activity: Array) -> tuple[Array, Array]:
-    """Return the largest relative violation of a row in each problem, and all violations, shape (B, m)."""
+def row_residual(stack: EntryStack, diagonal: Array, activity: Array, y: Array) -> tuple[Array, Array]:
+    """Return the largest relative violation of a row in each problem, and the cost of all of them at `y`."""
     missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
     if not np.count_nonzero(missed):
-        return np.zeros(len(missed)), missed
+        return np.zeros(len(missed)), np.zeros(len(missed))
     norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
     lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))
     sizes = np.maximum(lo, hi)
@@ -107,7 +104,7 @@ def row_residual(stack: EntryStack, diagonal: Array, activity: Array) -> tuple[A
     stated = np.maximum(sizes, norms * rho)
     relative = np.where(round_off, 0.0, missed) / np.maximum(np.minimum(reach, stated), TINY)
     residual: Array = relative.max(axis=1, initial=0.0)
-    return residual, missed
+    return residual, np.add.reduce(np.abs(y) * missed, axis=1)
 
 
 def _cone_residual(stack: EntryStack, X: Array) -> Array:

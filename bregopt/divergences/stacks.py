@@ -160,13 +160,11 @@ class StackedSpectral(StackedDivergence):
 def simplex_shifts(theta: Array, total: Array) -> Array:
     """Return the ``s`` for which the positive parts of ``theta - s`` have given sums, shape ``(B,)``.
 
-    These are projections onto simplices, from ascending numbers.
+    These are projections onto simplices, from ascending numbers. If the ``k`` largest are those above ``s``,
+    it is their mean excess; that of any other number of largest ones is no larger.
     """
-    falling = theta[:, ::-1]
-    excess = np.cumsum(falling, axis=1) - total[:, None]
-    count = np.arange(1, theta.shape[1] + 1)
-    k = np.maximum((count * falling > excess).sum(axis=1), 1)
-    shift: Array = excess[np.arange(len(k)), k - 1] / k
+    excess = np.add.accumulate(theta[:, ::-1], axis=1) - total[:, None]
+    shift: Array = np.maximum.reduce(excess / np.arange(1, theta.shape[1] + 1), axis=1)
     return shift
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,16 @@ from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.routes.base import Settings, Solver
 from bregopt.routes.options import option_names, own_settings
-from bregopt.routes.registry import load, route
+from bregopt.routes.registry import load
 
 __all__ = [
     "METHOD",
     "PANEL",
     "check_arguments",
     "check_definite",
+    "citation_of",
     "divergence_class",
     "has_method",
     "nearness",
@@ -79,16 +82,27 @@ def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
 def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
-    if not own:
-        return load(METHOD).Settings()
-    return own_settings(load(METHOD), own)
+    return own_settings(load(METHOD), own) if own else _defaults(load(METHOD))
+
+
+@cache
+def _defaults(cls: type[Solver]) -> Settings:
+    return cls.Settings()
+
+
+def citation_of(divergence: str) -> str:
+    """Return the reference of the stacked method for a divergence."""
+    method: Any = load(METHOD)
+    citation: str = method.citation_of(divergence)
+    return citation
 
 
 def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:
     """Return the answers of the stacked method; None if LAPACK fails for a problem, as others follow."""
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-            return route(METHOD).solve_stack(stack, settings, start)
+            method: Any = load(METHOD)()
+            return method.solve_stack(stack, settings, start)
     except np.linalg.LinAlgError:
         return None
 

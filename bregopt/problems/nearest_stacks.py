@@ -18,7 +18,7 @@ from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.arguments import divergence_class
-from bregopt.problems.correlation.answer import Asked, reportable
+from bregopt.problems.correlation.answer import reportable
 from bregopt.problems.correlation.request import (
     by_pairs,
     check_missing,
@@ -133,12 +133,12 @@ class _Correlations(StackedProblem):
 
     def finished(self, solution: Solution, k: int) -> Solution:
         if solution.X is None:
-            return reportable(solution, None)
+            return reportable(solution)
         own = self._arguments_of(k)
         request = read_request(self.matrices.one(k), self.divergence, own)
         restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
         solution = replace(solution, _units=units_of(request), _restated=restated)
-        return reportable(solution, Asked.of(request), request=request)
+        return reportable(solution, request=request)
 
     def alone(self, k: int, start: Solution | None) -> Solution:
         own, options = self._arguments_of(k), self.options

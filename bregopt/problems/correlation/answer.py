@@ -119,7 +119,7 @@ class CorrelationSolution(Solution):
     """
 
     suggestion: Suggestion | None = None
-    _asked: Asked | None = field(default=None, repr=False)
+    _asked: Asked | None = field(default=None, repr=False)  # None: what the request asks
     _request: Request | None = field(default=None, repr=False)  # of an answer that was not declared
 
     @cached_property
@@ -197,13 +197,15 @@ class CorrelationSolution(Solution):
     def _data(self) -> Asked:
         if self.X is None:
             raise ValueError(f"there is no answer to report: the status is {self.status}. {self.stop_reason}")
-        assert self._asked is not None
-        return self._asked
+        if self._asked is not None:
+            return self._asked
+        assert self._request is not None
+        return Asked.of(self._request)
 
 
 def reportable(
     solution: Solution,
-    asked: Asked | None,
+    asked: Asked | None = None,
     suggested: Suggestion | None = None,
     request: Request | None = None,
 ) -> CorrelationSolution:

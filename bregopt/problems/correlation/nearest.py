@@ -26,7 +26,7 @@ from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasible import Suggestion, check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, read_request
@@ -38,7 +38,6 @@ from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.options import time_limit
 from bregopt.routes.progress import Progress
-from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import StackOptions
 from bregopt.threads import threads_for
@@ -210,7 +209,6 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
     if clock.remaining() <= 0:
         return None
     begin = time.perf_counter()
-    progress = Progress(METHOD)
     try:
         with threads_for(request.n):
             solved = solved_entries(request, options)
@@ -218,37 +216,35 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
         return None
     if solved is None:
         return None
-    answer, settings, rows = solved
-    (steps,), (duals,), (X,) = answer.iterations.tolist(), rows.duals(answer.y), rows.restored(answer.X)
-    certificate, labels = answer.certificate.of(0), request.labels
-    progress.record(steps, certificate)
+    progress = Progress(METHOD)
+    certificate = solved.certificate
+    progress.record(solved.iterations, certificate)
     seconds = time.perf_counter() - begin  # of all at once: the method proves its answers
     solution = CorrelationSolution(
-        status=certificate.status(settings.tol, StopReason.CONVERGED).value,
+        status=certificate.status(solved.settings.tol, StopReason.CONVERGED).value,
         stop_reason=StopReason.CONVERGED.value,
         value=certificate.primal,
-        X=X,
+        X=solved.X,
         u={},
-        duals=duals,
+        duals=solved.duals,
         dual_value=certificate.dual,
         gap=certificate.gap,
         primal_residual=certificate.primal_residual,
         dual_residual=certificate.dual_residual,
         error=certificate.error,
-        iterations=steps,
+        iterations=solved.iterations,
         timings={"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds},
         solver=METHOD,
         history=progress.history(),
-        citation=route(METHOD).citation_of(request.divergence),
-        duals_by_name=_by_name(request, duals),
+        citation=citation_of(request.divergence),
+        duals_by_name=_by_name(request, solved.duals),
         _stop=StopReason.CONVERGED,
         _restated=Congruence(request.s, request.n, request.fixed.i, request.fixed.j),
         _units=units_of(request),
-        _asked=Asked.of(request),
         _request=request,
     )
     log_answer(solution)
-    return labeled(solution, labels)
+    return labeled(solution, request.labels)
 
 
 def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
@@ -377,8 +373,7 @@ def _run(options: argparse.Namespace, settings: dict[str, Any], exit_status: Cal
 
 def _write(options: argparse.Namespace, table: Table, solution: CorrelationSolution) -> None:
     labels = table.columns if table.index is None else table.index
-    assert solution._asked is not None
-    report = replace(solution, _asked=replace(solution._asked, labels=labels)).report()
+    report = replace(solution, _asked=replace(solution._data, labels=labels)).report()
     kind = "" if options.report is None else options.report.suffix.lower()
     if kind == ".html":
         report.to_html(options.report)

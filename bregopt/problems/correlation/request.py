@@ -21,6 +21,7 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
+from bregopt.cache import cached_property
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
@@ -285,13 +286,13 @@ class Request:
         """The order."""
         return self.A.shape[0]
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether nothing but the matrix and a divergence is given."""
         parts = (self.H, self.unknown, self.condition, self.groups, self.rank, self.scale)
-        rows = len(self.fixed.i) + len(self.bounded.i)
-        plain = self.kind is not None and not rows and all(part is None for part in parts)
-        return plain and not isinstance(self.A, LowRank) and self.floor == 0 and bool((self.s == 1).all())
+        if any(part is not None for part in parts) or len(self.fixed.i) or len(self.bounded.i) or self.floor:
+            return False
+        return self.kind is not None and not isinstance(self.A, LowRank) and bool((self.s == 1).all())
 
     @property
     def t(self) -> Any:

@@ -19,13 +19,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.cache import cached_property
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.io.pandas_labels import pair_labels
@@ -110,7 +111,7 @@ class CorrelationRows:
         """Return the rows of some of the problems."""
         return replace(self, **{name: getattr(self, name)[which] for name in _BY_PROBLEM})
 
-    @property
+    @cached_property
     def _plain(self) -> bool:
         """Whether ``Y`` is ``X``."""
         return not self.t.any() and bool((self.s == 1).all())
@@ -168,10 +169,31 @@ class CorrelationRows:
         ]
 
 
-def solved_entries(request: Request, options: Mapping[str, Any]) -> tuple[Any, Any, CorrelationRows] | None:
-    """Return the answer to a stack of one problem, the settings and the rows; None where there is none.
+class OfEntries(NamedTuple):
+    """The answer to a request with rows on entries alone.
 
-    It is proven to the tolerance. Others, and infeasible problems, are those of the language.
+    Parameters
+    ----------
+    X : array of shape (n, n)
+    duals : tuple of array
+        Of the diagonal, of fixed and of bounded entries.
+    certificate : Certificate
+        It meets the tolerance of the `settings`.
+    iterations : int
+    settings : Settings
+    """
+
+    X: Array
+    duals: tuple[Array, ...]
+    certificate: Certificate
+    iterations: int
+    settings: Any
+
+
+def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | None:
+    """Return the answer of the stacked method to a stack of one problem; None where it has none.
+
+    Problems that it does not take or prove, infeasible ones among them, are those of the language.
     """
     if not _has_rows_on_entries(request) or not has_method(request.divergence, options):
         return None
@@ -183,7 +205,10 @@ def solved_entries(request: Request, options: Mapping[str, Any]) -> tuple[Any, A
     except np.linalg.LinAlgError:
         return None
     answer = None if problem.crowded else stack_answer(problem, settings)
-    return None if answer is None or len(answer.solved) == 0 else (answer, settings, rows)
+    if answer is None or len(answer.solved) == 0:
+        return None
+    (X,), (duals,) = rows.restored(answer.X), rows.duals(answer.y)
+    return OfEntries(X, duals, answer.certificate.of(0), int(answer.iterations[0]), settings)
 
 
 def _has_rows_on_entries(request: Request) -> bool:
@@ -191,10 +216,9 @@ def _has_rows_on_entries(request: Request) -> bool:
     kind, A = request.kind, request.A
     if kind is None or isinstance(A, LowRank) or request.scale is not None or request.of_eigenvalues:
         return False
-    others = (request.H, request.unknown, request.groups, request.rank)
-    if any(part is not None for part in others) or request.divergence not in STACKED:
+    if any(part is not None for part in (request.H, request.unknown, request.groups, request.rank)):
         return False
-    if len(A) > STACKED[request.divergence].largest_order:
+    if request.divergence not in STACKED or len(A) > STACKED[request.divergence].largest_order:
         return False
     count = len(request.fixed.i) + len(request.bounded.i)
     return count <= _MOST_ROWS and bool(SMALLEST <= np.abs(A).max() <= LARGEST)

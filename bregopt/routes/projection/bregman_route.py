@@ -94,6 +94,7 @@ class Bregman:
 
         return solve_stack(stack, settings, start)
 
-    def citation_of(self, divergence: str) -> str:
+    @staticmethod
+    def citation_of(divergence: str) -> str:
         """Return the reference of the method for stacks."""
         return QI_SUN if divergence == "frobenius" else KULIS

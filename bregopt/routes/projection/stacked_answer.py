@@ -19,10 +19,9 @@ from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import exp_divided_differences
-from bregopt.divergences.stacks import StackedFrobenius, inner
+from bregopt.divergences.stacks import inner
 from bregopt.linalg import diagonal_of
 from bregopt.program.entry_stack import EntryStack
-from bregopt.records import dataclass, field_names
 
 __all__ = [
     "Certified",
@@ -63,13 +62,12 @@ class StackRule(NamedTuple):
         They end where they are near enough, or where a step does not halve the distance.
         """
         size = np.maximum(np.abs(certificate.primal), np.abs(certificate.dual))
-        noise = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
-        excess = np.where(noise, 0.0, near.excess / np.maximum(self.tol * size, TINY))
-        return np.maximum(near.largest / self.tol_X, excess)
+        excess = near.excess / np.maximum(self.tol * size, TINY)
+        known = near.excess <= ROUND_OFF_OF_TERMS * stack.divergence.unit
+        return np.maximum(near.largest / self.tol_X, np.where(known, 0.0, excess))
 
 
-@dataclass(frozen=True, eq=False)
-class StackedAnswer:
+class StackedAnswer(NamedTuple):
     """The answers of the problems that are solved.
 
     Parameters
@@ -94,9 +92,17 @@ class StackedAnswer:
     iterations: IntArray
     accuracy: Array
 
-    def __getitem__(self, which: IntArray | Mask) -> StackedAnswer:
+    def some(self, which: IntArray | Mask) -> StackedAnswer:
         """Return some of the answers."""
-        return StackedAnswer(*(getattr(self, name)[which] for name in field_names(StackedAnswer)))
+        certificate = self.certificate.some(which)
+        return StackedAnswer(
+            self.solved[which],
+            self.X[which],
+            self.y[which],
+            certificate,
+            self.iterations[which],
+            self.accuracy[which],
+        )
 
 
 class OnRows(NamedTuple):
@@ -159,9 +165,7 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
     T, first = np.broadcast_to(np.eye(n), X.shape).copy(), X
     held = np.zeros(stack.lo.shape, dtype=bool)
     mean = np.maximum(X.trace(axis1=1, axis2=2) / n, TINY)[:, None]
-    response = np.where(diagonal, 1.0, 0.5) * (
-        0.5 if isinstance(stack.divergence, StackedFrobenius) else mean
-    )
+    response = np.where(diagonal, 1.0, 0.5) * (0.5 if stack.divergence.quadratic else mean)
     met = np.zeros(len(X), dtype=bool)
     exact = a = stack.apply(X)
     for _ in range(_STEPS):
@@ -211,7 +215,7 @@ def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: A
     square = inner(change, change)
     rows = _row_terms(stack, own.activity, y)
     round_off = stack.n * EPS * np.maximum.reduce(np.abs(theta), axis=1)
-    if isinstance(stack.divergence, StackedFrobenius):
+    if stack.divergence.quadratic:
         T = own.T[:, :, None] * V if own.T.ndim == 2 else own.T @ V
         G = np.swapaxes(V, 1, 2) @ T
         least, most = np.maximum(-theta, 0.0), np.maximum(theta, 0.0)
@@ -296,7 +300,7 @@ def certified(
     ends = met & ~((distance > 1) & (distance <= last / 2))
     last = np.where(met, distance, last)
     found = StackedAnswer(live, own.X, y, certificate, np.full(len(live), step), near.largest)
-    return Certified(found if np.count_nonzero(ends) == len(ends) else found[ends], ends, last)
+    return Certified(found if np.count_nonzero(ends) == len(ends) else found.some(ends), ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
@@ -309,9 +313,8 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         n, index = stack.n, np.zeros(0, dtype=np.intp)
         nothing = np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1]))
         return StackedAnswer(index, *nothing, certificate, index, none)
-    names = field_names(StackedCertificate)
     certificate = StackedCertificate(
-        *(np.concatenate([getattr(part.certificate, name) for part in parts]) for name in names)
+        *map(np.concatenate, zip(*(part.certificate for part in parts), strict=True))
     )
     return StackedAnswer(
         np.concatenate([part.solved for part in parts]),

@@ -34,7 +34,6 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
 from bregopt.linalg import diagonal_of, solutions_of, spectra_of
 from bregopt.program.entry_stack import EntryStack
-from bregopt.records import replace
 from bregopt.routes.projection.stacked_answer import (
     Certified,
     Near,
@@ -186,7 +185,7 @@ def _newton_on_acting_rows(
     start : array of shape (B, m) or None
         Multipliers.
     """
-    bounded = int((stack.lo < stack.hi).any(axis=0).sum())
+    bounded = 0 if stack.fixed else int((stack.lo < stack.hi).any(axis=0).sum())
     if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
         return _spectral_newton(stack, rule, tuning, limit, start, watch)
     used = (stack.lo == stack.hi).any(axis=0)
@@ -205,15 +204,13 @@ def _newton_on_acting_rows(
         y = np.zeros(stack.lo.shape) if y is None else y
         y[np.ix_(live, used)] = answer.y
         own = stack[live]
-        residual, _missed = row_residual(own, answer.X.diagonal(axis1=1, axis2=2), own.apply(answer.X))
+        residual, _ = row_residual(own, diagonal_of(answer.X), own.apply(answer.X), y[live])
         holds = residual <= rule.tol
+        at, done = live[holds], answer.some(holds)
         # The multipliers of all other rows are zero, so the gap is that of all rows.
-        certificate = answer.certificate[holds]
-        worst = np.maximum(certificate.primal_residual, residual[holds])
-        at = live[holds]
-        certificate = replace(certificate, primal_residual=worst)
-        accuracy = answer.accuracy[holds]
-        found.append(StackedAnswer(at, answer.X[holds], y[at], certificate, steps[at], accuracy))
+        worst = np.maximum(done.certificate.primal_residual, residual[holds])
+        certificate = done.certificate._replace(primal_residual=worst)
+        found.append(done._replace(solved=at, y=y[at], certificate=certificate, iterations=steps[at]))
         live = live[~holds]
         if len(live) == 0:
             break
