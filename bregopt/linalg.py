@@ -18,12 +18,15 @@ __all__ = [
     "diagonal_of",
     "factorized",
     "inverse_of",
+    "inverses_of",
     "is_definite",
     "lean",
     "log_det",
     "plus_diagonal",
     "root_of",
+    "roots_of",
     "solutions_of",
+    "solved_below",
     "spectra_of",
     "symmetrize",
     "turned",
@@ -100,6 +103,42 @@ def spectra_of(S: Array) -> tuple[Array, Array]:
     if info != 0:
         raise np.linalg.LinAlgError("Eigenvalues did not converge")
     return theta[None], V[None]
+
+
+def roots_of(S: Array) -> Array:
+    """Return the lower Cholesky factors of positive definite matrices, shape (B, n, n).
+
+    One matrix goes to LAPACK directly here, too, and in the functions that follow.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If one is not positive definite.
+    """
+    if len(S) != 1:
+        roots: Any = np.linalg.cholesky(S)
+        return roots
+    root = root_of(S[0])
+    if root is None:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return root[None]
+
+
+def inverses_of(S: Array) -> Array:
+    """Return the inverses of positive definite matrices, symmetric, shape (B, n, n)."""
+    if len(S) != 1:
+        inverses: Any = np.linalg.inv(S)
+        symmetric: Array = (inverses + np.swapaxes(inverses, 1, 2)) / 2
+        return symmetric
+    return inverse_of(roots_of(S)[0])[None]
+
+
+def solved_below(L: Array, M: Array) -> Array:
+    """Return ``inv(L) M`` for lower triangular matrices, shape (B, n, n)."""
+    if len(L) != 1:
+        found: Any = np.linalg.solve(L, M)
+        return found
+    return lapack.dtrtrs(L[0], M[0], lower=1)[0][None]
 
 
 def plus_diagonal(M: Array, d: Array) -> Array:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, TINY, Array
 
 __all__ = [
     "LEAST_LOGARITHM",
@@ -83,7 +83,7 @@ def error_of_inverse(inverse: Array, diagonal: Array) -> Array:
 
 def error_of_log_det(inverse: Array, diagonal: Array) -> Array:
     """Return the largest error of the computed ``logdet X`` for ``X`` with this inverse and diagonal."""
-    trace = (diagonal * np.diagonal(inverse, axis1=-2, axis2=-1)).sum(axis=-1)
+    trace = np.add.reduce(diagonal * inverse.diagonal(axis1=-2, axis2=-1), axis=-1)
     error: Array = ROOT_UNITS * _growth(inverse, diagonal)[..., 0, 0] * trace
     return error
 
@@ -95,6 +95,6 @@ def _growth(inverse: Array, diagonal: Array) -> Array:
     """
     root = np.sqrt(diagonal)
     scaled = inverse * root[..., :, None] * root[..., None, :]
-    room = 1 - ROOT_UNITS * np.linalg.norm(scaled, axis=(-2, -1), keepdims=True)
-    growth: Array = np.divide(1.0, room, out=np.full_like(room, np.inf), where=room > 0)
+    room = 1 - ROOT_UNITS * np.sqrt(np.add.reduce(scaled * scaled, axis=(-2, -1), keepdims=True))
+    growth: Array = np.where(room > 0, 1 / np.maximum(room, TINY), np.inf)
     return growth

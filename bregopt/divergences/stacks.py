@@ -21,7 +21,7 @@ from bregopt.divergences.round_off import (
     error_of_slope,
 )
 from bregopt.divergences.spectrum import exp_divided_differences
-from bregopt.linalg import plus_diagonal, spectra_of
+from bregopt.linalg import diagonal_of, inverses_of, plus_diagonal, roots_of, solved_below, spectra_of
 
 __all__ = [
     "STACKED",
@@ -306,44 +306,49 @@ class StackedLogDet(StackedDivergence):
 
     def __init__(self, X0: Array) -> None:
         super().__init__(X0)
-        self.L = np.linalg.cholesky(X0)
-        inverse: Any = np.linalg.inv(X0)
-        diagonal = X0.diagonal(axis1=1, axis2=2)
-        self._error_of_inverse = error_of_inverse(inverse, diagonal)
-        self._error_of_log_det = error_of_log_det(inverse, diagonal)
+        self.L, self.inverse = roots_of(X0), inverses_of(X0)
+        diagonal = diagonal_of(X0)
+        self._error_of_inverse = error_of_inverse(self.inverse, diagonal)
+        self._error_of_log_det = error_of_log_det(self.inverse, diagonal)
 
     @property
     def unit(self) -> Array:
         return np.ones(len(self.L))
 
     def value(self, X: Array) -> Array:
-        half = np.linalg.solve(self.L, X)
-        ratio = np.linalg.solve(self.L, np.swapaxes(half, 1, 2))
-        value: Array = ratio.trace(axis1=1, axis2=2) - _log_dets(ratio) - X.shape[1]
+        half = solved_below(self.L, X)
+        ratio = solved_below(self.L, np.swapaxes(half, 1, 2))
+        value: Array = np.add.reduce(diagonal_of(ratio), axis=1) - _log_dets(ratio) - X.shape[1]
         return value
 
     def evaluation_error(self, X: Array, value: Array | None = None) -> Array:
-        inside = np.isfinite(_log_dets(X))
-        inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
-        of_X = error_of_log_det(inverse, X.diagonal(axis1=1, axis2=2))
+        try:
+            inverse = inverses_of(X)
+            inside: Any = True
+        except np.linalg.LinAlgError:
+            inside = np.isfinite(_log_dets(X))
+            inverse = np.linalg.inv(np.where(inside[:, None, None], X, np.eye(X.shape[1])))
+        of_X = error_of_log_det(inverse, diagonal_of(X))
         error = inner(X, self._error_of_inverse) + self._error_of_log_det + of_X
-        return np.where(inside & np.isfinite(error), error, np.inf)
+        return np.where(inside & (error < np.inf), error, np.inf)
 
     def dual_term(self, S: Array, theta: Array | None = None) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
-        return _log_dets(np.eye(S.shape[1]) - np.swapaxes(self.L, 1, 2) @ S @ self.L)
+        M = -np.swapaxes(self.L, 1, 2) @ S @ self.L
+        diagonal_of(M)[:] += 1
+        return _log_dets(M)
 
 
 def _log_dets(S: Array) -> Array:
     """Return the logarithms of determinants; ``-inf`` for matrices that are not positive definite."""
     S = (S + np.swapaxes(S, 1, 2)) / 2
     try:
-        roots = np.linalg.cholesky(S)
+        roots = roots_of(S)
     except np.linalg.LinAlgError:
         eigenvalues = np.linalg.eigvalsh(S)
         inside = eigenvalues[:, 0] > 0
         return np.where(inside, np.log(np.maximum(eigenvalues, TINY)).sum(axis=1), -np.inf)
-    log_dets: Array = 2 * np.log(roots.diagonal(axis1=1, axis2=2)).sum(axis=1)
+    log_dets: Array = 2 * np.add.reduce(np.log(roots.diagonal(axis1=1, axis2=2)), axis=1)
     return log_dets
 
 

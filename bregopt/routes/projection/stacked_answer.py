@@ -294,6 +294,10 @@ def certified(
     theta : array of shape (B, n), optional
         The eigenvalues at the multipliers, where the matrices are congruent to the minimizers.
     """
+    ahead = near.largest / rule.tol_X
+    if np.count_nonzero((ahead > 1) & (ahead <= last / 2)) == len(live):  # all take another step in any case
+        none = np.zeros(len(live), dtype=bool)
+        return Certified(joined([], stack), none, ahead)
     certificate = certify_stack(stack, own.X, y, theta)
     met = certificate.meets(rule.tol) & own.met
     distance = rule.distance(stack, certificate, near)

@@ -29,9 +29,9 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.certify.stacks import certify_stack, relative_gap, row_residual
+from bregopt.certify.stacks import relative_gap, row_residual
 from bregopt.clock import checkpoint
-from bregopt.divergences.stacks import StackedDerivative, StackedLogDet
+from bregopt.divergences.stacks import StackedDerivative, StackedLogDet, inner
 from bregopt.linalg import diagonal_of, solutions_of, spectra_of
 from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.projection.stacked_answer import (
@@ -82,31 +82,36 @@ def logdet_newton_stack(
     if not stack.alone:
         return joined(found, stack)
     X0: Any = stack.divergence.X0
-    live, X, R = np.arange(len(stack)), on_rows(stack, X0, stack.lo).X, np.linalg.inv(X0)
+    live, X, R = np.arange(len(stack)), on_rows(stack, X0, stack.lo).X, stack.divergence.inverse
     last = np.full(len(stack), np.inf)
     for step in range(min(limit, _LOGDET_STEPS)):
         checkpoint()
         y, N = _multipliers(X, R)
         if watch is not None and step == 0:  # a certificate costs more than a step
-            at = on_rows(stack, X, y)
-            watch(certify_stack(stack, at.X, y).of(0), y, partial(getattr, at, "X"))
-        decrement, largest = _sizes(N)
-        length = np.where(decrement <= _FULL, 1.0, 1 / (1 + largest))
+            dual = np.add.reduce(stack.lo * y, axis=1) + stack.divergence.dual_term(stack.adjoint(y))
+            lack = stack.divergence.value(X) - dual
+            watch(_sketch(stack, dual, lack, np.abs(lack), 0.0), y, partial(_scaled_matrices, stack, X, y))
+        decrement, length = _decrements(N)
         X = X + length[:, None, None] * (X @ N)
         X = (X + np.swapaxes(X, 1, 2)) / 2
-        left, ready = decrement < np.inf, decrement**4 / 2 <= _SHARE * rule.tol
-        if ready.any():
+        left, ready = decrement < np.inf, decrement**4 <= 2 * _SHARE * rule.tol
+        if np.count_nonzero(ready):
             which = slice(None) if ready.all() else np.flatnonzero(ready)
             problems, own = stack[which], on_rows(stack[which], X[which], y[which])
             distance = _near(X[which], R[which], decrement[which])
             answer = certified(problems, own, y[which], live[which], rule, step + 1, distance, last[which])
             last[which], left[which] = answer.last, ~answer.ends
             found.append(answer.found)
-        if not left.all():
+        if np.count_nonzero(left) < len(left):
             live, stack, X, R, last = live[left], stack[left], X[left], R[left], last[left]
         if len(live) == 0:
             break
     return joined(found, stack)
+
+
+def _scaled_matrices(stack: EntryStack, X: Array, y: Array) -> Array:
+    """Return matrices scaled to the diagonal."""
+    return on_rows(stack, X, y).X
 
 
 def _near(X: Array, R: Array, decrement: Array) -> Near:
@@ -116,31 +121,36 @@ def _near(X: Array, R: Array, decrement: Array) -> Near:
     """
     e = decrement**2
     excess = np.where(e < 0.5, e**2 / 2 / np.maximum(1 - e, 0.5), np.inf)
-    norms = np.linalg.norm(X, axis=(1, 2)) * np.linalg.norm(R, axis=(1, 2))
+    norms = np.sqrt(inner(X, X) * inner(R, R))
     rho = excess + np.sqrt(2 * excess) + EPS * norms  # above the inverse of t - log(1 + t)
     return Near(excess, np.where(rho < 0.5, rho / np.maximum(1 - rho, 0.5), np.inf))
 
 
-def _sizes(N: Array) -> tuple[Array, Array]:
-    """Return the Newton decrement, and a bound on the magnitude of the eigenvalues ``v`` of ``N``.
+def _decrements(N: Array) -> tuple[Array, Array]:
+    """Return the Newton decrements and the lengths of the steps, by the eigenvalues ``v`` of ``N``.
 
-    The decrement is the 2-norm of the ``v``, which are real, and the bound their 8-norm. The step of length
-    ``1 / (1 + max |v|)`` has the largest guaranteed decrease.
+    The decrement is the 2-norm of the ``v``, which are real. Where it is not small, the step has the length
+    ``1 / (1 + b)`` of the largest guaranteed decrease, with their 8-norm ``b``, a bound on their magnitudes.
     """
-    square = N @ N
-    fourth = square @ square
-    powers = square.trace(axis1=1, axis2=2), np.einsum("bij,bji->b", fourth, fourth)
-    decrement, largest = (np.maximum(sum_of, 0.0) for sum_of in powers)
-    return np.sqrt(decrement), largest**0.125
+    decrement = np.sqrt(np.maximum(inner(N, np.swapaxes(N, 1, 2)), 0.0))
+    length = np.ones(len(N))
+    large = ~(decrement <= _FULL)
+    if np.count_nonzero(large):
+        fourth = N @ N
+        fourth = fourth @ fourth
+        bound = np.maximum(inner(fourth, np.swapaxes(fourth, 1, 2)), 0.0) ** 0.125
+        length = np.where(large, 1 / (1 + bound), length)
+    return decrement, length
 
 
 def _multipliers(X: Array, R: Array) -> tuple[Array, Array]:
     """Return ``y`` of shape (B, n) and ``N`` of shape (B, n, n); not finite where ``X o X`` is singular."""
     P = R @ X
-    right = np.einsum("bij,bji->bi", X, P) - X.diagonal(axis1=1, axis2=2)
-    y = np.linalg.solve(X * X, right[:, :, None])
-    N = np.eye(X.shape[1]) - P + y * X
-    return y[:, :, 0], N
+    right = np.add.reduce(X * P, axis=1) - diagonal_of(X)
+    y = solutions_of(X * X, right)
+    N = y[:, :, None] * X - P
+    diagonal_of(N)[:] += 1
+    return y, N
 
 
 def solve_stack(
@@ -371,15 +381,16 @@ def _dual(stack: EntryStack, at: _Points) -> Array:
 
 def _certificate(stack: EntryStack, at: _Points) -> Certificate:
     """Return the numbers of the first problem's point, with the minimizer of its Lagrangian."""
-    dual = _dual(stack, at)
     lack = np.add.reduce(at.y * at.activity - stack.conjugate(at.y), axis=1)
     missed = np.maximum(np.maximum(stack.lo - at.activity, at.activity - stack.hi), 0.0)
-    error = np.abs(lack) + np.add.reduce(np.abs(at.y) * missed, axis=1)
-    gap = relative_gap(stack, dual + lack, dual, error)
-    residual = float((missed / stack.units).max(initial=0.0))
-    return Certificate(
-        float(dual[0] + lack[0]), float(dual[0]), float(gap[0]), residual, 0.0, float(error[0])
-    )
+    loss = np.abs(lack) + np.add.reduce(np.abs(at.y) * missed, axis=1)
+    return _sketch(stack, _dual(stack, at), lack, loss, float((missed / stack.units).max(initial=0.0)))
+
+
+def _sketch(stack: EntryStack, dual: Array, lack: Array, loss: Array, residual: float) -> Certificate:
+    """Return a certificate of the first problem for the history, without round-off."""
+    gap = relative_gap(stack, dual + lack, dual, loss)
+    return Certificate(float(dual[0] + lack[0]), float(dual[0]), float(gap[0]), residual, 0.0, float(loss[0]))
 
 
 def _matrices(V: Array, x: Array) -> Array:
