@@ -150,7 +150,8 @@ def plus_diagonal(M: Array, d: Array) -> Array:
 
 def diagonal_of(M: Array) -> Array:
     """Return a view of the diagonals of a contiguous stack, shape (B, n)."""
-    return M.reshape(len(M), -1)[:, :: M.shape[1] + 1]
+    n = M.shape[1]
+    return M.reshape(len(M), n * n)[:, :: n + 1]
 
 
 def solutions_of(H: Array, right: Array) -> Array:

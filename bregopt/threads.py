@@ -7,7 +7,7 @@ some tens of rows the threads mostly wait for each other, and far longer on a bu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import product
 from threading import Lock
@@ -22,14 +22,10 @@ __all__ = ["SMALL", "threads_for"]
 # (benchmarks/threads.py --orders), and more than 10 times at 400. On idle cores the gain is not measured.
 SMALL = 500
 
-_SETTERS = tuple(
-    f"{prefix}openblas_set_num_threads{suffix}"
-    for prefix, suffix in product(("", "scipy_"), ("", "64_", "_64"))
-)
+_OPENBLAS = tuple(product(("", "scipy_"), ("", "64_", "_64")))  # parts of the names of its functions
 
 
-@contextmanager
-def threads_for(order: int) -> Iterator[None]:
+def threads_for(order: int) -> AbstractContextManager[Any]:
     """Limit BLAS to one thread in a block with small matrices; do nothing for larger ones.
 
     Blocks may be nested, and may overlap in several threads of Python. The number of BLAS threads belongs to
@@ -43,15 +39,15 @@ def threads_for(order: int) -> Iterator[None]:
         The largest order of the matrices.
     """
     if order > SMALL:
-        yield
-        return
+        return nullcontext()
     shared, per_thread = _libraries()
-    with per_thread.limit(limits=1):
-        shared.begin()
-        try:
-            yield
-        finally:
-            shared.end()
+    return shared if per_thread is None else _both(shared, per_thread)
+
+
+@contextmanager
+def _both(shared: _Shared, per_thread: ThreadpoolController) -> Iterator[None]:
+    with per_thread.limit(limits=1), shared:
+        yield
 
 
 class _Shared:
@@ -63,11 +59,11 @@ class _Shared:
     """
 
     def __init__(self, controllers: list[Any]) -> None:
-        self._libraries = [(library.get_num_threads, _setter(library)) for library in controllers]
+        self._libraries = [(_function(library, "get"), _function(library, "set")) for library in controllers]
         self._lock, self._blocks = Lock(), 0
         self._before: list[int] = []
 
-    def begin(self) -> None:
+    def __enter__(self) -> None:
         """Count a block; the first one stores the numbers and sets them to one."""
         with self._lock:
             if self._blocks == 0:
@@ -76,7 +72,7 @@ class _Shared:
                     put(1)
             self._blocks += 1
 
-    def end(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """Discount a block; the last one restores the numbers."""
         with self._lock:
             self._blocks -= 1
@@ -85,15 +81,16 @@ class _Shared:
                     put(number)
 
 
-def _setter(library: Any) -> Callable[[int], object]:
-    """Return the function that sets the number of threads of a library from any thread of Python."""
+def _function(library: Any, does: str) -> Callable[..., Any]:
+    """Return the function that gets or sets the number of threads of a library from any thread of Python."""
     if library.internal_api != "openblas":
-        return library.set_num_threads
-    return next(getattr(library.dynlib, name) for name in _SETTERS if hasattr(library.dynlib, name))
+        return library.get_num_threads if does == "get" else library.set_num_threads
+    names = (f"{prefix}openblas_{does}_num_threads{suffix}" for prefix, suffix in _OPENBLAS)
+    return next(getattr(library.dynlib, name) for name in names if hasattr(library.dynlib, name))
 
 
 @cache
-def _libraries() -> tuple[_Shared, ThreadpoolController]:
+def _libraries() -> tuple[_Shared, ThreadpoolController | None]:
     """Return the BLAS libraries with a number for the process, and those with one for each thread of Python.
 
     NumPy and SciPy may each have their own BLAS. Importing bregopt loads both. They are looked up once, as
@@ -104,4 +101,5 @@ def _libraries() -> tuple[_Shared, ThreadpoolController]:
     blas = ThreadpoolController().select(user_api="blas")
     per_thread = blas.select(threading_layer="openmp").select(internal_api="openblas")
     own = {library.filepath for library in per_thread.lib_controllers}
-    return _Shared([library for library in blas.lib_controllers if library.filepath not in own]), per_thread
+    shared = _Shared([library for library in blas.lib_controllers if library.filepath not in own])
+    return shared, per_thread if own else None

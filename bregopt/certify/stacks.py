@@ -90,7 +90,7 @@ def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) ->
 def row_residual(stack: EntryStack, diagonal: Array, activity: Array, y: Array) -> tuple[Array, Array]:
     """Return the largest relative violation of a row in each problem, and the cost of all of them at `y`."""
     missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
-    if not np.count_nonzero(missed):
+    if not missed.any():
         return np.zeros(len(missed)), np.zeros(len(missed))
     norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
     lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))

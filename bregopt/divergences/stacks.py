@@ -252,7 +252,7 @@ class StackedVonNeumann(StackedSpectral):
         eigenvalues, Q = spectra_of(X0)
         if (eigenvalues[:, 0] <= 0).any():
             raise np.linalg.LinAlgError("X0 is not positive definite")
-        self.origin = self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ np.swapaxes(Q, 1, 2)
+        self.origin = self.log_X0 = (Q * np.log(eigenvalues)[:, None, :]) @ Q.transpose(0, 2, 1)
         self.trace = np.add.reduce(eigenvalues, axis=1)
         self._error = error_of_slope(eigenvalues, Q, np.log)
 
@@ -317,7 +317,7 @@ class StackedLogDet(StackedDivergence):
 
     def value(self, X: Array) -> Array:
         half = solved_below(self.L, X)
-        ratio = solved_below(self.L, np.swapaxes(half, 1, 2))
+        ratio = solved_below(self.L, half.transpose(0, 2, 1))
         value: Array = np.add.reduce(diagonal_of(ratio), axis=1) - _log_dets(ratio) - X.shape[1]
         return value
 
@@ -334,14 +334,14 @@ class StackedLogDet(StackedDivergence):
 
     def dual_term(self, S: Array, theta: Array | None = None) -> Array:
         """Return ``logdet(I - L' S L)``, whose inverse is the minimizer in the coordinates of ``L``."""
-        M = -np.swapaxes(self.L, 1, 2) @ S @ self.L
+        M = -self.L.transpose(0, 2, 1) @ S @ self.L
         diagonal_of(M)[:] += 1
         return _log_dets(M)
 
 
 def _log_dets(S: Array) -> Array:
     """Return the logarithms of determinants; ``-inf`` for matrices that are not positive definite."""
-    S = (S + np.swapaxes(S, 1, 2)) / 2
+    S = (S + S.transpose(0, 2, 1)) / 2
     try:
         roots = roots_of(S)
     except np.linalg.LinAlgError:

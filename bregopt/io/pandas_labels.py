@@ -63,7 +63,7 @@ def aligned(value: Any, labels: Labels, name: str) -> Any:
     ValueError
         If it is a DataFrame or Series with other labels, or with labels in another order.
     """
-    own = labels_of(value, name)
+    own = None if value is None else labels_of(value, name)
     if own is None:
         return value
     if labels is not None and not own.equals(labels):

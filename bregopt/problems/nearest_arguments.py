@@ -46,6 +46,9 @@ class BoundedEntries:
     hi: Array
 
 
+_UNBOUNDED = BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
+
+
 def covariance_message(diagonal: Array, labels: Any) -> str | None:
     """Return a message if the diagonal looks like that of a covariance; None if it does not."""
     distance = np.abs(diagonal - 1)
@@ -146,6 +149,8 @@ def _pairs_of_mask(mask: Mask, n: int, name: str) -> Pairs:
 def fixed_entries(pairs: Pairs, A: Matrix, limit: float, labels: Any = None) -> BoundedEntries:
     """Return the fixed entries; refuse an entry larger than the diagonal allows."""
     i, j = pairs
+    if len(i) == 0:
+        return _UNBOUNDED
     value = A[i, j]
     large = np.flatnonzero(np.abs(value) > limit)
     if len(large):
@@ -164,9 +169,11 @@ def bounded_entries(
 
     No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
     """
+    if lower is None and upper is None:
+        return _UNBOUNDED
     lo, hi = entry_bounds(lower, -1.0, "lower", n), entry_bounds(upper, 1.0, "upper", n)
     if lo.ndim == hi.ndim == 0 and lo <= -limit and hi >= limit:
-        return BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
+        return _UNBOUNDED
     check_memory(_BYTES_A_BOUND * n * n, f"bounds on all entries of a matrix of order {n}")
     lo, hi = np.broadcast_to(lo, (n, n)), np.broadcast_to(hi, (n, n))
     free = np.ones((n, n), dtype=bool)

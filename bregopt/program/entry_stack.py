@@ -79,6 +79,8 @@ class EntryStack:
     @property
     def crowded(self) -> bool:
         """Whether the targets violate so many bounds that one problem alone takes other methods less time."""
+        if self.fixed:
+            return False
         a = self.apply(self.divergence.X0)
         beyond = ((a < self.lo) | (a > self.hi)) & (self.lo < self.hi)
         return int(np.count_nonzero(beyond)) > _CROWD * self.n * len(self)

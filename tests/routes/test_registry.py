@@ -164,24 +164,24 @@ class TestLimits:
     @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
     def test_interrupt_returns_the_best_iterate(self, divergence, monkeypatch):
         from bregopt.program import LinearMap
-        from bregopt.program.entry_stack import EntryStack
+        from bregopt.routes.projection import stacked_newton
 
         problem = nearness(divergence=divergence)
         optimum = problem.solve(solver="bregman", tol=1e-9).value
 
-        def interrupted(kind, name, call):
-            calls, method = [], getattr(kind, name)
+        def interrupted(owner, name, call):
+            calls, function = [], getattr(owner, name)
 
-            def own(self, argument):
+            def own(*arguments):
                 calls.append(None)
                 if len(calls) == call:
                     signal.raise_signal(signal.SIGINT)
-                return method(self, argument)
+                return function(*arguments)
 
-            monkeypatch.setattr(kind, name, own)
+            monkeypatch.setattr(owner, name, own)
 
         interrupted(LinearMap, "apply", 4)
-        interrupted(EntryStack, "adjoint", 2)
+        interrupted(stacked_newton, "checkpoint", 2)
         with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
             sol = problem.solve(solver="bregman", tol=1e-14)
         assert sol.status == "user_limit"

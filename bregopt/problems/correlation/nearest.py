@@ -176,7 +176,8 @@ def nearest_correlation(
     [1.0, 0.7607, 0.1573]
     """
     with clock.limited(time_limit(options)):
-        check_arguments(nearest_correlation, options, PANEL if is_stack(A) else ())
+        several = is_stack(A)
+        check_arguments(nearest_correlation, options, PANEL if several else ())
         given = {
             "fixed": fixed,
             "lower": lower,
@@ -189,7 +190,7 @@ def nearest_correlation(
             "max_rank": max_rank,
             "suggest": suggest,
         }
-        if is_stack(A):
+        if several:
             from bregopt.problems.nearest_stacks import nearest_correlations  # only those with stacks wait
 
             return nearest_correlations(nearest_correlation, A, divergence, given, options)

@@ -184,7 +184,7 @@ def of_pairs(
         If a key is no pair, or names nothing; if a pair has no entry off the diagonal; if a bound is no
         finite number.
     """
-    if not is_mapping(value):
+    if value is None or not is_mapping(value):
         return value
     if not by_pairs(value):
         raise TypeError(
@@ -342,10 +342,8 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     groups = read_groups(given["groups"], labels, n)
     pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n, labels)
     target.check_known(*pairs, "fixed")
-    lower, upper = (
-        of_pairs(aligned(given[name], labels, name), name, labels, groups, n, 1.0)
-        for name in ("lower", "upper")
-    )
+    lower = of_pairs(aligned(given["lower"], labels, "lower"), "lower", labels, groups, n, 1.0)
+    upper = of_pairs(aligned(given["upper"], labels, "upper"), "upper", labels, groups, n, 1.0)
     request = Request(
         A=target.A,
         labels=labels,

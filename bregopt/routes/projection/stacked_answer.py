@@ -196,8 +196,8 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
             _CG_STEPS,
         )
         T = T + stack.times(t, T)
-        M = T @ first @ np.swapaxes(T, 1, 2)
-        X = (M + np.swapaxes(M, 1, 2)) / 2
+        M = T @ first @ T.transpose(0, 2, 1)
+        X = (M + M.transpose(0, 2, 1)) / 2
     X = X.copy()
     for i, j in ((stack.i, stack.j), (stack.j, stack.i)):
         X[:, i, j] = np.where(held, exact, a)
@@ -217,12 +217,12 @@ def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: A
     round_off = stack.n * EPS * np.maximum.reduce(np.abs(theta), axis=1)
     if stack.divergence.quadratic:
         T = own.T[:, :, None] * V if own.T.ndim == 2 else own.T @ V
-        G = np.swapaxes(V, 1, 2) @ T
+        G = V.transpose(0, 2, 1) @ T
         least, most = np.maximum(-theta, 0.0), np.maximum(theta, 0.0)
         others = 2 * inner(G * G, least[:, :, None] * most[:, None, :]) + rows
         radius = frobenius_radius(np.sqrt(square), others) + round_off
         return Near(square + others, _relative(stack, own.X, radius))
-    E = np.swapaxes(V, 1, 2) @ change @ V
+    E = V.transpose(0, 2, 1) @ change @ V
     mean = np.maximum(exp_divided_differences(theta), TINY)
     half = np.exp(theta / 2)
     relative = E / np.maximum(half[:, :, None] * half[:, None, :], TINY)
@@ -245,7 +245,8 @@ def _row_terms(stack: EntryStack, activity: Array, y: Array) -> Array:
 
 def _relative(stack: EntryStack, X: Array, radius: Array) -> Array:
     """Return bounds on entries off the diagonal, relative, from one on the Frobenius norm."""
-    diagonal = np.sort(X.diagonal(axis1=1, axis2=2), axis=1)
+    diagonal = X.diagonal(axis1=1, axis2=2).copy()
+    diagonal.sort(axis=1)
     if len(stack.i) == 0:
         return radius / np.maximum(diagonal[:, -1], TINY)
     if stack.n == 1:
@@ -295,7 +296,7 @@ def certified(
         The eigenvalues at the multipliers, where the matrices are congruent to the minimizers.
     """
     ahead = near.largest / rule.tol_X
-    if np.count_nonzero((ahead > 1) & (ahead <= last / 2)) == len(live):  # all take another step in any case
+    if ((ahead > 1) & (ahead <= last / 2)).all():  # all take another step in any case
         none = np.zeros(len(live), dtype=bool)
         return Certified(joined([], stack), none, ahead)
     certificate = certify_stack(stack, own.X, y, theta)
@@ -303,8 +304,8 @@ def certified(
     distance = rule.distance(stack, certificate, near)
     ends = met & ~((distance > 1) & (distance <= last / 2))
     last = np.where(met, distance, last)
-    found = StackedAnswer(live, own.X, y, certificate, np.full(len(live), step), near.largest)
-    return Certified(found if np.count_nonzero(ends) == len(ends) else found.some(ends), ends, last)
+    found = StackedAnswer(live, own.X, y, certificate, 0 * live + step, near.largest)
+    return Certified(found if ends.all() else found.some(ends), ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:

@@ -93,16 +93,16 @@ def logdet_newton_stack(
             watch(_sketch(stack, dual, lack, np.abs(lack), 0.0), y, partial(_scaled_matrices, stack, X, y))
         decrement, length = _decrements(N)
         X = X + length[:, None, None] * (X @ N)
-        X = (X + np.swapaxes(X, 1, 2)) / 2
+        X = (X + X.transpose(0, 2, 1)) / 2
         left, ready = decrement < np.inf, decrement**4 <= 2 * _SHARE * rule.tol
-        if np.count_nonzero(ready):
+        if ready.any():
             which = slice(None) if ready.all() else np.flatnonzero(ready)
             problems, own = stack[which], on_rows(stack[which], X[which], y[which])
             distance = _near(X[which], R[which], decrement[which])
             answer = certified(problems, own, y[which], live[which], rule, step + 1, distance, last[which])
             last[which], left[which] = answer.last, ~answer.ends
             found.append(answer.found)
-        if np.count_nonzero(left) < len(left):
+        if not left.all():
             live, stack, X, R, last = live[left], stack[left], X[left], R[left], last[left]
         if len(live) == 0:
             break
@@ -132,13 +132,13 @@ def _decrements(N: Array) -> tuple[Array, Array]:
     The decrement is the 2-norm of the ``v``, which are real. Where it is not small, the step has the length
     ``1 / (1 + b)`` of the largest guaranteed decrease, with their 8-norm ``b``, a bound on their magnitudes.
     """
-    decrement = np.sqrt(np.maximum(inner(N, np.swapaxes(N, 1, 2)), 0.0))
+    decrement = np.sqrt(np.maximum(inner(N, N.transpose(0, 2, 1)), 0.0))
     length = np.ones(len(N))
     large = ~(decrement <= _FULL)
-    if np.count_nonzero(large):
+    if large.any():
         fourth = N @ N
         fourth = fourth @ fourth
-        bound = np.maximum(inner(fourth, np.swapaxes(fourth, 1, 2)), 0.0) ** 0.125
+        bound = np.maximum(inner(fourth, fourth.transpose(0, 2, 1)), 0.0) ** 0.125
         length = np.where(large, 1 / (1 + bound), length)
     return decrement, length
 
@@ -275,37 +275,37 @@ def _spectral_newton(
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
     at = _cold_start(stack) if start is None else _points(stack, stack.clip(start))
-    left, live, found = (
-        np.isfinite(stack.divergence.term(at.theta)),
+    live, left, found = (
         np.arange(len(stack)),
+        stack.divergence.term(at.theta) > -np.inf,
         list[StackedAnswer](),
     )
-    before, last = np.full((2, len(stack)), np.inf)
+    before, last = at.missed, np.inf + np.zeros(len(stack))
     formed = (len(stack.i) * stack.n) ** 2 * min(len(stack), _TOGETHER) <= _FORMED
     close = math.sqrt(rule.tol)
     for step in range(min(limit, _STEPS) + 1):
-        if np.count_nonzero(left) < len(left):
+        if not left.all():
             live, stack, at, before, last = live[left], stack[left], at.of(left), before[left], last[left]
         if len(live) == 0:
             break
         if watch is not None:
             watch(_certificate(stack, at), at.y, partial(_on_rows, stack, at))
         ready, left = at.missed <= close, at.missed < np.inf
-        if formed and step and np.count_nonzero(ready):
+        if formed and step:
             ready &= (at.missed <= _ENOUGH) | (at.missed > before / 2)
-        before, count = at.missed, np.count_nonzero(ready)
-        if count:
-            which = slice(None) if count == len(live) else np.flatnonzero(ready)
+        before = at.missed
+        if ready.any():
+            which = slice(None) if ready.all() else np.flatnonzero(ready)
             answer = _answered(stack[which], at.of(which), live[which], rule, step, last[which])
             last[which], left[which] = answer.last, ~answer.ends
             found.append(answer.found)
-        if step in _TESTED and not (stack.alone or count == len(live)):
+        if step in _TESTED and not (stack.alone or ready.all()):
             left &= ~_contradicts(stack, at.y)
-        if step == limit or not np.count_nonzero(left) or len(stack.i) == 0:
+        if step == limit or not left.any() or len(stack.i) == 0:
             break
         checkpoint(stack.n)
         at, moved = _advanced(stack, at, formed, tuning)
-        if np.count_nonzero(moved) < len(moved):
+        if not moved.all():
             before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
             left &= moved | ready
     return joined(found, stack)
@@ -354,15 +354,13 @@ def _points(stack: EntryStack, y: Array, spectra: Any = None) -> _Points:
     theta, V = spectra
     x = divergence.eigenvalues(theta)
     a = ((V * V) @ x[:, :, None])[:, :, 0] if stack.alone else stack.apply(_matrices(V, x))
-    gradient, lower, upper = _gradient(stack, y, a)
+    gradient, lower, upper = (stack.lo - a, None, None) if stack.fixed else _gradient(stack, y, a)
     missed = np.maximum.reduce(np.abs(gradient) / stack.units, axis=1, initial=0.0)
     return _Points(y, theta, V, a, gradient, missed, lower, upper)
 
 
-def _gradient(stack: EntryStack, y: Array, a: Array) -> tuple[Array, Array | None, Array | None]:
+def _gradient(stack: EntryStack, y: Array, a: Array) -> tuple[Array, Array, Array]:
     """Return the gradient, and the range of the multipliers on the present side of each bound."""
-    if stack.fixed:
-        return stack.lo - a, None, None
     free = stack.lo == stack.hi
     side = np.where(y != 0, np.sign(y), np.where(a < stack.lo, 1.0, np.where(a > stack.hi, -1.0, 0.0)))
     nearest = np.where(free | (side > 0), stack.lo, stack.hi)
@@ -396,8 +394,8 @@ def _sketch(stack: EntryStack, dual: Array, lack: Array, loss: Array, residual: 
 def _matrices(V: Array, x: Array) -> Array:
     """Return ``V diag(x) V'``, exactly symmetric."""
     half = V * np.sqrt(x)[:, None, :]
-    X = half @ np.swapaxes(half, 1, 2)
-    return (X + np.swapaxes(X, 1, 2)) / 2
+    X = half @ half.transpose(0, 2, 1)
+    return (X + X.transpose(0, 2, 1)) / 2
 
 
 def _advanced(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning) -> tuple[_Points, Mask]:
@@ -409,10 +407,10 @@ def _advanced(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTu
     if stack.fixed:
         new = _points(stack, at.y + d)
         halved = new.missed <= at.missed / 2
-        if np.count_nonzero(halved) == len(halved):
+        if halved.all():
             return new, halved
     new, moved = _searched(stack, at, d, tuning.shortest_newton_step, tuning)
-    if np.count_nonzero(moved) < len(moved):
+    if not moved.all():
         left = np.flatnonzero(~moved)
         step = (at.gradient / diagonal)[left]
         rose, moved[left] = _searched(stack[left], at.of(left), step, tuning.shortest_gradient_step, tuning)
@@ -486,7 +484,7 @@ def _searched(
 
     found, moved = tried(slice(None), 1.0)
     alpha = 0.5
-    while alpha > least and np.count_nonzero(moved) < len(moved):
+    while alpha > least and not moved.all():
         left = np.flatnonzero(~moved)
         new, taken = tried(left, alpha)
         _replace(found, left[taken], new.of(taken))
@@ -516,7 +514,7 @@ def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
         M = (P[:, i, :, None] * V[:, j, None, :] + P[:, j, :, None] * V[:, i, None, :]) / 2
     M *= np.sqrt(2 * derivative.G)[:, None]
     M = M.reshape(len(V), len(i), -1)
-    H = M @ np.swapaxes(M, 1, 2)
+    H = M @ M.transpose(0, 2, 1)
     if derivative.share:
         H *= derivative.sign
         diagonal_of(H)[:] += derivative.share * (1.0 if stack.alone else np.where(i == j, 1.0, 0.5))
@@ -526,7 +524,7 @@ def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
 def _hessian_product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
     """Return the products with the negative Hessians of the dual functions, shape (B, m)."""
     P, V = derivative.P, derivative.V
-    inside = np.swapaxes(P, 1, 2) @ stack.times(v, V)
+    inside = P.transpose(0, 2, 1) @ stack.times(v, V)
     R = V @ np.swapaxes(inside * derivative.G, 1, 2)
     weight = 1.0 if stack.alone else np.where(stack.i == stack.j, 1.0, 0.5)
     return derivative.sign * stack.entries_of(P, R) + derivative.share * weight * v
