@@ -58,6 +58,8 @@ _CLARABEL_NAMES = {
 _OTHER_CONES = {"exp": "exponential", "p3d": "power", "pnd": "power"}
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
+_VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
+_CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
@@ -289,10 +291,6 @@ def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if options.get(name) is not None:
             given |= dict.fromkeys(theirs, options[name])
     return given
-
-
-_VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
-_CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 
 
 def check_sizes(problem: Any) -> None:

@@ -50,6 +50,7 @@ DIVERGENCES: dict[str, Callable[..., Any]] = {
     "von_neumann": von_neumann_div,
 }
 PROBLEMS = ("nearest-correlation", "nearest-psd")  # of one matrix
+PARTS = ("X", "u", "duals")  # of an answer, that a report has on request
 
 
 def is_sdpa(path: Path) -> bool:
@@ -127,9 +128,6 @@ def problem_of_matrix(path: Path, key: str | None, problem: str | None, divergen
     rows = [diag(X) == 1] if problem == PROBLEMS[0] else []
     objective = Minimize(DIVERGENCES[divergence](X, A))
     return Spec(f"{problem} of {path.name}, {divergence}", Problem(objective, rows), labeled=table)
-
-
-PARTS = ("X", "u", "duals")  # of an answer, that a report has on request
 
 
 def write_answer(path: Path, spec: Spec, solution: Solution, parts: Collection[str] = ()) -> None:

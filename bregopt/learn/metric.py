@@ -39,6 +39,7 @@ __all__ = ["LogDetMetricLearner", "SoftMarginMetricLearner", "VonNeumannMetricLe
 
 _PRIORS = ("identity", "covariance")
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
+_RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no component
 
 
 def _named_after(cls: type, method: Callable[..., Any]) -> FunctionType:
@@ -322,9 +323,6 @@ def _of_pairs(value: Any, name: str, count: int) -> Array:
     if (bounds <= 0).any():
         raise ValueError(f"{name} has the value {bounds.min():g}; expected squared distances above 0")
     return bounds if bounds.ndim else np.full(count, bounds)
-
-
-_RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no component
 
 
 class SoftMarginMetricLearner(LinearMetric):

@@ -43,7 +43,7 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.solution import Solution
 
-__all__ = ["Argument", "argument", "nearest_correlations", "nearest_psds", "stack_rows"]
+__all__ = ["nearest_correlations", "nearest_psds"]
 
 _SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need no matrix
@@ -52,6 +52,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need n
     "max_rank": lambda value: positive_integer(value, "max_rank"),
 }
 _MOST_FIXED = 5_000  # fixed entries beyond which a stack takes no less time than a loop
+_KEYS_SHOWN = 3  # in messages
 
 
 def nearest_correlations(
@@ -83,14 +84,108 @@ def nearest_correlations(
     return solve_stack(_Correlations(single, matrices, divergence, options, arguments))
 
 
-def _argument(name: str, value: Any, matrices: Any) -> Argument:
-    """Return an argument; bounds by pairs and groups are shared by all matrices."""
-    if name in _SHARED or (by_pairs(value) and not value.keys() <= set(matrices.keys)):
-        return Argument(name, matrices, value)
-    return argument(value, name, matrices, name not in ("weights", "fixed"))
+@dataclass(frozen=True, eq=False)
+class _Argument:
+    """One argument of a stack: a value that all matrices share, or one for each.
+
+    Parameters
+    ----------
+    name : str
+    matrices : MatrixStack
+        Those of `A`.
+    shared : object
+        The value that all matrices share.
+    own : MatrixStack, array or None
+        Values of the matrices; None if they share one.
+    places : list of int
+        The places of the matrices among those.
+    """
+
+    name: str
+    matrices: Any
+    shared: Any = None
+    own: Any = None
+    places: Sequence[int] = ()
+
+    def of(self, k: int) -> Any:
+        """Return the value for the matrix in position `k`, of the rows that are present there."""
+        if self.own is None:
+            value = self.shared
+        else:
+            place = self.places[k]
+            value = self.own[place] if isinstance(self.own, np.ndarray) else self.own.one(place)
+        return _of_present(value, self.name, self.matrices, k)
+
+    def part(self, matrices: Any, a: int, b: int) -> _Argument:
+        """Return the argument of the matrices in the positions from `a` to ``b - 1``."""
+        if self.own is None:
+            return replace(self, matrices=matrices)
+        places = self.places[a:b]
+        if isinstance(self.own, np.ndarray):
+            return replace(self, matrices=matrices, own=self.own[places], places=range(b - a))
+        first, last = min(places), max(places) + 1
+        return replace(
+            self,
+            matrices=matrices,
+            own=self.own.part(first, last),
+            places=[place - first for place in places],
+        )
+
+    def read(
+        self, positions: IntArray, labels: Sequence[Labels], reader: Callable[[Any], Any]
+    ) -> tuple[list[Any], Mask]:
+        """Return the values as `reader` makes them, one if it is shared, and a mask of the refused ones.
+
+        The matrices in these positions have the same labels. A refused value is None. Of the first accepted
+        one there is a copy in its place, such that arrays of the values can be stacked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the shared value is bad.
+        """
+        if self.own is None:
+            shared = self.of(int(positions[0]))
+            own = labels_of(shared, self.name)
+            other = [own is not None and each is not None and not own.equals(each) for each in labels]
+            return [reader(shared)], np.array(other, dtype=bool)
+        values: list[Any] = []
+        for k, each in zip(positions, labels, strict=True):
+            try:
+                values.append(reader(aligned(self.of(int(k)), each, self.name)))
+            except (TypeError, ValueError):
+                values.append(None)
+        refused = np.array([value is None for value in values])
+        usual = next((value for value in values if value is not None), reader(None))
+        return [usual if value is None else value for value in values], refused
 
 
-def _stacks(divergence: str, arguments: Mapping[str, Argument]) -> bool:
+def _argument(name: str, value: Any, matrices: Any) -> _Argument:
+    """Return an argument, with a value for each matrix or for all.
+
+    A dict, a frame with an index of two levels and an array of shape ``(B, n, n)`` have one for each. So
+    have an array of shape ``(B,)`` and a Series, where no matrix has a vector. Bounds by pairs and groups are
+    shared.
+
+    Raises
+    ------
+    ValueError
+        If it is of other matrices than those of the stack.
+    """
+    of_pairs = by_pairs(value) and not value.keys() <= set(matrices.keys)
+    if name in _SHARED or of_pairs or value is None or isinstance(value, str):
+        return _Argument(name, matrices, value)
+    if is_stack(value):
+        stack = read_stack(value, name, real=False)
+        return _Argument(name, matrices, own=stack, places=_places(stack.keys, matrices.keys, name))
+    if name not in ("weights", "fixed") and rectangular(value, name).ndim == 1:
+        series = is_pandas(value, "Series")
+        places = _places(tuple(value.index) if series else range(len(value)), matrices.keys, name, series)
+        return _Argument(name, matrices, own=np.asarray(value), places=places)
+    return _Argument(name, matrices, value)
+
+
+def _stacks(divergence: str, arguments: Mapping[str, _Argument]) -> bool:
     """Whether the stacked method has the problem: a divergence, with bounds on entries only."""
     kind, floor = divergence_or_norm(divergence), arguments["min_eigenvalue"]
     if kind is None:
@@ -118,7 +213,7 @@ def nearest_psds(
 class _Correlations(StackedProblem):
     """Nearest correlation matrices."""
 
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, _Argument]
 
     def part(self, a: int, b: int) -> Self:
         part = super().part(a, b)
@@ -185,12 +280,12 @@ def _correlations(
     positions: IntArray,
     matrices: Any,
     kind: type[Divergence],
-    arguments: Mapping[str, Argument],
+    arguments: Mapping[str, _Argument],
     notes: Warnings,
 ) -> Slice:
     """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
     labels = [matrices.labels(k) for k in positions.tolist()]
-    rows = stack_rows(A, positions, labels, kind, arguments)
+    rows = _stack_rows(A, positions, labels, kind, arguments)
     many = int(rows.fixed.any(axis=0).sum()) > _MOST_FIXED
     places = np.flatnonzero(~rows.refused & (not many))
     places = places[_accepted(A[places], kind)]
@@ -206,108 +301,6 @@ def _correlations(
         return own.restored(Y), own.duals(y)
 
     return Slice(rows.problem(A[places], kind.name), places, restored)
-
-
-_KEYS_SHOWN = 3  # in messages
-
-
-@dataclass(frozen=True, eq=False)
-class Argument:
-    """One argument of a stack: a value that all matrices share, or one for each.
-
-    Parameters
-    ----------
-    name : str
-    matrices : MatrixStack
-        Those of `A`.
-    shared : object
-        The value that all matrices share.
-    own : MatrixStack, array or None
-        Values of the matrices; None if they share one.
-    places : list of int
-        The places of the matrices among those.
-    """
-
-    name: str
-    matrices: Any
-    shared: Any = None
-    own: Any = None
-    places: Sequence[int] = ()
-
-    def of(self, k: int) -> Any:
-        """Return the value for the matrix in position `k`, of the rows that are present there."""
-        if self.own is None:
-            value = self.shared
-        else:
-            place = self.places[k]
-            value = self.own[place] if isinstance(self.own, np.ndarray) else self.own.one(place)
-        return _of_present(value, self.name, self.matrices, k)
-
-    def part(self, matrices: Any, a: int, b: int) -> Argument:
-        """Return the argument of the matrices in the positions from `a` to ``b - 1``."""
-        if self.own is None:
-            return replace(self, matrices=matrices)
-        places = self.places[a:b]
-        if isinstance(self.own, np.ndarray):
-            return replace(self, matrices=matrices, own=self.own[places], places=range(b - a))
-        first, last = min(places), max(places) + 1
-        return replace(
-            self,
-            matrices=matrices,
-            own=self.own.part(first, last),
-            places=[place - first for place in places],
-        )
-
-    def read(
-        self, positions: IntArray, labels: Sequence[Labels], reader: Callable[[Any], Any]
-    ) -> tuple[list[Any], Mask]:
-        """Return the values as `reader` makes them, one if it is shared, and a mask of the refused ones.
-
-        The matrices in these positions have the same labels. A refused value is None. Of the first accepted
-        one there is a copy in its place, such that arrays of the values can be stacked.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the shared value is bad.
-        """
-        if self.own is None:
-            shared = self.of(int(positions[0]))
-            own = labels_of(shared, self.name)
-            other = [own is not None and each is not None and not own.equals(each) for each in labels]
-            return [reader(shared)], np.array(other, dtype=bool)
-        values: list[Any] = []
-        for k, each in zip(positions, labels, strict=True):
-            try:
-                values.append(reader(aligned(self.of(int(k)), each, self.name)))
-            except (TypeError, ValueError):
-                values.append(None)
-        refused = np.array([value is None for value in values])
-        usual = next((value for value in values if value is not None), reader(None))
-        return [usual if value is None else value for value in values], refused
-
-
-def argument(value: Any, name: str, matrices: Any, of_numbers: bool = False) -> Argument:
-    """Return an argument, with a value for each matrix or for all.
-
-    A dict, a frame with an index of two levels and an array of shape ``(B, n, n)`` have one for each; with
-    `of_numbers` an array of shape ``(B,)`` or a Series has, too.
-
-    Raises
-    ------
-    ValueError
-        If it is of other matrices than those of the stack.
-    """
-    if value is None or isinstance(value, str):
-        return Argument(name, matrices, value)
-    if is_stack(value):
-        stack = read_stack(value, name, real=False)
-        return Argument(name, matrices, own=stack, places=_places(stack.keys, matrices.keys, name))
-    if of_numbers and rectangular(value, name).ndim == 1:
-        series = is_pandas(value, "Series")
-        places = _places(tuple(value.index) if series else range(len(value)), matrices.keys, name, series)
-        return Argument(name, matrices, own=np.asarray(value), places=places)
-    return Argument(name, matrices, value)
 
 
 def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
@@ -369,12 +362,12 @@ def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, name
     return [at[key] for key in keys]
 
 
-def stack_rows(
+def _stack_rows(
     A: Array,
     positions: IntArray,
     labels: Sequence[Labels],
     kind: type[Divergence],
-    arguments: Mapping[str, Argument],
+    arguments: Mapping[str, _Argument],
 ) -> CorrelationRows:
     """Return the rows for matrices of one order, an array of shape ``(b, n, n)``.
 
@@ -413,7 +406,7 @@ def stack_rows(
     return CorrelationRows(t, s, i, j, lo, hi, fixed, bounded, refused)
 
 
-def _check_shared(arguments: Mapping[str, Argument], k: int, n: int, kind: type[Divergence]) -> None:
+def _check_shared(arguments: Mapping[str, _Argument], k: int, n: int, kind: type[Divergence]) -> None:
     """Refuse bounds that cross, or that no entry can reach."""
     lower, upper, fixed = (arguments[name].of(k) for name in ("lower", "upper", "fixed"))
     t = least_eigenvalue(arguments["min_eigenvalue"].shared)

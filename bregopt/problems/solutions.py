@@ -24,6 +24,7 @@ from bregopt.routes.solution import Solution, Status
 __all__ = ["ERROR", "NUMBERS", "Record", "Solutions", "Warnings"]
 
 ERROR = "error"  # the status of a problem whose data were refused
+NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "accuracy", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +208,6 @@ class Solutions:
             citation=self._citation,
         )
         return self._problem.finished(labeled(solution, self._problem.matrices.labels(k)), k)
-
-
-NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "accuracy", "seconds")
 
 
 @dataclass(frozen=True, eq=False)

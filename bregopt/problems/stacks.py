@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 _CHAIN = 32  # matrices of a chain of warm starts
 _POLL = 0.25  # seconds between two looks at the time limit and Ctrl-C
+# Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
+_SLICE = 50_000
+_ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,11 +283,6 @@ def _solutions(
         _stop=stop.value,
         _citation=load(METHOD).citation,
     )
-
-
-# Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
-_SLICE = 50_000
-_ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
 
 
 def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> Part:

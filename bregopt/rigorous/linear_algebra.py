@@ -43,6 +43,10 @@ __all__ = [
 _TRIALS = 6
 _SHARP = 20  # of the norm in round-offs: above the distance of a factorization, in Frobenius' norm
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next
+LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
+_ROUNDS = 4  # of refinement
+_POWER_STEPS = 5
+_DENSE = 0.05  # share of nonzeros above which a dense product is faster
 
 
 def proven_shift(W: Array, t: float) -> float | None:
@@ -227,12 +231,6 @@ def near_identity(F: Ball) -> Ball:
         return Ball(np.asarray(0.0), np.asarray(math.inf))
     trace = F[np.diag_indices(len(F.mid))].sum()
     return Ball(trace.mid, np.asarray(inflated(trace.rad + size * size / (2 * (1 - size)))))
-
-
-LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
-_ROUNDS = 4  # of refinement
-_POWER_STEPS = 5
-_DENSE = 0.05  # share of nonzeros above which a dense product is faster
 
 
 class Part(NamedTuple):

@@ -48,6 +48,9 @@ __all__ = [
 
 _ROOM = 1e-6  # of a variable: the distance from its box, relative to its size, at which it may change
 _ROUNDS = 3  # that add inequalities to the equations
+_LEAST_SUPPORT = 3  # of z, for which its equations have a solution
+_SPARE = 4.0  # of the share of the diagonal that the correction may fill, in distances from the rows
+_NEWTON_STEPS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,11 +271,6 @@ def _in_cones(data: Data, u: Array, movable: IntArray, radius: float) -> bool:
         if inflated(length + spread) > u[index[0]] and (spread or length > u[index[0]]):
             return False
     return True
-
-
-_LEAST_SUPPORT = 3  # of z, for which its equations have a solution
-_SPARE = 4.0  # of the share of the diagonal that the correction may fill, in distances from the rows
-_NEWTON_STEPS = 8
 
 
 def fixes_diagonal(data: Data) -> bool:

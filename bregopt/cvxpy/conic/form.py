@@ -26,6 +26,8 @@ from bregopt.records import dataclass
 
 __all__ = ["Conic", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
 
+_ZERO = 1e-14  # relative to the largest eigenvalue: smaller ones are round-off of zero
+
 
 class Places(NamedTuple):
     """The entry of each psd row, which is ``weight * S[i, j]`` of a block."""
@@ -128,9 +130,6 @@ def others(chosen: IntArray, count: int) -> IntArray:
     left = np.ones(count, dtype=bool)
     left[chosen] = False
     return np.flatnonzero(left)
-
-
-_ZERO = 1e-14  # relative to the largest eigenvalue: smaller ones are round-off of zero
 
 
 @dataclass(frozen=True, eq=False)

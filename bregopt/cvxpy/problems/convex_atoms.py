@@ -37,6 +37,10 @@ __all__ = [
     "read_convex_atom",
 ]
 
+SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
+_CONES = ("PSD", "SOC")
+_APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
+
 
 @dataclass(frozen=True, eq=False)
 class Spectral:
@@ -258,11 +262,6 @@ def _above_zero(atom: Any, elements: Elements) -> tuple[Any, Array]:
     if (bound <= 0).any():
         raise UnsupportedProblemError(f"the objective contains {name} with a second argument not above 0")
     return x, bound
-
-
-SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
-_CONES = ("PSD", "SOC")
-_APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
 
 
 def affine_problem(problem: Any, more: Sequence[Any]) -> tuple[Any, dict[Any, Any]]:

@@ -23,6 +23,9 @@ from bregopt.records import replace
 
 __all__ = ["DivergenceAtom", "log_det", "started_from_cost"]
 
+_CONDITION = 1e4  # of the cost: beyond it, the determinant of the start is known to few digits
+_ROUND_OFF = 1e-12  # part of the cost, relative to its largest entry, that the start may leave out
+
 
 class DivergenceAtom(Atom):
     """``D(X, X0)``; for a Hermitian variable with `copies` of each eigenvalue in the real form ``X``.
@@ -89,10 +92,6 @@ class DivergenceAtom(Atom):
         assert self._current is not None
         (term,) = self._current().terms
         return term.atom
-
-
-_CONDITION = 1e4  # of the cost: beyond it, the determinant of the start is known to few digits
-_ROUND_OFF = 1e-12  # part of the cost, relative to its largest entry, that the start may leave out
 
 
 class LogDet(Atom):

@@ -43,6 +43,13 @@ __all__ = ["PartSearch", "Partition", "assigned", "clustered", "numbered", "part
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
+_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
+_EDGES = 1_000_000  # edge ends in all rounds, for each pair of parts that a vertex is in
+_MOST_ROUNDS = 66
+_SWEEPS = 10  # over all pairs of parts
+_MERGED = (2, 3)  # parts that rounds divide anew, in turn
+_CLUSTERED, _REFINED = 10, 3  # roundings of a relaxation, and the number of the best to refine
+_STEPS = 5  # of k-means
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,15 +198,6 @@ def partition(
         bound=min(found.bound, cut),
         optimal=found.optimal,
     ).timed(start)
-
-
-_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
-_EDGES = 1_000_000  # edge ends in all rounds, for each pair of parts that a vertex is in
-_MOST_ROUNDS = 66
-_SWEEPS = 10  # over all pairs of parts
-_MERGED = (2, 3)  # parts that rounds divide anew, in turn
-_CLUSTERED, _REFINED = 10, 3  # roundings of a relaxation, and the number of the best to refine
-_STEPS = 5  # of k-means
 
 
 class PartSearch:

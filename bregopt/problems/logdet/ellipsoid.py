@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ellipsoid", "labeled", "log_ellipsoid_volume", "min_volume_ellipsoid", "squared_distances"]
 
+_ROUND_OFF = 8 * EPS  # of coordinates, relative to the largest one: a smaller spread is none
+_ORIGIN = {True: "points.mean(axis=0)", False: "center"}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ellipsoid(ProvenAnswer):
@@ -202,10 +205,6 @@ def labeled(data: Any, center: Array, root: Array, weights: Array, contact: IntA
         "weights": pandas.Series(weights, index=rows),
         "contact": rows[contact],
     }
-
-
-_ROUND_OFF = 8 * EPS  # of coordinates, relative to the largest one: a smaller spread is none
-_ORIGIN = {True: "points.mean(axis=0)", False: "center"}
 
 
 def min_volume_ellipsoid(
