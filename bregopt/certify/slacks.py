@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, scattered
+from bregopt.cache import kept
 from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
 from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
 from bregopt.program.bounds import Bounds
@@ -37,11 +37,6 @@ __all__ = [
     "trace_bounds",
     "with_trace_row",
 ]
-
-# Computed once for each program; dropped with it.
-_found: WeakKeyDictionary[Program, tuple[TraceBound | None, ...]] = WeakKeyDictionary()
-_diagonals: WeakKeyDictionary[Program, tuple[Array, ...]] = WeakKeyDictionary()
-_sparse_low_rank: WeakKeyDictionary[Program, tuple[SparseLowRankProgram | None, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,16 +105,15 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
     return a
 
 
+@kept
 def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
     """Return :func:`trace_bound` of every block; computed once for each program."""
-    if program not in _found:
-        _found[program] = tuple(trace_bound(program, b) for b in range(len(program.blocks)))
-    return _found[program]
+    return tuple(trace_bound(program, b) for b in range(len(program.blocks)))
 
 
 def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:
     """Give a program of some rows the trace bounds of the whole; the other rows are zero on its matrices."""
-    _found[program] = tuple(
+    trace_bounds.values[program] = tuple(
         None if bound is None else replace(bound, multipliers=bound.multipliers[kept])
         for bound in trace_bounds(whole)
     )
@@ -139,11 +133,10 @@ def with_trace_row(program: Program, block: int, value: float) -> Program:
     )
 
 
+@kept
 def diagonal_bounds(program: Program) -> tuple[Array, ...]:
     """Return :func:`_diagonal_bound` of every block; computed once for each program."""
-    if program not in _diagonals:
-        _diagonals[program] = tuple(_diagonal_bound(program, b) for b in range(len(program.blocks)))
-    return _diagonals[program]
+    return tuple(_diagonal_bound(program, b) for b in range(len(program.blocks)))
 
 
 def _diagonal_bound(program: Program, block: int) -> Array:
@@ -170,11 +163,9 @@ def slack(
     return W if faces is None else faces[b].compress(W)
 
 
+@kept
 def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
-    if program not in _sparse_low_rank:
-        blocks = range(len(program.blocks))
-        _sparse_low_rank[program] = tuple(sparse_plus_low_rank(program, b) for b in blocks)
-    return _sparse_low_rank[program]
+    return tuple(sparse_plus_low_rank(program, b) for b in range(len(program.blocks)))
 
 
 def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import PickledWithoutCache, cached_property
+from bregopt.cache import PickledWithoutCache, cached_property, kept
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
@@ -337,16 +336,12 @@ class Program(PickledWithoutCache):
         return f"row {k}"
 
 
-# Computed once for each nearness term; dropped with it.
-_anchored: WeakKeyDictionary[Nearness, Divergence] = WeakKeyDictionary()
-
-
+@kept
 def divergence_of(nearness: Nearness) -> Divergence:
     """Return the divergence anchored at a block's dense ``X0``; computed once for each nearness term."""
-    if nearness not in _anchored:
-        make: Any = nearness.kind
-        _anchored[nearness] = make(np.asarray(nearness.X0), **nearness.parameters)
-    return _anchored[nearness]
+    make: Any = nearness.kind
+    found: Divergence = make(np.asarray(nearness.X0), **nearness.parameters)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

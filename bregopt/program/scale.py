@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from bregopt.cache import kept
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.lowrank import LowRank, frobenius_norm
@@ -22,10 +22,6 @@ __all__ = ["DimacsSizes", "Scale", "dimacs_sizes", "pays", "scale_of"]
 
 _LARGEST_FORMED = 500  # the order up to which a cost matrix is formed to find its largest entry
 _RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero
-
-# Computed once for each program; dropped with it.
-_scales: WeakKeyDictionary[Program, Scale] = WeakKeyDictionary()
-_dimacs: WeakKeyDictionary[Program, DimacsSizes] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -60,20 +56,15 @@ class Scale:
     resolution: float
 
 
-def scale_of(program: Program) -> Scale:
-    """Return the scales of a program; computed once for each program."""
-    if program not in _scales:
-        _scales[program] = _scale(program)
-    return _scales[program]
-
-
 def pays(program: Program) -> bool:
     """Whether the objective is not constant; if it is, any feasible point is optimal."""
     costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)
     return bool(costs) or any(program.divergences) or not program.bounds.all_hard
 
 
-def _scale(program: Program) -> Scale:
+@kept
+def scale_of(program: Program) -> Scale:
+    """Return the scales of a program; computed once for each program."""
     demanded, allowed = _stated_sizes(program)
     starts = [b.nearness.X0 for b in program.blocks if b.nearness is not None]
     below_caps = _norm_below_caps(program)
@@ -176,15 +167,13 @@ class DimacsSizes(NamedTuple):
     costs: float
 
 
+@kept
 def dimacs_sizes(program: Program) -> DimacsSizes | None:
     """Return what the errors are relative to; None where there is a divergence, a cap or a soft row."""
     if program.curved or not program.bounds.all_hard:
         return None
-    if program not in _dimacs:
-        costs = max((_largest_entry(block) for block in program.blocks), default=0.0)
-        largest = float(program.bounds.sizes.max(initial=0.0))
-        _dimacs[program] = DimacsSizes(1 + largest, 1 + max(costs, float(np.abs(program.c).max(initial=0.0))))
-    return _dimacs[program]
+    costs = [float(np.abs(program.c).max(initial=0.0)), *map(_largest_entry, program.blocks)]
+    return DimacsSizes(1 + float(program.bounds.sizes.max(initial=0.0)), 1 + max(costs))
 
 
 def _largest_entry(block: Block) -> float:

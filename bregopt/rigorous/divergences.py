@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cache import kept
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball, exp, inflated, log
 from bregopt.rigorous.data import Anchor, Data, MatrixData
@@ -28,10 +28,6 @@ from bregopt.rigorous.linear_algebra import (
 )
 
 __all__ = ["conjugate", "dual_term", "penalty", "value_term"]
-
-# What every trial of a proof needs of X0.
-_roots: WeakKeyDictionary[Anchor, tuple[Array, float, Ball] | None] = WeakKeyDictionary()
-_spectra: WeakKeyDictionary[Anchor, tuple[Array, Array, float]] = WeakKeyDictionary()
 
 
 def dual_term(block: MatrixData, W: Ball, trace: float, X: Array | None) -> tuple[float, str]:
@@ -113,17 +109,15 @@ def _logdet_value(anchor: Anchor, X: Array, radius: float) -> Ball:
     return trace / (Ball.exact(1.0) - f) - log_det(lowered) + log_det_X0 - float(len(X))
 
 
+@kept  # every trial of a proof needs it
 def _root_of_anchor(anchor: Anchor) -> tuple[Array, float, Ball] | None:
     """Return ``Y``, a bound on ``||F||`` and ``logdet X0``, None where ``X0`` is not proven definite."""
-    if anchor not in _roots:
-        Y = triangular_inverse(anchor.X0.mid)
-        F = None if Y is None else whitened(Y, anchor.X0)
-        f = math.inf if F is None else F.frobenius()
-        if Y is None or F is None or not f < 0.5:
-            _roots[anchor] = None
-        else:
-            _roots[anchor] = Y, f, near_identity(F) - 2 * log(Ball.exact(Y.diagonal())).sum()
-    return _roots[anchor]
+    Y = triangular_inverse(anchor.X0.mid)
+    if Y is None:
+        return None
+    F = whitened(Y, anchor.X0)
+    f = F.frobenius()
+    return (Y, f, near_identity(F) - 2 * log(Ball.exact(Y.diagonal())).sum()) if f < 0.5 else None
 
 
 # --- von Neumann ------------------------------------------------------------------------------------
@@ -166,11 +160,10 @@ def _von_neumann_value(anchor: Anchor, X: Array, radius: float) -> Ball:
     return Ball(total.mid, np.asarray(inflated(total.rad + error)))
 
 
+@kept  # every trial of a proof needs it
 def _spectrum_of_anchor(anchor: Anchor) -> tuple[Array, Array, float]:
     """Return the decomposition of ``X0``."""
-    if anchor not in _spectra:
-        _spectra[anchor] = decomposition(anchor.X0)
-    return _spectra[anchor]
+    return decomposition(anchor.X0)
 
 
 def _turn(Q: Array) -> float:
