@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cache import cached_property
+from bregopt.divergences import DIVERGENCES
+from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import plus_diagonal
+from bregopt.program.program import Program
 from bregopt.records import dataclass, replace
 
-__all__ = ["EntryStack"]
+__all__ = ["EntryProgram", "EntryStack"]
 
 # The n^2 entries over those with bounds, from which sparse products, and sums for each entry, cost less than
 # products of matrices.
@@ -142,3 +145,95 @@ class EntryStack:
         lower = np.where(np.isfinite(self.hi), -np.inf, 0.0)
         upper = np.where(np.isfinite(self.lo), np.inf, 0.0)
         return np.clip(y, lower, upper)
+
+
+class EntryProgram(NamedTuple):
+    """A program as a stack of one.
+
+    Parameters
+    ----------
+    stack : EntryStack
+    at : int array of shape (m,)
+        The rows of the program, in the order of the stack.
+    weight : array of shape (m,)
+        Their multiples of the entries.
+    mu, offset : float
+        The objective is ``mu`` times the divergence plus the offset.
+    """
+
+    stack: EntryStack
+    at: IntArray
+    weight: Array
+    mu: float
+    offset: float
+
+    @classmethod
+    def of(cls, program: Program) -> EntryProgram | None:
+        """Return a program as such a stack; None if it has other rows or costs, or violates most bounds."""
+        if len(program.blocks) != 1 or program.k or not program.bounds.all_hard:
+            return None
+        (block,) = program.blocks
+        nearness = block.nearness
+        if nearness is None or block.cost is not None or block.face is not None or block.cap is not None:
+            return None
+        kind = nearness.kind
+        if nearness.divergence not in STACKED or kind is not DIVERGENCES[nearness.divergence]:
+            return None
+        rows = _entries_of(program)
+        if rows is None:
+            return None
+        at, i, j, weight = rows
+        n, lo, hi = block.n, program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
+        if (weight < 0).any():
+            lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
+        if not ((lo[:n] == hi[:n]) & (lo[:n] > 0)).all():
+            return None
+        try:
+            divergence = STACKED[nearness.divergence](np.asarray(nearness.X0)[None])
+        except np.linalg.LinAlgError:
+            return None
+        stack = EntryStack(divergence, i, j, lo[None], hi[None])
+        return None if stack.crowded else cls(stack, at, weight, nearness.mu, program.offset)
+
+    def multipliers(self, y: Array) -> Array:
+        """Return the multipliers of the program's rows."""
+        own = np.empty(len(self.at))
+        own[self.at] = self.mu * y / self.weight
+        return own
+
+    def start(self, y: Array) -> Array:
+        """Return the multipliers of the stack, shape (1, m)."""
+        found: Array = y[self.at] * self.weight / self.mu
+        return found[None]
+
+
+def _entries_of(program: Program) -> tuple[IntArray, IntArray, IntArray, Array] | None:
+    """Return the rows, their entries ``i <= j`` and weights: the diagonal, then others, or no row at all.
+
+    None where a row is on no single entry, or two are on the same.
+    """
+    if not all(term.rows.single for term in program.A.terms):
+        return None
+    n, none = program.blocks[0].n, np.zeros(0, np.intp)
+    rows = [(term.at, term.rows.coordinates()) for term in program.A.terms]
+    if len(rows) == 1:
+        ((own, t),) = rows
+        at, i, j, weight = own[t.row], t.i, t.j, t.value
+    elif rows:
+        at = np.concatenate([own[t.row] for own, t in rows])
+        i, j, weight = (np.concatenate([getattr(t, name) for _, t in rows]) for name in ("i", "j", "value"))
+    else:
+        at, i, j, weight = none, none, none, np.zeros(0)
+    if len(at) != program.m or not weight.all():
+        return None
+    diagonal = np.arange(n)
+    if len(at) == n and (i == diagonal).all() and (j == diagonal).all():
+        return at, i, j, weight
+    i, j = np.minimum(i, j), np.maximum(i, j)
+    order = np.lexsort((j, i, i != j))
+    at, i, j, weight = at[order], i[order], j[order], weight[order]
+    if len(at) and not (np.array_equal(i[:n], diagonal) and np.array_equal(j[:n], diagonal)):
+        return None
+    if (i[n:] == j[n:]).any() or len(np.unique(i * n + j)) < len(i):
+        return None
+    return at, i, j, weight

@@ -16,7 +16,7 @@ from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED, StackedSpectral
 from bregopt.problems import nearest_stacks, stacks
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection import stacked_newton
+from bregopt.routes.projection import route
 
 DIVERGENCE = pytest.mark.parametrize("divergence", sorted(STACKED))
 
@@ -542,7 +542,7 @@ def test_a_failure_of_lapack_leaves_the_slice_to_single_solves(monkeypatch):
     def fail(*_):
         raise np.linalg.LinAlgError("Singular matrix")
 
-    monkeypatch.setattr(stacked_newton, "solve_stack", fail)
+    monkeypatch.setattr(route, "solve_stack", fail)
     A = symmetric(3, 4)
     for k, answer in enumerate(bo.nearest_correlation(A)):
         check_equal(answer, bo.nearest_correlation(A[k]))

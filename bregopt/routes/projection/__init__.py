@@ -1,6 +1,6 @@
 """Bregman projection: the route for nearness problems."""
 
-from bregopt.routes.projection.bregman_route import Bregman, BregmanSettings
+from bregopt.routes.projection.route import Bregman, BregmanSettings
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [

@@ -1,57 +1,213 @@
-"""How the route `bregman` solves a program: whether it takes it, by which method, and in which order.
+"""The route `bregman`: which programs it takes, by which method, and in which order.
 
-One matrix with a fixed diagonal and bounds on entries is a stack of one: the steps of the stacked method cost
-no more than the certificate of a general one. Programs that it does not take or prove, infeasible ones among
-them, go to the methods for any rows.
+One matrix with a fixed diagonal and bounds on entries is a stack of one, solved and certified by the stacked
+method alone. Programs that it does not take or prove, infeasible ones among them, go to the methods for any
+rows. Those are chosen by the features of divergences that they need, and imported when one comes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array
 from bregopt.certify import Certificate
 from bregopt.certify.stacks import certify_stack
 from bregopt.clock import CutShort
-from bregopt.divergences import DIVERGENCES, SCALARS, Divergence
-from bregopt.divergences.stacks import STACKED
+from bregopt.divergences import SCALARS, Divergence
+from bregopt.errors import did_you_mean, is_one_of
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.entry_stack import EntryProgram, EntryStack
 from bregopt.program.program import divergence_of
-from bregopt.records import replace
+from bregopt.records import dataclass, replace
+from bregopt.routes import base
+from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.algorithms import (
-    DEMPSTER,
-    KULIS,
-    METHODS,
-    QI_SUN,
-    WHITENING,
-    algorithm_of,
-    kind_of,
-    kinds_of,
-    method_of,
-    with_proximal_terms,
-)
+from bregopt.routes.projection.proximal import proximal, with_proximal_terms
+from bregopt.routes.projection.stacked_answer import StackedAnswer
 from bregopt.routes.projection.stacked_newton import solve_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
+from bregopt.routes.reductions import Method, behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:
     from bregopt.routes.graphical_lasso.recognition import LassoProgram
 
-__all__ = [
-    "choice",
-    "reduced",
-    "refusal",
-    "solve",
-    "solve_directly",
-]
+__all__ = ["Bregman", "BregmanSettings"]
 
+KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
+DEMPSTER = (
+    "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
+    "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
+)
+DYKSTRA = (
+    "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
+    "the Nearest Correlation Matrix: A Problem from Finance, IMA J. Numer. Anal. 22"
+)
+QI_SUN = (
+    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
+    "SIAM J. Matrix Anal. Appl. 28"
+)
+QI_SUN_WEIGHTED = (
+    "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
+    "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
+    "for Convex Programming, Math. Oper. Res. 22"
+)
+METHODS = ("auto", "newton", "cyclic")
+_FEWER_ROWS = ("redundant equalities",)
+WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
+_PACKAGE = "bregopt.routes.projection"
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BregmanSettings(base.Settings):
+    """Options of the route `bregman`.
+
+    Parameters
+    ----------
+    method : {"auto", "newton", "cyclic"}
+        "newton" moves all rows at once, "cyclic" projects on one row of one matrix at a time. "auto" uses
+        "cyclic" for LogDet with a single row, where one projection gives the solution, and "newton"
+        otherwise. Where soft rows with smooth penalties are many and the matrix small, "auto" begins with
+        L-BFGS, whose iterations are passes over the rows.
+    tuning : ProjectionTuning
+        Numerical constants of the method.
+    """
+
+    method: str = "auto"
+    tuning: ProjectionTuning = ProjectionTuning()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_one_of(self.method, METHODS):
+            raise ValueError(f"method is {self.method!r}{did_you_mean(str(self.method), METHODS)}")
+
+
+class Bregman:
+    """Bregman projection of matrices, each with its divergence: LogDet, von Neumann, Frobenius or yours."""
+
+    name: ClassVar[str] = "bregman"
+    summary: ClassVar[str] = "nearness in LogDet, von Neumann or Frobenius divergence; full or low rank"
+    citation: ClassVar[str] = KULIS
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear", "barrier", "spectrum", "point", "weights"}),
+        caps=True,
+        matrices=8,
+        reductions=("slacks",),
+    )
+    Settings: ClassVar[type[base.Settings]] = BregmanSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        return refusal(program, settings)
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return choice(program, settings)
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        return solve(program, settings, start, progress)
+
+    def solve_directly(
+        self, program: Program, settings: Any, progress: Progress
+    ) -> tuple[Answer, Certificate] | None:
+        """Solve a program with rows on entries alone, and certify the answer; None for all others."""
+        return solve_directly(program, settings, progress)
+
+    def solve_stack(self, stack: EntryStack, settings: Any, start: Array | None = None) -> StackedAnswer:
+        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
+
+        `start` has multipliers of all rows, shape (B, m). LogDet's method has no use for them.
+        """
+        return solve_stack(stack, settings, start)
+
+    @staticmethod
+    def citation_of(divergence: str) -> str:
+        """Return the reference of the method for stacks."""
+        return QI_SUN if divergence == "frobenius" else KULIS
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A function, its method and citation, the features of divergences that it needs in each block.
+
+    Parameters
+    ----------
+    method : str
+    needs : tuple of str
+    function : str
+        Its module in this package, and its name. The module is imported on first use.
+    citation : str
+    several : bool
+        Whether it takes more than one block.
+    reductions : tuple of str
+        Those behind which it runs.
+    """
+
+    method: str
+    needs: tuple[str, ...]
+    function: str
+    citation: str
+    several: bool = True
+    reductions: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Method:
+        """The function for a whole program."""
+        function: Method = resolve_name(f"{_PACKAGE}.{self.function}")
+        return behind(self.reductions, function) if self.reductions else function
+
+
+# The first match is used.
+_ALGORITHMS = (
+    Algorithm("newton", ("barrier",), "route:logdet_interior", KULIS, reductions=WHITENING),
+    Algorithm("newton", ("weights",), "weighted:weighted_frobenius", QI_SUN_WEIGHTED, several=False),
+    Algorithm("newton", ("spectrum", "quadratic"), "dual_newton:dual_newton", QI_SUN),
+    Algorithm(
+        "newton",
+        ("spectrum", "exponential"),
+        "dual_interior:exponential_newton",
+        KULIS,
+        reductions=_FEWER_ROWS,
+    ),
+    Algorithm("newton", ("spectrum",), "dual_newton:dual_newton", KULIS, reductions=_FEWER_ROWS),
+    Algorithm("cyclic", ("spectrum", "quadratic"), "cyclic:dykstra_hildreth", DYKSTRA, several=False),
+    Algorithm("cyclic", ("point",), "cyclic:cyclic_projection", KULIS, several=False),
+)
+
+
+def kind_of(block: Block) -> type[Divergence]:
+    """Return the kind of the divergence of a block, which has one."""
+    assert block.nearness is not None
+    return block.nearness.kind
+
+
+def kinds_of(program: Program) -> tuple[type[Divergence], ...]:
+    """Return the kinds of divergences that occur, each once."""
+    return tuple(dict.fromkeys(map(kind_of, program.blocks)))
+
+
+@lru_cache
+def algorithm_of(kinds: tuple[type[Divergence], ...], several: bool, method: str) -> Algorithm | None:
+    """Return the algorithm of a method for blocks with these divergences; None if there is none."""
+    for algorithm in _ALGORITHMS:
+        takes = all(kind.offers(need) for kind in kinds for need in algorithm.needs)
+        if algorithm.method == method and takes and (algorithm.several or not several):
+            return algorithm
+    return None
+
+
+def method_of(program: Program, settings: Any) -> str:
+    """Return the method: "auto" means "cyclic" for a single LogDet row, else "newton" if available."""
+    if settings.method != "auto":
+        return str(settings.method)
+    kinds, several = kinds_of(program), len(program.blocks) > 1
+    single = program.m == 1 and not several and kinds[0].barrier and program.blocks[0].cost is None
+    return "cyclic" if single or algorithm_of(kinds, several, "newton") is None else "newton"
 
 
 def refusal(program: Program, settings: Any) -> str | None:
@@ -165,155 +321,6 @@ def _boundary(program: Program) -> str | None:
     return None
 
 
-class _EntryProgram(NamedTuple):
-    """A program as a stack of one.
-
-    Parameters
-    ----------
-    stack : EntryStack
-    at : int array of shape (m,)
-        The rows of the program, in the order of the stack.
-    weight : array of shape (m,)
-        Their multiples of the entries.
-    mu, offset : float
-        The objective is ``mu`` times the divergence plus the offset.
-    """
-
-    stack: EntryStack
-    at: IntArray
-    weight: Array
-    mu: float
-    offset: float
-
-    def answer(self, X: Array, y: Array, stop: StopReason, iterations: int) -> Answer:
-        """Return the answer to the program of that to the stack, of one matrix and its multipliers."""
-        own = np.empty(len(self.at))
-        own[self.at] = self.mu * y / self.weight
-        citation = QI_SUN if self.stack.divergence.quadratic else KULIS
-        return Answer((X,), np.zeros(0), own, stop, iterations, citation=citation)
-
-    def start(self, y: Array) -> Array:
-        """Return the multipliers of the stack, shape (1, m)."""
-        found: Array = y[self.at] * self.weight / self.mu
-        return found[None]
-
-    def in_units(self, own: Certificate) -> Certificate:
-        """Return the certificate of the program of that of the stack."""
-        primal, dual = self.mu * own.primal + self.offset, self.mu * own.dual + self.offset
-        return Certificate(primal, dual, own.gap, own.primal_residual, 0.0, self.mu * own.error)
-
-
-def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple[Answer, Certificate] | None:
-    """Return the answer to a program that is a stack of one and its certificate; None where it is not proven.
-
-    An answer at an interrupt is one before the certificate meets the tolerance.
-    """
-    if settings.method == "cyclic" or program.m == 0:
-        return None
-    own = _as_entries(program, None)
-    if own is None or own.stack.n > own.stack.divergence.largest_order:
-        return None
-    return None if method_of(program, settings) == "cyclic" else _of_stack(own, None, settings, progress)
-
-
-def _of_stack(
-    own: _EntryProgram, start: Array | None, settings: Any, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the answer of the stacked method and its certificate, None where it has none."""
-    steps: list[Certificate] = []
-    last: tuple[Array, Callable[[], Array]] | None = None
-
-    def watch(certificate: Certificate, y: Array, X: Callable[[], Array]) -> None:
-        nonlocal last
-        steps.append(own.in_units(certificate))
-        last = y, X
-
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-        try:
-            found = solve_stack(own.stack, settings, start, watch)
-        except np.linalg.LinAlgError:
-            return None
-        except CutShort as cut:
-            if last is None:
-                raise
-            y, X = last[0], last[1]()
-            answer = own.answer(X[0], y[0], reason(cut), len(steps) - 1)
-            return answer, own.in_units(certify_stack(own.stack, X, y).of(0))
-    if len(found.solved) == 0:
-        return None
-    count = int(found.iterations[0])
-    certificate = own.in_units(found.certificate.of(0))
-    for step, before in enumerate(steps[:count]):
-        progress.record(step, before)
-    progress.record(count, certificate)
-    return own.answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate
-
-
-def _as_entries(program: Program, start: Start | None) -> _EntryProgram | None:
-    """Return the program as a stack of one; None if it has other rows or costs.
-
-    Warm starts of LogDet have other methods, and so have targets that violate most bounds.
-    """
-    if len(program.blocks) != 1 or program.k or not program.bounds.all_hard:
-        return None
-    (block,) = program.blocks
-    nearness = block.nearness
-    if nearness is None or block.cost is not None or block.face is not None or block.cap is not None:
-        return None
-    kind = nearness.kind
-    if nearness.divergence not in STACKED or kind is not DIVERGENCES[nearness.divergence]:
-        return None
-    if kind.barrier and (start is not None or block.n > STACKED[nearness.divergence].largest_order):
-        return None
-    rows = _entries_of(program)
-    if rows is None:
-        return None
-    at, i, j, weight = rows
-    n, lo, hi = block.n, program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
-    if (weight < 0).any():
-        lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
-    if not ((lo[:n] == hi[:n]) & (lo[:n] > 0)).all():
-        return None
-    try:
-        divergence = STACKED[nearness.divergence](np.asarray(nearness.X0)[None])
-    except np.linalg.LinAlgError:
-        return None
-    stack = EntryStack(divergence, i, j, lo[None], hi[None])
-    return None if stack.crowded else _EntryProgram(stack, at, weight, nearness.mu, program.offset)
-
-
-def _entries_of(program: Program) -> tuple[IntArray, IntArray, IntArray, Array] | None:
-    """Return the rows, their entries ``i <= j`` and weights: the diagonal, then others, or no row at all.
-
-    None where a row is on no single entry, or two are on the same.
-    """
-    if not all(term.rows.single for term in program.A.terms):
-        return None
-    n, none = program.blocks[0].n, np.zeros(0, np.intp)
-    rows = [(term.at, term.rows.coordinates()) for term in program.A.terms]
-    if len(rows) == 1:
-        ((own, t),) = rows
-        at, i, j, weight = own[t.row], t.i, t.j, t.value
-    elif rows:
-        at = np.concatenate([own[t.row] for own, t in rows])
-        i, j, weight = (np.concatenate([getattr(t, name) for _, t in rows]) for name in ("i", "j", "value"))
-    else:
-        at, i, j, weight = none, none, none, np.zeros(0)
-    if len(at) != program.m or not weight.all():
-        return None
-    diagonal = np.arange(n)
-    if len(at) == n and (i == diagonal).all() and (j == diagonal).all():
-        return at, i, j, weight
-    i, j = np.minimum(i, j), np.maximum(i, j)
-    order = np.lexsort((j, i, i != j))
-    at, i, j, weight = at[order], i[order], j[order], weight[order]
-    if len(at) and not (np.array_equal(i[:n], diagonal) and np.array_equal(j[:n], diagonal)):
-        return None
-    if (i[n:] == j[n:]).any() or len(np.unique(i * n + j)) < len(i):
-        return None
-    return at, i, j, weight
-
-
 def choice(program: Program, settings: Any) -> str:
     """Return the method for a program and why, a phrase for ``explain``."""
     proximal_steps = None in program.divergences
@@ -336,12 +343,64 @@ def choice(program: Program, settings: Any) -> str:
     return "; ".join([f"method {method!r}{why}", *passes, *steps, *white])
 
 
+def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple[Answer, Certificate] | None:
+    """Return the answer to a program that is a stack of one and its certificate; None where it is not proven.
+
+    An answer at an interrupt is one before the certificate meets the tolerance.
+    """
+    if settings.method == "cyclic" or program.m == 0:
+        return None
+    own = EntryProgram.of(program)
+    if own is None or own.stack.n > own.stack.divergence.largest_order:
+        return None
+    return None if method_of(program, settings) == "cyclic" else _of_stack(own, None, settings, progress)
+
+
+def _of_stack(
+    own: EntryProgram, start: Array | None, settings: Any, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the answer of the stacked method and its certificate, None where it has none."""
+    steps: list[Certificate] = []
+    last: tuple[Array, Callable[[], Array]] | None = None
+
+    def watch(certificate: Certificate, y: Array, X: Callable[[], Array]) -> None:
+        nonlocal last
+        steps.append(certificate)
+        last = y, X
+
+    def in_units(found: Certificate) -> Certificate:
+        primal, dual = own.mu * found.primal + own.offset, own.mu * found.dual + own.offset
+        return Certificate(primal, dual, found.gap, found.primal_residual, 0.0, own.mu * found.error)
+
+    def answer(X: Array, y: Array, stop: StopReason, iterations: int) -> Answer:
+        citation = QI_SUN if own.stack.divergence.quadratic else KULIS
+        return Answer((X,), np.zeros(0), own.multipliers(y), stop, iterations, citation=citation)
+
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
+        try:
+            found = solve_stack(own.stack, settings, start, watch)
+        except np.linalg.LinAlgError:
+            return None
+        except CutShort as cut:
+            if last is None:
+                raise
+            y, X = last[0], last[1]()
+            known = in_units(certify_stack(own.stack, X, y).of(0))
+            return answer(X[0], y[0], reason(cut), len(steps) - 1), known
+    if len(found.solved) == 0:
+        return None
+    count = int(found.iterations[0])
+    certificate = in_units(found.certificate.of(0))
+    for step, before in enumerate(steps[:count]):
+        progress.record(step, in_units(before))
+    progress.record(count, certificate)
+    return answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate
+
+
 def solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables. Methods for some programs are imported when one comes."""
     if None not in program.divergences:
         return _solve(program, settings, start, progress)
-    from bregopt.routes.projection.algorithms import proximal
-
     return proximal(_solve)(program, settings, start, progress)
 
 
@@ -371,9 +430,15 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
 
 
 def _by_stack(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
-    """Return the answer of the stacked method; None where it does not take or prove it."""
-    own = None if progress.watched else _as_entries(program, start)  # it has no certificate at each step
+    """Return the answer of the stacked method; None where it does not take or prove it.
+
+    Warm starts of LogDet, and large orders, have other methods.
+    """
+    own = None if progress.watched else EntryProgram.of(program)  # it has no certificate at each step
     if own is None:
+        return None
+    barrier = kind_of(program.blocks[0]).barrier
+    if barrier and (start is not None or own.stack.n > own.stack.divergence.largest_order):
         return None
     y = None if start is None else own.start(program.bounds.clip(start.y))
     found = _of_stack(own, y, settings, progress)
@@ -450,3 +515,16 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
                 inactive[term.at] = False
     order = sum(block.n for block in program.blocks)
     return int(inactive.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * order)
+
+
+def logdet_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Solve a program whose divergences are LogDet by an interior point, with constants of its own."""
+    from bregopt.routes.ipm.logdet_newton import logdet_newton
+
+    own = base.Settings(
+        tol=settings.tol,
+        tol_X=settings.tol_X,
+        max_iter=settings.max_iter,
+        tuning=settings.tuning.interior,
+    )
+    return logdet_newton(program, own, start, progress)
