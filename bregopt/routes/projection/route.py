@@ -7,7 +7,6 @@ rows. Those are chosen by the features of divergences that they need, and import
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +29,7 @@ from bregopt.routes.base import Capabilities
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.stacked_answer import StackedAnswer
-from bregopt.routes.projection.stacked_newton import solve_stack
+from bregopt.routes.projection.stacked_newton import certificates_at, point_at, solve_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.reductions import Method, behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
@@ -360,13 +359,7 @@ def _of_stack(
     own: EntryProgram, start: Array | None, settings: Any, progress: Progress
 ) -> tuple[Answer, Certificate] | None:
     """Return the answer of the stacked method and its certificate, None where it has none."""
-    steps: list[Certificate] = []
-    last: tuple[Array, Callable[[], Array]] | None = None
-
-    def watch(certificate: Certificate, y: Array, X: Callable[[], Array]) -> None:
-        nonlocal last
-        steps.append(certificate)
-        last = y, X
+    watched: list[Any] = []
 
     def in_units(found: Certificate) -> Certificate:
         primal, dual = own.mu * found.primal + own.offset, own.mu * found.dual + own.offset
@@ -378,20 +371,21 @@ def _of_stack(
 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
         try:
-            found = solve_stack(own.stack, settings, start, watch)
+            found = solve_stack(own.stack, settings, start, watched)
         except np.linalg.LinAlgError:
             return None
         except CutShort as cut:
-            if last is None:
+            if not watched:
                 raise
-            y, X = last[0], last[1]()
+            X, y = point_at(own.stack, watched[-1])
             known = in_units(certify_stack(own.stack, X, y).of(0))
-            return answer(X[0], y[0], reason(cut), len(steps) - 1), known
-    if len(found.solved) == 0:
-        return None
-    count = int(found.iterations[0])
+            return answer(X[0], y[0], reason(cut), len(watched) - 1), known
+        if len(found.solved) == 0:
+            return None
+        count = int(found.iterations[0])
+        steps = certificates_at(own.stack, watched[:count])
     certificate = in_units(found.certificate.of(0))
-    for step, before in enumerate(steps[:count]):
+    for step, before in enumerate(steps):
         progress.record(step, in_units(before))
     progress.record(count, certificate)
     return answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate

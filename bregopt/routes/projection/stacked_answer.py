@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.certify import Certificate
 from bregopt.certify.accuracy import frobenius_radius
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.stacks import StackedCertificate, certify_stack
@@ -29,7 +28,6 @@ __all__ = [
     "OnRows",
     "StackRule",
     "StackedAnswer",
-    "Watch",
     "certified",
     "joined",
     "near_minimizers",
@@ -40,9 +38,6 @@ __all__ = [
 _STEPS = 6  # to the rows
 _CG_STEPS, _CG_RATIO = 60, 1e-3
 _ROUND_OFF = 16 * EPS
-
-
-Watch = Callable[[Certificate, Array, Callable[[], Array]], object]
 
 
 class StackRule(NamedTuple):

@@ -21,7 +21,7 @@ with ``N = I - Z X`` and ``Z = R - Diag(y)``. After a full step the product of `
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,6 @@ from bregopt.routes.projection.stacked_answer import (
     OnRows,
     StackedAnswer,
     StackRule,
-    Watch,
     certified,
     joined,
     near_minimizers,
@@ -50,7 +49,9 @@ from bregopt.routes.projection.stacked_answer import (
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
+    "certificates_at",
     "logdet_newton_stack",
+    "point_at",
     "solve_stack",
 ]
 
@@ -70,7 +71,7 @@ _RIDGE = 1e-12  # of a formed Hessian, relative to its diagonal, as it may be si
 
 
 def logdet_newton_stack(
-    stack: EntryStack, rule: StackRule, limit: int, watch: Watch | None = None
+    stack: EntryStack, rule: StackRule, limit: int, watched: list[Any] | None = None
 ) -> StackedAnswer:
     """Return the answers that meet the rule; none if there are rows off the diagonal."""
     found: list[StackedAnswer] = []
@@ -87,10 +88,8 @@ def logdet_newton_stack(
     for step in range(min(limit, _LOGDET_STEPS)):
         checkpoint()
         y, N = _multipliers(X, R)
-        if watch is not None and step == 0:  # a certificate costs more than a step
-            dual = np.add.reduce(stack.lo * y, axis=1) + stack.divergence.dual_term(stack.adjoint(y))
-            lack = stack.divergence.value(X) - dual
-            watch(_sketch(stack, dual, lack, np.abs(lack), 0.0), y, partial(_scaled_matrices, stack, X, y))
+        if watched is not None and step == 0:  # a certificate costs more than a step
+            watched.append((X, y))
         decrement, length = _decrements(N)
         X = X + length[:, None, None] * (X @ N)
         X = (X + X.transpose(0, 2, 1)) / 2
@@ -107,11 +106,6 @@ def logdet_newton_stack(
         if len(live) == 0:
             break
     return joined(found, stack)
-
-
-def _scaled_matrices(stack: EntryStack, X: Array, y: Array) -> Array:
-    """Return matrices scaled to the diagonal."""
-    return on_rows(stack, X, y).X
 
 
 def _near(X: Array, R: Array, decrement: Array) -> Near:
@@ -154,7 +148,7 @@ def _multipliers(X: Array, R: Array) -> tuple[Array, Array]:
 
 
 def solve_stack(
-    stack: EntryStack, settings: Any, start: Array | None = None, watch: Watch | None = None
+    stack: EntryStack, settings: Any, start: Array | None = None, watched: list[Any] | None = None
 ) -> StackedAnswer:
     """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
 
@@ -164,15 +158,51 @@ def solve_stack(
     settings : BregmanSettings
     start : array of shape (B, m), optional
         Multipliers. LogDet's method has no use for them.
-    watch : callable, optional
-        Called with the certificate of the only problem at each step on all rows, its multipliers, and a
-        function that returns its matrix.
+    watched : list, optional
+        It takes the points of the only problem, on all rows, for :func:`certificates_at`.
     """
     limit = settings.max_iter or settings.tuning.newton_limit
     rule = StackRule(settings.tol, settings.asked_of_X)
     if isinstance(stack.divergence, StackedLogDet):
-        return logdet_newton_stack(stack, rule, limit, watch)
-    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start, watch)
+        return logdet_newton_stack(stack, rule, limit, watched)
+    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start, watched)
+
+
+def point_at(stack: EntryStack, at: Any) -> tuple[Array, Array]:
+    """Return the matrix on its rows and the multipliers of a point that was watched, shape (1, ...)."""
+    if isinstance(at, _Points):
+        X = _matrices(at.V, stack.divergence.eigenvalues(at.theta))
+        return on_rows(stack, X, at.y).X, at.y
+    X, y = at
+    return on_rows(stack, X, y).X, y
+
+
+def certificates_at(stack: EntryStack, watched: Sequence[Any]) -> list[Certificate]:
+    """Return the numbers of the points that were watched, at once: objective, bound and errors of rows.
+
+    They are of the minimizers of the Lagrangian, and count no round-off.
+    """
+    if not watched:
+        return []
+    divergence, residual = stack.divergence, np.zeros(len(watched))
+    if isinstance(stack.divergence, StackedLogDet):
+        X, y = (np.concatenate(parts) for parts in zip(*watched, strict=True))
+        dual = np.add.reduce(stack.lo * y, axis=1) + divergence.dual_term(stack.adjoint(y))
+        primal = divergence.value(X)
+        loss = np.abs(primal - dual)
+    else:
+        y, a, theta = (
+            np.concatenate([getattr(at, name) for at in watched]) for name in ("y", "activity", "theta")
+        )
+        terms = stack.conjugate(y)
+        dual = np.add.reduce(terms, axis=1) + divergence.term(theta)
+        lack = np.add.reduce(y * a - terms, axis=1)
+        missed = np.maximum(np.maximum(stack.lo - a, a - stack.hi), 0.0)
+        primal, loss = dual + lack, np.abs(lack) + np.add.reduce(np.abs(y) * missed, axis=1)
+        residual = np.maximum.reduce(missed / stack.units, axis=1, initial=0.0)
+    gap = relative_gap(stack, primal, dual, loss)
+    numbers = np.array([primal, dual, gap, residual, np.zeros(len(gap)), loss])
+    return [Certificate(*own) for own in numbers.T.tolist()]
 
 
 def _newton_on_acting_rows(
@@ -181,7 +211,7 @@ def _newton_on_acting_rows(
     tuning: ProjectionTuning,
     limit: int,
     start: Array | None,
-    watch: Watch | None,
+    watched: list[Any] | None,
 ) -> StackedAnswer:
     """Return the answers that meet the rule.
 
@@ -197,7 +227,7 @@ def _newton_on_acting_rows(
     """
     bounded = 0 if stack.fixed else int((stack.lo < stack.hi).any(axis=0).sum())
     if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
-        return _spectral_newton(stack, rule, tuning, limit, start, watch)
+        return _spectral_newton(stack, rule, tuning, limit, start, watched)
     used = (stack.lo == stack.hi).any(axis=0)
     used |= _reached(stack, stack.divergence.X0)
     if start is not None:
@@ -271,7 +301,7 @@ def _spectral_newton(
     tuning: ProjectionTuning,
     limit: int,
     start: Array | None = None,
-    watch: Watch | None = None,
+    watched: list[Any] | None = None,
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
     at = _cold_start(stack) if start is None else _points(stack, stack.clip(start))
@@ -288,8 +318,8 @@ def _spectral_newton(
             live, stack, at, before, last = live[left], stack[left], at.of(left), before[left], last[left]
         if len(live) == 0:
             break
-        if watch is not None:
-            watch(_certificate(stack, at), at.y, partial(_on_rows, stack, at))
+        if watched is not None:
+            watched.append(at)
         ready, left = at.missed <= close, at.missed < np.inf
         if formed and step:
             ready &= (at.missed <= _ENOUGH) | (at.missed > before / 2)
@@ -319,11 +349,6 @@ def _answered(
     own = on_rows(stack, X, at.y)
     near = near_minimizers(stack, own, X, at.y, at.theta, at.V)
     return certified(stack, own, at.y, live, rule, step, near, last, at.theta)
-
-
-def _on_rows(stack: EntryStack, at: _Points) -> Array:
-    """Return the matrices of points, moved onto the rows."""
-    return on_rows(stack, _matrices(at.V, stack.divergence.eigenvalues(at.theta)), at.y).X
 
 
 def _cold_start(stack: EntryStack) -> _Points:
@@ -375,20 +400,6 @@ def _dual(stack: EntryStack, at: _Points) -> Array:
     """Return the values of the dual functions, ``-inf`` outside of their domains."""
     dual: Array = np.add.reduce(stack.conjugate(at.y), axis=1) + stack.divergence.term(at.theta)
     return dual
-
-
-def _certificate(stack: EntryStack, at: _Points) -> Certificate:
-    """Return the numbers of the first problem's point, with the minimizer of its Lagrangian."""
-    lack = np.add.reduce(at.y * at.activity - stack.conjugate(at.y), axis=1)
-    missed = np.maximum(np.maximum(stack.lo - at.activity, at.activity - stack.hi), 0.0)
-    loss = np.abs(lack) + np.add.reduce(np.abs(at.y) * missed, axis=1)
-    return _sketch(stack, _dual(stack, at), lack, loss, float((missed / stack.units).max(initial=0.0)))
-
-
-def _sketch(stack: EntryStack, dual: Array, lack: Array, loss: Array, residual: float) -> Certificate:
-    """Return a certificate of the first problem for the history, without round-off."""
-    gap = relative_gap(stack, dual + lack, dual, loss)
-    return Certificate(float(dual[0] + lack[0]), float(dual[0]), float(gap[0]), residual, 0.0, float(loss[0]))
 
 
 def _matrices(V: Array, x: Array) -> Array:
