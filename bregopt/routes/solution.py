@@ -34,6 +34,7 @@ __all__ = ["Ray", "Solution", "Status"]
 MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
 _OF_TERMS = " of the terms that cancel in both"
+_PLAIN = frozenset({str, float, int, bool, type(None)})  # values that hold no array
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
 
@@ -440,7 +441,7 @@ class Solution:
 
 def _protect(values: Iterable[Any]) -> None:
     """Make every array among values read-only, also inside dicts and tuples."""
-    left = list(values)
+    left = [value for value in values if type(value) not in _PLAIN]
     while left:
         value = left.pop()
         if isinstance(value, np.ndarray):
