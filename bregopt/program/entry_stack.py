@@ -12,6 +12,7 @@ from bregopt.cache import cached_property
 from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import plus_diagonal
+from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
 from bregopt.records import dataclass, replace
 
@@ -168,8 +169,11 @@ class EntryProgram(NamedTuple):
     offset: float
 
     @classmethod
-    def of(cls, program: Program) -> EntryProgram | None:
-        """Return a program as such a stack; None if it has other rows or costs, or violates most bounds."""
+    def of(cls, program: Program, small: bool = False) -> EntryProgram | None:
+        """Return a program as such a stack; None if it has other rows or costs, or violates most bounds.
+
+        LogDet's method, and with `small` all, take orders up to which a stack takes less time than a loop.
+        """
         if len(program.blocks) != 1 or program.k or not program.bounds.all_hard:
             return None
         (block,) = program.blocks
@@ -178,6 +182,9 @@ class EntryProgram(NamedTuple):
             return None
         kind = nearness.kind
         if nearness.divergence not in STACKED or kind is not DIVERGENCES[nearness.divergence]:
+            return None
+        stacked = STACKED[nearness.divergence]
+        if isinstance(nearness.X0, LowRank) or ((small or kind.barrier) and block.n > stacked.largest_order):
             return None
         rows = _entries_of(program)
         if rows is None:
@@ -189,7 +196,7 @@ class EntryProgram(NamedTuple):
         if not ((lo[:n] == hi[:n]) & (lo[:n] > 0)).all():
             return None
         try:
-            divergence = STACKED[nearness.divergence](np.asarray(nearness.X0)[None])
+            divergence = stacked(nearness.X0[None])
         except np.linalg.LinAlgError:
             return None
         stack = EntryStack(divergence, i, j, lo[None], hi[None])

@@ -49,7 +49,7 @@ _FEW_MORE = 10
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
-_UNWATCHED = frozenset({"tol", "tol_X", "max_iter", "method", "seed", "rank_tol", "tuning"})
+_UNWATCHED = frozenset({"tol", "tol_X", "max_iter", "seed", "rank_tol"})  # options that every route has
 
 
 @dataclass(frozen=True)

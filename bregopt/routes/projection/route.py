@@ -349,10 +349,10 @@ def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple
     """
     if settings.method == "cyclic" or program.m == 0:
         return None
-    own = EntryProgram.of(program)
-    if own is None or own.stack.n > own.stack.divergence.largest_order:
+    own = EntryProgram.of(program, small=True)
+    if own is None or method_of(program, settings) == "cyclic":
         return None
-    return None if method_of(program, settings) == "cyclic" else _of_stack(own, None, settings, progress)
+    return _of_stack(own, None, settings, progress)
 
 
 def _of_stack(
@@ -426,13 +426,10 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
 def _by_stack(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
     """Return the answer of the stacked method; None where it does not take or prove it.
 
-    Warm starts of LogDet, and large orders, have other methods.
+    Warm starts of LogDet have another method.
     """
     own = None if progress.watched else EntryProgram.of(program)  # it has no certificate at each step
-    if own is None:
-        return None
-    barrier = kind_of(program.blocks[0]).barrier
-    if barrier and (start is not None or own.stack.n > own.stack.divergence.largest_order):
+    if own is None or (start is not None and kind_of(program.blocks[0]).barrier):
         return None
     y = None if start is None else own.start(program.bounds.clip(start.y))
     found = _of_stack(own, y, settings, progress)
