@@ -75,8 +75,7 @@ def solve(
             return direct
         cls = choose(program, solver, options)
         if logger.isEnabledFor(logging.INFO):
-            method = cls().choice(program, own_settings(cls, options))
-            logger.info("route %s%s", cls.name, method and f": {method}")
+            _log_route(cls, program, own_settings(cls, options))
         try:
             return driver.run(cls(), program, cls.Settings(**options), start, warn)
         except CallbackError as failed:
@@ -92,13 +91,23 @@ def _directly(
 
     To reduce, to route and to certify a nearness problem of order 5 takes three times as long as to solve it.
     """
-    if start is not None or not options.keys() <= _UNWATCHED or logger.isEnabledFor(logging.INFO):
+    if start is not None or not options.keys() <= _UNWATCHED or logger.isEnabledFor(logging.DEBUG):
         return None
     first = route_names()[0]
     cls: Any = load(first) if is_one_of(solver, ("auto", first)) else None
     if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
         return None
-    return driver.run_directly(cls(), program, cls.Settings(**options), warn)
+    settings = cls.Settings(**options)
+    solution = driver.run_directly(cls(), program, settings, warn)
+    if solution is not None and logger.isEnabledFor(logging.INFO):
+        _log_route(cls, program, settings)
+        driver.log_answer(solution)
+    return solution
+
+
+def _log_route(cls: type[Solver], program: Program, settings: Settings) -> None:
+    method = cls().choice(program, settings)
+    logger.info("route %s%s", cls.name, method and f": {method}")
 
 
 def choose(program: Program, solver: Any, options: Mapping[str, Any]) -> type[Solver]:
