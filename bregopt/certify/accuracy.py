@@ -34,6 +34,7 @@ from bregopt.cache import cached_property
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
+from bregopt.certify.slacks import diagonal_bounds
 from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
 from bregopt.divergences.spectrum import (
@@ -433,12 +434,21 @@ class _Inverse:
 
 
 def _positive_terms(spectrum: PositiveSpectrum, near: Restored, b: int) -> tuple[float, float]:
-    """Return ``|F - X_y|`` and ``<Z, F> / mu``, the latter as a sum of squares."""
+    """Return ``|F - X_y|`` and ``<Z, F> / mu``, the latter as a sum of squares.
+
+    Both are those of the matrix on the rows, which differs by a congruence of the size that round-off leaves.
+    """
     k = spectrum.negative
     P = spectrum.V[:, k:] * np.sqrt(spectrum.theta[k:])
     N = spectrum.V[:, :k] * np.sqrt(-spectrum.theta[:k])
-    distance = float(np.linalg.norm(near.X[b] - spectrum.X))
-    return distance, 2 * float(np.linalg.norm(N.T @ near.moved(b, P)) ** 2)
+    distance = float(np.linalg.norm(near.X[b] - spectrum.X)) + _rest(near, b)
+    root = float(np.linalg.norm(N.T @ near.moved(b, P)) + np.linalg.norm(N.T @ near.left(b, P)))
+    return distance, 2 * root**2
+
+
+def _rest(near: Restored, b: int) -> float:
+    """Return the norm of the change of a matrix by what round-off leaves of the residual."""
+    return 2 * float(np.linalg.norm(near.left(b, near.X[b])))
 
 
 def _of_point(
@@ -453,7 +463,9 @@ def _of_point(
     if near is None:
         return _FAR
     if S is not None and not program.k and all(map(_is_weighted, program.blocks)):
-        return _of_multipliers(program, near, y, S)
+        found = _of_multipliers(program, near, y, S)
+        if found is not None:
+            return found
     point = PrimalDualPoint(program, near.X, u, y, S=S)
     bound = point.bound
     dual = bound.value - bound.cost
@@ -466,30 +478,45 @@ def _of_point(
 
 
 def _is_weighted(block: Block) -> bool:
-    """Whether every entry of a block has a weight above zero."""
+    """Whether the objective of a block is a weighted sum of squares."""
     nearness = block.nearness
     if nearness is None or nearness.divergence != "frobenius" or block.cap is not None:
         return False
-    weights = nearness.parameters.get("weights")
-    return weights is not None and len(nearness.parameters) == 1 and bool((np.asarray(weights) > 0).all())
+    return set(nearness.parameters) == {"weights"}
 
 
-def _of_multipliers(program: Program, near: Restored, y: Array, S: Sequence[Array | None]) -> Near | str:
-    """Return the point of weighted squares, whose Lagrangian has a minimizer for multipliers of ``X psd``."""
+def _of_multipliers(program: Program, near: Restored, y: Array, S: Sequence[Array | None]) -> Near | None:
+    """Return the point of weighted squares, whose Lagrangian has a minimizer for multipliers of ``X psd``.
+
+    An entry without weight has none. There the slope of the Lagrangian counts, times the largest change of
+    the entry that the rows on the diagonal allow; None where they allow any.
+    """
     excess, square = _row_terms(program, near.activity, y), []
     for b, block in enumerate(program.blocks):
-        multiplier = S[b]
-        if block.nearness is None or multiplier is None:
-            return _UNPROVEN
-        mu, weights = block.nearness.mu, np.asarray(block.nearness.parameters["weights"])
+        multiplier, F = S[b], near.X[b]
+        if multiplier is None:
+            return None
+        assert block.nearness is not None
+        mu, X0, H = block.nearness.mu, np.asarray(block.nearness.X0), block.nearness.parameters["weights"]
         z, Q = _positive_eigenpairs(multiplier)
         Z = (Q * z) @ Q.T
         W = block.C - program.A.adjoint(y, b)
-        free = np.asarray(block.nearness.X0) - (W - Z) / (2 * mu * weights**2)
-        square.append(mu * float(np.linalg.norm(weights * (near.X[b] - free)) ** 2))
-        x, V = _positive_eigenpairs(near.X[b])
-        inner = (Q * np.sqrt(z)).T @ (V * np.sqrt(x))
-        excess += float(np.linalg.norm(inner) ** 2)
+        slope = np.abs(2 * mu * H**2 * (F - X0) + W - Z)
+        rest = near.left(b, F)
+        terms = 2 * mu * H**2 * (np.abs(F) + np.abs(X0)) + np.abs(block.C) + np.abs(W)
+        slope += EPS * (4 * terms + (len(z) + 2) / 2 * ((np.abs(Q) * z) @ np.abs(Q).T))
+        slope += 2 * mu * H**2 * np.abs(rest + rest.T)
+        square.append(float(np.linalg.norm(np.divide(slope, 2 * H, out=np.zeros_like(F), where=H > 0))) ** 2)
+        square[-1] /= mu
+        if (H == 0).any():
+            largest = diagonal_bounds(program)[b]
+            if not np.isfinite(largest).all():
+                return None
+            change = np.abs(F) + np.sqrt(np.outer(largest, largest))
+            excess += float(np.vdot(slope, np.where(H == 0, change, 0.0)))
+        x, V = _positive_eigenpairs(F)
+        N, P = Q * np.sqrt(z), V * np.sqrt(x)
+        excess += float(np.linalg.norm(N.T @ P) + np.linalg.norm(N.T @ near.left(b, P))) ** 2
     return Near(near.X, excess + sum(square), None, near, tuple(square))
 
 
@@ -520,12 +547,11 @@ def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
 
 def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
-    n, mu, kappa = block.n, block.nearness.mu, near.restored.left
+    n, mu = block.n, block.nearness.mu
     if near.spectra is not None:
         own, others = _positive_terms(near.spectra[b], near.restored, b)
         radius = float(frobenius_radius(own, max(near.excess / mu - own**2, others)))
         noise = n * EPS * float(np.abs(near.spectra[b].theta).max(initial=0.0))
-        noise += 2 * kappa * float(np.linalg.norm(near.F[b]) + np.abs(near.spectra[b].theta).max(initial=0.0))
     else:
         own = 0.0 if near.square is None else near.square[b] / mu
         exact = near.square is not None
@@ -534,7 +560,8 @@ def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
             if exact
             else math.sqrt(near.excess / mu)
         )
-        noise = n * EPS * float(np.linalg.norm(near.F[b])) + 2 * kappa * float(np.linalg.norm(near.F[b]))
+        noise = n * EPS * float(np.linalg.norm(near.F[b]))
+    noise += _rest(near.restored, b)
     weights = block.nearness.parameters.get("weights")
     if weights is None:
         radius += noise
@@ -561,7 +588,7 @@ def _logdet(block: Block, near: Near, b: int) -> tuple[Array, float]:
         sizes.append(float(np.linalg.norm(F)) * float(np.linalg.norm(near.spectra[b].Z)) / mu)
     else:
         sizes += [_condition(F), float(np.linalg.norm(block.C)) * float(np.linalg.norm(F)) / mu]
-    rho += 4 * EPS * sum(sizes) + 4 * near.restored.left
+    rho += 4 * EPS * sum(sizes) + 4 * float(np.linalg.norm(near.restored.rest[b]))
     if not rho < 0.9:
         return np.full(F.shape, np.inf), math.inf
     root = np.sqrt(np.maximum(F.diagonal(), 0.0))
@@ -596,7 +623,7 @@ def _von_neumann(block: Block, near: Near, b: int) -> tuple[Array, float]:
     divergence: Any = divergence_of(block.nearness)
     size = float(np.abs(logs).max()) + float(np.linalg.norm(getattr(divergence, "log_X0", 1.0)))
     noise = 4 * EPS * top * (len(F) * size + _condition(np.asarray(block.nearness.X0)))
-    noise += 2 * near.restored.left * float(np.linalg.norm(F))
+    noise += _rest(near.restored, b)
     radius = math.sqrt(2 * excess * top) + noise
     shift = float(logs[-1])
     mean = exp_divided_differences(logs - shift) * math.exp(shift)

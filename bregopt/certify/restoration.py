@@ -24,6 +24,7 @@ _STEPS = 8
 _FARTHEST = 0.5  # norm of K beyond which the rows are not near
 _CG_STEPS, _CG_RATIO = 200, 1e-3
 _ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
+_SLIGHT = 1e-12  # norm of a change that need not be known by its entries
 
 
 class Restored(NamedTuple):
@@ -39,21 +40,20 @@ class Restored(NamedTuple):
         With the bounds themselves of the rows in `held`.
     held : boolean array of shape (m,)
         The rows that are equalities there.
-    left : float
-        Norm of a change ``K`` that removes the residual that round-off leaves, an estimate.
+    rest : tuple of arrays of shape (n_b, n_b) or (n_b,)
+        A change ``K`` that removes a residual as large as the round-off that is left, an estimate. Where rows
+        nearly leave no interior ``K`` is large, but ``K X`` is small.
     """
 
     T: tuple[Array, ...]
     X: tuple[Array, ...]
     activity: Array
     held: Mask
-    left: float
+    rest: tuple[Array, ...]
 
     def moved(self, b: int, P: Array) -> Array:
         """Return ``T P`` for one block."""
-        T = self.T[b]
-        product: Array = T @ P if T.ndim == 2 else T[:, None] * P
-        return product
+        return _times(self.T[b], P)
 
     def changed(self, b: int, P: Array) -> Array:
         """Return ``K P`` with ``K = T - I`` for one block."""
@@ -61,12 +61,21 @@ class Restored(NamedTuple):
         product: Array = T @ P - P if T.ndim == 2 else (T - 1)[:, None] * P
         return product
 
+    def left(self, b: int, P: Array) -> Array:
+        """Return ``K P`` of the rest for one block."""
+        return _times(self.rest[b], P)
+
     def square(self, b: int) -> float:
         """Return the trace of ``K^2`` for one block."""
         T = self.T[b]
         return float(
             np.sum((T - np.eye(len(T))) * (T.T - np.eye(len(T)))) if T.ndim == 2 else np.sum((T - 1) ** 2)
         )
+
+
+def _times(T: Array, P: Array) -> Array:
+    product: Array = T @ P if T.ndim == 2 else T[:, None] * P
+    return product
 
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
@@ -98,11 +107,13 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
         size = float(np.linalg.norm(residual))
         if (np.abs(residual) <= noise).all() or (step and size > largest / 2):
             near = bool((np.abs(residual) <= 100 * noise).all())
-            left = EPS + (moves * size / largest if step and size else 0.0)
             if not near:
                 return None
+            left = EPS + (moves * size / largest if step and size else 0.0)
+            slight = [np.full(len(own), left) for own in moved]
+            rest = slight if left <= _SLIGHT else _rest(program, moved, noise, held)
             exact = activity + residual
-            return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, left)
+            return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, tuple(rest))
         K = _changes(program, moved, residual, held)
         moves = math.sqrt(sum(float(np.square(own.data if sp.issparse(own) else own).sum()) for own in K))
         if not moves <= _FARTHEST:
@@ -136,7 +147,8 @@ def _scaled(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restore
         T[term.block][t.i] = np.sqrt(target[at] / np.where(activity[at] == 0, 1.0, activity[at]))
     moved = [d[:, None] * own * d for d, own in zip(T, X, strict=True)]
     exact = np.where(held, target, program.activity(moved, u))
-    return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, EPS)
+    rest = tuple(np.full(len(own), EPS) for own in moved)
+    return Restored(tuple(T), _with_entries(program, moved, exact, held), exact, held, rest)
 
 
 def _with_entries(program: Program, X: Sequence[Array], exact: Array, held: Mask) -> tuple[Array, ...]:
@@ -194,6 +206,22 @@ def _target(program: Program, activity: Array, y: Array) -> Array:
 
 def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) -> list[Any]:
     """Return the least ``K = A*(t)`` for which the rows move by the residual to first order."""
+    parts, t = _shares(program, X, residual, held)
+    return [part.adjoint(t) for part in parts]
+
+
+def _rest(program: Program, X: Sequence[Array], noise: Array, held: Mask) -> list[Array]:
+    """Return the change for a residual of that size, in the direction that needs the largest."""
+    _, t = _shares(program, X, np.where(held, noise, 0.0), held)
+    size = float(np.linalg.norm(noise * t))
+    found = _changes(program, X, noise**2 * t / max(size, TINY), held)
+    return [own.toarray() if sp.issparse(own) else own for own in found]
+
+
+def _shares(
+    program: Program, X: Sequence[Array], residual: Array, held: Mask
+) -> tuple[list[_Entries | _Rows], Array]:
+    """Return the rows of each block, and the ``t`` for which ``A*(t)`` moves the rows by the residual."""
     parts = [_held_part(program, b, held) for b in range(len(X))]
 
     def product(t: Array) -> Array:
@@ -202,8 +230,7 @@ def _changes(program: Program, X: Sequence[Array], residual: Array, held: Mask) 
             moved += part.moved(part.adjoint(t), own)
         return np.where(held, moved, 0.0)
 
-    t = conjugate_gradients(product, residual, _diagonal(program, X))
-    return [part.adjoint(t) for part in parts]
+    return parts, conjugate_gradients(product, residual, _diagonal(program, X))
 
 
 def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:

@@ -1,26 +1,31 @@
-r"""The distance of an answer from the optimum of a linear problem, by the theorem of Newton and Kantorovich.
+r"""The distance of an answer from the optimum, by the theorem of Newton and Kantorovich.
 
-The optimality conditions ``F(v) = 0`` of ``v = (X, u, y)``, with ``Z = C - A*(y)`` and the rows and variables
-that act as equalities, are
+The objective is linear in ``X``, or a (weighted) Frobenius distance. The optimality conditions ``F(v) = 0``
+of ``v = (X, u, y)``, with ``Z = C - A*(y)``, plus ``2 mu H o H o (X - X0)`` for a distance, and the rows and
+variables that act as equalities, are
 
     (X Z + Z X) / 2 = 0,   A(X) + B u = b,   c - B'y = 0   (Alizadeh, Haeberly and Overton 1998).
 
-Only the first is not linear. In units in which ``|dZ|_F <= L |dy|`` its derivative has the Lipschitz constant
-``L``: ``|(dX Z' + Z' dX + dZ X' + X' dZ) / 2|_F <= |dX||Z'| + |dZ||X'| <= L |(dX, dy)| |(X', y')|`` for a
-change ``X'``, ``y'`` of the place. With ``R`` near the inverse of the Jacobian ``J``, ``delta >= |I - R J|``,
-``eta >= |R F| / (1 - delta)``, and ``beta >= |R_1| / (1 - delta)`` with the columns ``R_1`` of the first
-equation. If ``h = beta L eta <= 1/2``, then ``F`` has one root within
+Only the first is not linear. In units in which ``|dZ|_F <= K |dX|_F + L |dy|`` the change of its derivative
+with a change ``X'``, ``y'`` of the place is at most
 
-    r = (1 - sqrt(1 - 2 h)) / (beta L) = 2 eta / (1 + sqrt(1 - 2 h))
+    |(dX Z' + Z' dX + dZ X' + X' dZ) / 2|_F <= |dX||Z'| + |dZ||X'| <= lambda |(dX, dy)| |(X', y')|,
+
+with ``lambda = K + sqrt(K^2 + L^2)``, the norm of the matrix ``[2 K, L; L, 0]``: a Lipschitz constant. With
+``R`` near the inverse of the Jacobian ``J``, ``delta >= |I - R J|``, ``eta >= |R F| / (1 - delta)``, and
+``beta >= |R_1| / (1 - delta)`` with the columns ``R_1`` of the first equation, let ``h = beta lambda eta``.
+If ``h <= 1/2``, then ``F`` has one root within
+
+    r = (1 - sqrt(1 - 2 h)) / (beta lambda) = 2 eta / (1 + sqrt(1 - 2 h))
 
 (Kantorovich and Akilov 1982, §XVIII.1, in its affine-invariant form). There ``v* - v = -R F + (I - R J)(v* -
-v) - R_1 Q`` with ``|Q| <= L r^2 / 2``, which bounds each entry of the root.
+v) - R_1 Q`` with ``|Q| <= lambda r^2 / 2``, which bounds each entry of the root.
 
 At a root ``(X + Z)^2 = (X - Z)^2``. So if ``X + Z`` is positive definite, it is the root ``|X - Z|`` of a psd
 matrix, and ``X`` and ``Z`` are the parts of ``X - Z``: psd, with ``X Z = 0``. The units of the two do not
 matter. With the signs of the multipliers and slacks of inequalities the root is optimal. Another optimum is
-complementary to the same multipliers, and so is each point of the segment between the two: all of these are
-roots. As the root is alone in its ball, there is no other optimum.
+complementary to the same multipliers, as the gradient is the same at all optima, and so is each point of the
+segment between the two: all of these are roots. As the root is alone in its ball, there is no other optimum.
 
 Every rounding is in a :class:`~bregopt.rigorous.ball.Ball`. Where strict complementarity or nondegeneracy
 fails, ``J`` is singular, and nothing is claimed.
@@ -58,7 +63,7 @@ _STEPS = 20  # of Newton's method
 def newton_kantorovich(
     program: Program, X: Sequence[Any], u: Array, y: Array, hermitian: Sequence[bool] = ()
 ) -> tuple[Accuracy, ...]:
-    """Return the proven accuracy of each matrix of an answer to a problem with a linear objective.
+    """Return the proven accuracy of each matrix of an answer to a linear or quadratic problem.
 
     A few steps of Newton's method refine the answer, and the theorem encloses the optimum near the refined
     point. The accuracy is the distance of the given matrix from this point and the radius around it. It also
@@ -77,7 +82,7 @@ def newton_kantorovich(
     Returns
     -------
     tuple of Accuracy
-        With the reason where nothing can be said: an objective that is not linear, soft rows, bounds on
+        With the reason where nothing can be said: LogDet or von Neumann, soft rows, bounds on
         eigenvalues, second-order cones, LowRank matrices, more than 2000 unknowns (entries of the matrices on
         and above the diagonal, rows and ordinary variables), or an answer without strict complementarity,
         with redundant multipliers or with other optima.
@@ -99,8 +104,8 @@ def newton_kantorovich(
 def _check_supported(program: Program, X: Sequence[Any], entries: int) -> None:
     """Raise the reason why a problem is not of the kind that the theorem is for."""
     reason = ""
-    if any(program.divergences):
-        reason = "the objective is not linear in X"
+    if not set(filter(None, program.divergences)) <= {"frobenius"}:
+        reason = "the objective is neither linear nor quadratic in X"
     elif (program.bounds.kind != int(Penalty.HARD)).any():
         reason = "the problem has soft rows"
     elif program.capped:
@@ -171,7 +176,7 @@ def _enclosure(conditions: Conditions, at: Point) -> Root:
     if not h <= 0.5:
         raise UnprovenError(
             f"the answer is too far from a root of the optimality conditions, or these are too badly "
-            f"conditioned: beta L eta is {h:.1e}, above 1/2; solve with a smaller tol"
+            f"conditioned: beta lambda eta is {h:.1e}, above 1/2; solve with a smaller tol"
         )
     r = inflated(2 * eta / (1 + math.sqrt(1 - 2 * h)))
     squares = conditions.lipschitz * r * r / 2
@@ -180,8 +185,9 @@ def _enclosure(conditions: Conditions, at: Point) -> Root:
     dx, du = inflated(dx), inflated(du)
     spread = Ball(np.zeros(len(dw)), inflated(dw))
     moved = Ball.exact(conditions.multipliers) @ spread
-    z = conditions.slack(at.y) - conditions.slopes @ spread
-    return Root(Ball(at.x, dx), Ball(at.u, du), Ball.exact(at.y) + moved, z)
+    x = Ball(at.x, dx)
+    z = conditions.slack(x, at.y) - conditions.slopes @ spread
+    return Root(x, Ball(at.u, du), Ball.exact(at.y) + moved, z)
 
 
 def _row_norms(M: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The optimality conditions of a linear problem near an answer, as equations with radii.
+"""The optimality conditions of a linear or quadratic problem near an answer, as equations with radii.
 
 With the rows and variables that act as equalities the conditions are those of :class:`Conditions`, in the
 coordinates of a :class:`Space`. The other inequalities are checked at an enclosure of the root.
@@ -83,6 +83,13 @@ class Space:
         """Return those of the nearest matrix of the space."""
         return np.bincount(self.index.ravel(), (self.sign * M).ravel(), len(self.i)) / self.times
 
+    def entries(self, M: Array, sign: Array) -> Array:
+        """Return one entry for each coordinate; the others are the same but for these signs."""
+        found: Array = M[self.i, self.j]
+        if not np.array_equal(np.abs(sign) * M, sign * found[self.index]):
+            raise UnprovenError("the matrices of the objective are not in the space of the answer")
+        return found
+
     def matrix(self, x: Ball) -> Ball:
         """Return the matrix with these coordinates."""
         return Ball(self.sign * x.mid[self.index], np.abs(self.sign) * x.rad[self.index])
@@ -149,7 +156,9 @@ class Conditions:
     data : Data
     spaces : sequence of Space
     A, c : Ball of shape (p, m), (p,)
-        Coefficients of all rows and of the objective, in the coordinates.
+        Coefficients of all rows and of the linear objective, in the coordinates.
+    curvature, center : Ball of shape (p,)
+        ``q`` and ``x0`` of the gradient ``q (x - x0)`` of the squares in the objective.
     B : Ball of shape (m, k)
     active, redundant : mask of shape (m,)
         Rows whose bound acts, and equalities that are exact combinations of others.
@@ -168,6 +177,8 @@ class Conditions:
     spaces: Sequence[Space]
     A: Ball
     c: Ball
+    curvature: Ball
+    center: Ball
     B: Ball
     active: Mask
     redundant: Mask
@@ -208,8 +219,19 @@ class Conditions:
 
     @cached_property
     def lipschitz(self) -> float:
-        """A bound on ``|dZ|_F`` per unit of the multipliers."""
-        return spectral_norm(self.slopes * (np.sqrt(self.times) / self.Z_unit)[:, None])
+        """The Lipschitz constant of the derivative.
+
+        With ``|dZ| <= K |dx| + L |dy|`` the change of ``|dX||dZ'| + |dZ||dX'|`` is that of a form with the
+        matrix ``[2 K, L; L, 0]``.
+        """
+        L = spectral_norm(self.slopes * (np.sqrt(self.times) / self.Z_unit)[:, None])
+        K = float((self.curvature.magnitude * self.x_unit / self.Z_unit).max(initial=0.0))
+        return float(inflated(K + math.hypot(K, L)))
+
+    @cached_property
+    def x_unit(self) -> Array:
+        """The units of the coordinates: with them ``dX`` and ``dZ`` are of the order of one."""
+        return self.X_unit / np.maximum(self.curvature.mid * self.X_unit / self.Z_unit, 1.0)
 
     @cached_property
     def scales(self) -> tuple[Array, Array]:
@@ -218,7 +240,7 @@ class Conditions:
         price = (self.X_unit * self.Z_unit).max()
         of_rows = 1 / self.row_unit[self.active]
         equations = (root / (self.X_unit * self.Z_unit), of_rows, u_unit / price)
-        unknowns = (self.X_unit / root, u_unit, np.ones(len(of_rows)))
+        unknowns = (self.x_unit / root, u_unit, np.ones(len(of_rows)))
         return np.concatenate(equations), np.concatenate(unknowns)
 
     def matrices(self, x: Ball) -> list[Ball]:
@@ -226,14 +248,20 @@ class Conditions:
         ends = np.cumsum([0, *(len(space.i) for space in self.spaces)])
         return [s.matrix(x[a:b]) for s, (a, b) in zip(self.spaces, pairwise(ends), strict=True)]
 
-    def slack(self, y: Any) -> Ball:
-        """Return the coordinates of ``Z = C - A*(y)``."""
-        return (self.c - _times(self.A[:, self.active], y)) * (1 / self.times)
+    def slack(self, x: Any, y: Any) -> Ball:
+        """Return the coordinates of ``Z = C - A*(y)``, with the gradient of the squares."""
+        linear = (self.c - _times(self.A[:, self.active], y)) * (1 / self.times)
+        return linear + self.curvature * (Ball.of(x) - self.center) if self.is_curved else linear
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether the objective has squares."""
+        return bool(self.curvature.mid.any())
 
     def residual(self, at: Point) -> Ball:
         """Return the residuals of the equations, a column."""
         products = []
-        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.y))
+        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.x, at.y))
         for space, X, Z in zip(self.spaces, *matrices, strict=True):
             product = X @ Z
             products.append(((product + product.T) * 0.5)[space.i, space.j])
@@ -254,11 +282,14 @@ class Conditions:
         _put(J, p, p, B)
         _put(J, p + m, p + k, -(B.T @ self.multipliers))
         first = 0
-        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.y))
+        matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.x, at.y))
         for space, X, Z in zip(self.spaces, *matrices, strict=True):
-            _put(J, first, first, space.product_with(Z))
-            own = self.slopes[first : first + len(space.i)]
-            _put(J, first, p + k, -(space.product_with(X) @ own))
+            own = slice(first, first + len(space.i))
+            of_X, of_Z = space.product_with(Z), space.product_with(X)
+            if self.is_curved:
+                of_X = of_X + of_Z * self.curvature[own]
+            _put(J, first, first, of_X)
+            _put(J, first, p + k, -(of_Z @ self.slopes[own]))
             first += len(space.i)
         equations, unknowns = self.scales
         return J * equations[:, None] * unknowns
@@ -274,7 +305,7 @@ class Conditions:
 
     def complementarity(self, at: Point) -> float:
         """Return the least eigenvalue of these matrices, in floating point."""
-        matrices = self.matrices(self.both(Ball.exact(at.x), self.slack(at.y)))
+        matrices = self.matrices(self.both(Ball.exact(at.x), self.slack(at.x, at.y)))
         return min(float(np.linalg.eigvalsh(M.mid)[0]) for M in matrices)
 
     def check(self, root: Root) -> None:
@@ -324,10 +355,13 @@ def conditions_near(
     parts = [space.coefficients(block, data.m) for space, block in zip(spaces, data.matrices, strict=True)]
     A, c = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
     B = Ball(data.B.toarray(), np.zeros(data.B.shape) if data.B_rad is None else data.B_rad.toarray())
+    squares = [_squares(space, block) for space, block in zip(spaces, data.matrices, strict=True)]
+    curvature, center = (_joined([part[end] for part in squares]) for end in (0, 1))
     x = np.concatenate([space.coordinates(own) for space, own in zip(spaces, X, strict=True)])
     times = np.concatenate([space.times for space in spaces])
     X_unit = _units(spaces, x, times)
-    Z_unit = _units(spaces, (c.mid - A.mid @ y) / times, times)
+    Z = (c.mid - A.mid @ y) / times + curvature.mid * (x - center.mid)
+    Z_unit = _units(spaces, Z, times)
     row_unit, u_unit = _row_units(data, A.mid * (X_unit / np.sqrt(times))[:, None], B.mid, u)
     equal = data.lo == data.hi
     reduced = data.c.mid - B.mid.T @ y
@@ -340,11 +374,23 @@ def conditions_near(
     redundant[_redundant(np.flatnonzero(equal), scaled, whole, Ball(data.lo, data.lo_rad))] = True
     active = row_acts & ~redundant
     conditions = Conditions(
-        *(data, spaces, A, c, B, active, redundant),
+        *(data, spaces, A, c, curvature, center, B, active, redundant),
         *(Ball(b, np.where(b == data.lo, data.lo_rad, data.hi_rad)), ~u_acts, np.where(u_acts, ends, u)),
         *(X_unit, Z_unit, row_unit, u_unit),
     )
     return conditions, Point(x, u[~u_acts], y[active])
+
+
+def _squares(space: Space, block: MatrixData) -> tuple[Ball, Ball]:
+    """Return ``2 mu H o H`` and ``X0`` of a Frobenius distance in the coordinates, zero without one."""
+    if block.anchor is None:
+        none = Ball.exact(np.zeros(len(space.i)))
+        return none, none
+    weights, X0 = block.anchor.weights, block.anchor.X0
+    weights = np.ones((block.n, block.n)) if weights is None else weights
+    H = Ball.exact(space.entries(weights, np.abs(space.sign)))
+    center = Ball(space.entries(X0.mid, space.sign), space.entries(X0.rad, np.abs(space.sign)))
+    return H * H * (2 * block.anchor.mu), center
 
 
 def _units(spaces: Sequence[Space], x: Array, times: Array) -> Array:

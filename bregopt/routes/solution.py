@@ -199,10 +199,11 @@ class Solution:
         """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
 
         For nearness in the Frobenius norm, in LogDet or von Neumann, whose objective is strongly convex, it
-        follows from value and bound (:mod:`bregopt.certify.accuracy`). Entries of weight zero have the bound
-        ``inf``. For linear objectives the theorem of Newton and Kantorovich proves it, with every rounding
-        (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are infinite, and
-        `reason` tells why. None without an answer. It is computed when it is first asked for.
+        follows from value and bound (:mod:`bregopt.certify.accuracy`). For linear objectives, and small ones
+        with weights of entries, the theorem of Newton and Kantorovich proves it, with every rounding
+        (:mod:`bregopt.rigorous.newton_kantorovich`). Entries of weight zero have the bound ``inf`` without
+        it. Where nothing can be said the bounds are infinite, and `reason` tells why. None without an answer.
+        It is computed when it is first asked for.
         """
         return accuracy_of(self)
 

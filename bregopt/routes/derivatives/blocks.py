@@ -23,12 +23,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.linalg import lapack
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
-from bregopt.linalg import dense
+from bregopt.linalg import dense, factorized
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
@@ -51,6 +52,7 @@ __all__ = [
 _TUNING = ProjectionTuning()
 _AT_ONCE = 20_000  # entries of small matrices, which are formed in a few calls
 _INNER_TOL = 0.01 * CG_TOL
+_COORDINATES = 400  # of a tangent space whose equation is factorized: orders up to 25 or so
 
 
 class BlockRows:
@@ -84,9 +86,12 @@ class BlockPoint(Protocol):
         The slope of the Lagrangian; None where it is zero by construction.
     face : array of shape (n, r), or None
         The ``V`` of ``V S V'``; None without such a term.
+    Z : array of shape (n, n), or None
+        The multiplier of ``X psd``; None where it is a function of the others.
     """
 
     X: Array
+    Z: Array | None
     margin: float
     residual: Array | None
     face: Array | None
@@ -140,6 +145,7 @@ class SpectralPoint:
 
     residual: Array | None = None
     face: Array | None = None
+    Z: Array | None = None
 
     def __init__(self, spectrum: Spectrum, block: Block, rows: BlockRows) -> None:
         self.X, self._spectrum, self._rows = spectrum.X, spectrum, rows
@@ -223,6 +229,7 @@ class BarrierPoint(_MatrixPoint):
 
     residual: Array | None = None
     face: Array | None = None
+    Z: Array | None = None
     margin = np.inf
 
     def __init__(self, X: Array, mu: float, rows: BlockRows) -> None:
@@ -307,6 +314,7 @@ class LinearPoint(_MatrixPoint):
 
     def __init__(self, split: _Split, rows: BlockRows, W: Array) -> None:
         self.X, self.margin = split.X, split.margin
+        self.Z: Array | None = split.Z
         self.face: Array | None = split.P if len(split.x) else None
         self.residual: Array | None = W - split.Z
         self._rows = rows
@@ -332,6 +340,7 @@ class WeightedPoint(_MatrixPoint):
         assert block.nearness is not None
         divergence, mu = divergence_of(block.nearness), block.nearness.mu
         self.X, self.margin = split.X, split.margin
+        self.Z: Array | None = split.Z
         self.residual: Array | None = W + mu * divergence.gradient(split.X) - split.Z
         self._rows, self._V, k = rows, split.V, split.k
         self._squares = mu * divergence.anchor_derivative(np.ones_like(split.X))  # 2 mu H o H
@@ -361,6 +370,34 @@ class WeightedPoint(_MatrixPoint):
 
     def _solved(self, right: Array) -> Array:
         """Return the matrix ``T`` of the tangent space with ``K(T) = right``."""
+        if self._formed is None:
+            return self._by_gradients(right)
+        i, j, unit, root = self._formed
+        t, _ = lapack.dpotrs(root, unit * right[i, j], lower=1)
+        T = np.zeros_like(right)
+        T[i, j] = T[j, i] = t / unit
+        return T
+
+    @cached_property
+    def _formed(self) -> tuple[IntArray, IntArray, Array, Array] | None:
+        """The places on and above the diagonal, their norms, and the Cholesky factor; None where large."""
+        i, j = np.nonzero(np.triu(self._tangent))
+        if len(i) > _COORDINATES:
+            return None
+        V, (a, b) = self._V, np.triu_indices(len(self._V))
+        of_a, of_b = V[a], V[b]
+        moved = of_a[:, i] * of_b[:, j]
+        moved += of_a[:, j] * of_b[:, i]  # twice the entries, on and above the diagonal, of each place
+        unit = np.where(i == j, 1.0, np.sqrt(2.0))
+        moved *= np.sqrt(np.where(a == b, 0.25, 0.5) * self._squares[a, b])[:, None]
+        moved *= unit
+        K = moved.T @ moved
+        K[np.diag_indices(len(i))] += self._ratio[i, j]
+        root, definite = factorized(K)
+        return (i, j, unit, root) if definite else None
+
+    def _by_gradients(self, right: Array) -> Array:
+        """Return that matrix by conjugate gradients, which scale with the diagonal."""
         x, r = np.zeros_like(right), right
         s = r / self._diagonal
         p, rs = s, float(np.vdot(r, s))

@@ -143,6 +143,13 @@ class ProjectionTuning(WorkingSetTuning):
         Limit on the Newton steps of the augmented Lagrangian before the interior point takes over.
     lagrangian_patience : int
         Rounds of the augmented Lagrangian without a better certificate after which it has stalled.
+    refined_entries : int
+        Largest number of entries for which Newton's method for the optimality conditions takes over once the
+        tolerance is met; there its equation is factorized.
+    refined_residual : float
+        Residual of the optimality conditions at which that method ends.
+    converged_residual : float
+        Residual at which it has converged, where round-off prevents less.
     certified_complementarity : float
         Complementarity of an interior point, relative to the tolerance times the objective's scale, up to
         which every step is certified. A certificate costs half a step.
@@ -253,6 +260,9 @@ class ProjectionTuning(WorkingSetTuning):
     interior_steps: int = 100
     lagrangian_steps: int = 80
     lagrangian_patience: int = 8
+    refined_entries: int = 625
+    refined_residual: float = 1e-13
+    converged_residual: float = 1e-9
     certified_complementarity: float = 3.0
     certificate_steps: int = 10
     # Elementwise weights: the interior point.

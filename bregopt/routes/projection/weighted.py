@@ -33,6 +33,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
+from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.dual_newton import bounded_diagonal
@@ -298,7 +299,6 @@ class _Weighted:
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Certified | None = None
-        self._refines = False  # whether more digits of the entries are asked for than the best point has
         self._diagonal = bounded_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
@@ -322,24 +322,19 @@ class _Weighted:
                 return stop
         scaled = scaled_nearness(self._program, self._tuning)
         for run, steps in self._plan(interior_unknowns(scaled)):
-            met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
-            if stop is StopReason.CONVERGED and self._refines and not met:
-                continue  # with the multipliers of this method, another tells the entries more closely
-            if stop is not None or met:
-                return stop or StopReason.CONVERGED
+            if stop is not None:
+                return stop
+            if self._best is not None and self._best.certificate.meets(self._settings.tol):
+                return StopReason.CONVERGED
         return StopReason.STALLED
-
-    @property
-    def _is_met(self) -> bool:
-        return self._best is not None and self._best.certificate.meets(self._settings.tol)
 
     def _plan(self, unknowns: float) -> Iterator[tuple[_Phase, int]]:
         """Yield the methods in order, with their limits on steps, for the interior point's unknowns."""
         tuning = self._tuning
         if unknowns <= tuning.first_interior_unknowns:
             yield self._interior, tuning.interior_steps
-        yield self._lagrangian, self._steps if self._is_met else tuning.lagrangian_steps
+        yield self._lagrangian, tuning.lagrangian_steps
         if unknowns <= tuning.largest_interior_unknowns:
             yield self._interior, tuning.interior_steps
         yield self._lagrangian, tuning.weighted_limit
@@ -388,10 +383,21 @@ class _Weighted:
         point = self._certified(X, y, S)
         if self._best is None or point.error < self._best.error:
             self._best = point
-        stop = self._monitor.look(self._steps, point.certificate, point.y, lambda: self._is_accurate(point))
+        stop = self._monitor.look(self._steps, point.certificate, point.y, lambda: self._ends(point))
         if stop is StopReason.STALLED:
             stop = None  # the methods themselves detect this
         return stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+
+    def _ends(self, at: _Certified) -> bool:
+        """Whether the methods end at a point that meets the tolerance.
+
+        Their last steps are those of Newton's method for the optimality conditions, which doubles the digits
+        with each. Of a large problem its equation takes longer than theirs, so it waits for them.
+        """
+        ends = self._is_accurate(at)
+        if not self._rule.is_reached and (ends or at.X.size <= self._tuning.refined_entries):
+            ends |= self._is_refined(at)
+        return ends
 
     def _is_accurate(self, at: _Certified) -> bool:
         """Whether the entries of a point are certified to the accuracy that is asked, as far as that goes.
@@ -399,13 +405,28 @@ class _Weighted:
         Once gaps are round-off, the rule tells which of two points is nearer to the optimum.
         """
         near = near_answer(self._program, (at.X,), _NO_VARIABLES, at.y, (at.S,))
-        if near is None or near.square is None:  # entries without weight: the excess is a difference
+        if near is None:
             return True
         stops = self._rule.stops(near, at.certificate.primal, at.certificate.dual)
-        self._refines = not self._rule.is_reached
         if self._rule.is_nearest:
             self._best = at
         return stops
+
+    def _is_refined(self, at: _Certified) -> bool:
+        """Whether Newton's method for the optimality conditions converges from a point."""
+        enough = self._tuning.refined_residual
+        try:
+            new = refined(self._program, (at.X,), _NO_VARIABLES, at.y, (at.S,), enough)
+        except ValueError:  # the multipliers are not unique
+            return False
+        (point,) = new.points
+        assert point.Z is not None
+        refined_at = self._certified(point.X, self._program.bounds.clip(new.y), point.Z)
+        self._steps += 1
+        self._progress.record(self._steps, refined_at.certificate)
+        if refined_at.certificate.meets(self._settings.tol):
+            self._is_accurate(refined_at)
+        return new.residual <= self._tuning.converged_residual
 
     def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
         if self._diagonal is not None:
