@@ -180,7 +180,7 @@ class NearnessRule:
     """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
 
     They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol`,
-    relative to the larger of them. They end earlier where a step does not halve the distance from that.
+    relative to the larger of them. They end earlier where a step does not halve the least distance from that.
     Entries are relative to the largest entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``,
     which is one for correlations.
 
@@ -197,13 +197,13 @@ class NearnessRule:
 
     def __init__(self, program: Program, tol: float, tol_X: float) -> None:
         self._program, self._tol, self._tol_X = program, tol, tol_X
-        self._last = self._least = math.inf
+        self._least = math.inf
         self.is_nearest = False
 
     @property
     def is_reached(self) -> bool:
-        """Whether the last point is as near as asked for."""
-        return self._last <= 1
+        """Whether a point was as near as asked for."""
+        return self._least <= 1
 
     @property
     def applies(self) -> bool:
@@ -238,10 +238,10 @@ class NearnessRule:
         size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
         least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
-        last, self._last = self._last, max(worst / self._tol_X, excess)
-        self.is_nearest = self._last < self._least
-        self._least = min(self._last, self._least)
-        return not (1 < self._last <= last / 2)
+        distance, least = max(worst / self._tol_X, excess), self._least
+        self.is_nearest = distance < least
+        self._least = min(distance, least)
+        return not (1 < distance <= least / 2)
 
 
 class Near(NamedTuple):

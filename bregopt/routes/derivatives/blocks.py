@@ -34,7 +34,7 @@ from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass
-from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL
+from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.dual_newton import RowCurvature
 from bregopt.routes.projection.tuning import ProjectionTuning
@@ -275,7 +275,9 @@ class Pair:
     price: float
 
 
-def complementary_point(block: Block, rows: BlockRows, pair: Pair, W: Array) -> LinearPoint | WeightedPoint:
+def complementary_point(
+    block: Block, rows: BlockRows, pair: Pair, W: Array, least: bool
+) -> LinearPoint | WeightedPoint:
     """Return the complementary point nearest to a pair.
 
     Parameters
@@ -286,10 +288,14 @@ def complementary_point(block: Block, rows: BlockRows, pair: Pair, W: Array) -> 
     pair : Pair
     W : array of shape (n, n)
         ``C - A*(y)`` of all rows.
+    least : bool
+        Whether entries without weight may be any that the others allow: their changes are nearly the least.
     """
     theta, V = np.linalg.eigh(pair.X / pair.size - pair.Z / pair.price)
     split = _Split(theta, V, pair.size, pair.price)
-    return LinearPoint(split, rows, W) if block.nearness is None else WeightedPoint(split, block, rows, W)
+    if block.nearness is None:
+        return LinearPoint(split, rows, W)
+    return WeightedPoint(split, block, rows, W, least)
 
 
 class _Split:
@@ -336,13 +342,13 @@ class WeightedPoint(_MatrixPoint):
 
     face: Array | None = None
 
-    def __init__(self, split: _Split, block: Block, rows: BlockRows, W: Array) -> None:
+    def __init__(self, split: _Split, block: Block, rows: BlockRows, W: Array, least: bool) -> None:
         assert block.nearness is not None
         divergence, mu = divergence_of(block.nearness), block.nearness.mu
         self.X, self.margin = split.X, split.margin
         self.Z: Array | None = split.Z
         self.residual: Array | None = W + mu * divergence.gradient(split.X) - split.Z
-        self._rows, self._V, k = rows, split.V, split.k
+        self._rows, self._V, self._least, k = rows, split.V, least, split.k
         self._squares = mu * divergence.anchor_derivative(np.ones_like(split.X))  # 2 mu H o H
         self._ratio = np.zeros_like(split.X)  # of the eigenvalues of Z and X, between the groups
         self._ratio[:k, k:] = split.z[:, None] / split.x
@@ -372,10 +378,11 @@ class WeightedPoint(_MatrixPoint):
         """Return the matrix ``T`` of the tangent space with ``K(T) = right``."""
         if self._formed is None:
             return self._by_gradients(right)
-        i, j, unit, root = self._formed
-        t, _ = lapack.dpotrs(root, unit * right[i, j], lower=1)
+        i, j, scale, root = self._formed
+        t, _ = lapack.dpotrs(root, scale * right[i, j], lower=1)
+        unit = np.where(i == j, 1.0, 2.0)
         T = np.zeros_like(right)
-        T[i, j] = T[j, i] = t / unit
+        T[i, j] = T[j, i] = scale * t / unit
         return T
 
     @cached_property
@@ -393,8 +400,13 @@ class WeightedPoint(_MatrixPoint):
         moved *= unit
         K = moved.T @ moved
         K[np.diag_indices(len(i))] += self._ratio[i, j]
+        scale = unit / np.sqrt(np.maximum(K.diagonal(), TINY))
+        K *= np.outer(scale / unit, scale / unit)
         root, definite = factorized(K)
-        return (i, j, unit, root) if definite else None
+        definite &= root.diagonal().min() > np.sqrt(SINGULAR)
+        if not definite and self._least:
+            root, definite = factorized(K + NULL * np.eye(len(K)))
+        return (i, j, scale, root) if definite else None
 
     def _by_gradients(self, right: Array) -> Array:
         """Return that matrix by conjugate gradients, which scale with the diagonal."""

@@ -123,6 +123,7 @@ def refined(
     y: Array,
     S: Sequence[Array | None] | None,
     enough: float,
+    least: bool = False,
 ) -> Optimum:
     """Return an answer after Newton's method.
 
@@ -134,13 +135,15 @@ def refined(
         The answer: matrices, variables, multipliers of rows, and of ``X psd`` where known.
     enough : float
         The residual at which Newton's method ends.
+    least : bool
+        Whether entries without weight need not be unique.
 
     Raises
     ------
     ValueError
         If the optimality conditions have no unique linearization.
     """
-    newton = _Newton(program, X, y, enough)
+    newton = _Newton(program, X, y, enough, least)
     pairs = newton.pairs(X, y, S)
     activity = program.activity(X, u)
     at: Optimum | None = None
@@ -160,8 +163,8 @@ def refined(
 class _Newton:
     """Newton's method at a program, with the magnitudes of one of its answers."""
 
-    def __init__(self, program: Program, X: Sequence[Array], y: Array, enough: float) -> None:
-        self._program, self._enough = program, enough
+    def __init__(self, program: Program, X: Sequence[Array], y: Array, enough: float, least: bool) -> None:
+        self._program, self._enough, self.least = program, enough, least
         self._sizes: dict[int, tuple[float, float]] = {}
         scale = scale_of(program)
         size = max((float(np.linalg.norm(M)) for M in X), default=0.0)
@@ -238,7 +241,7 @@ class _Fixed:
         for b, (block, rows) in enumerate(zip(program.blocks, self.of_blocks, strict=True)):
             if b in pairs:
                 W = block.C - program.A.adjoint(y, b)
-                point: BlockPoint | None = complementary_point(block, rows, pairs[b], W)
+                point: BlockPoint | None = complementary_point(block, rows, pairs[b], W, self.newton.least)
             else:
                 point = dual_point(program, b, rows, y)
             if point is None:

@@ -299,6 +299,8 @@ class _Weighted:
         self._limit = settings.max_iter or self._tuning.weighted_limit
         self._steps = 0
         self._best: _Certified | None = None
+        self._refines = False  # whether more digits of the entries are asked for, and not yet found
+        self._tried = False  # whether Newton's method for the optimality conditions was tried
         self._diagonal = bounded_diagonal(program)
 
     def run(self, start: Start | None) -> Answer:
@@ -322,19 +324,24 @@ class _Weighted:
                 return stop
         scaled = scaled_nearness(self._program, self._tuning)
         for run, steps in self._plan(interior_unknowns(scaled)):
+            met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
-            if stop is not None:
-                return stop
-            if self._best is not None and self._best.certificate.meets(self._settings.tol):
-                return StopReason.CONVERGED
+            if stop is StopReason.CONVERGED and self._refines and not met:
+                continue  # with the multipliers of this method, another tells the entries more closely
+            if stop is not None or met:
+                return stop or StopReason.CONVERGED
         return StopReason.STALLED
+
+    @property
+    def _is_met(self) -> bool:
+        return self._best is not None and self._best.certificate.meets(self._settings.tol)
 
     def _plan(self, unknowns: float) -> Iterator[tuple[_Phase, int]]:
         """Yield the methods in order, with their limits on steps, for the interior point's unknowns."""
         tuning = self._tuning
         if unknowns <= tuning.first_interior_unknowns:
             yield self._interior, tuning.interior_steps
-        yield self._lagrangian, tuning.lagrangian_steps
+        yield self._lagrangian, self._steps if self._is_met else tuning.lagrangian_steps
         if unknowns <= tuning.largest_interior_unknowns:
             yield self._interior, tuning.interior_steps
         yield self._lagrangian, tuning.weighted_limit
@@ -395,9 +402,10 @@ class _Weighted:
         with each. Of a large problem its equation takes longer than theirs, so it waits for them.
         """
         ends = self._is_accurate(at)
-        if not self._rule.is_reached and (ends or at.X.size <= self._tuning.refined_entries):
-            ends |= self._is_refined(at)
-        return ends
+        self._refines = not self._rule.is_reached
+        if self._refines and (ends or not (self._tried or at.X.size > self._tuning.refined_entries)):
+            self._refines, self._tried = not self._is_refined(at), True
+        return ends or not self._refines
 
     def _is_accurate(self, at: _Certified) -> bool:
         """Whether the entries of a point are certified to the accuracy that is asked, as far as that goes.
@@ -414,9 +422,9 @@ class _Weighted:
 
     def _is_refined(self, at: _Certified) -> bool:
         """Whether Newton's method for the optimality conditions converges from a point."""
-        enough = self._tuning.refined_residual
+        X, S, enough = (at.X,), (at.S,), self._tuning.refined_residual
         try:
-            new = refined(self._program, (at.X,), _NO_VARIABLES, at.y, (at.S,), enough)
+            new = refined(self._program, X, _NO_VARIABLES, at.y, S, enough, least=True)
         except ValueError:  # the multipliers are not unique
             return False
         (point,) = new.points
