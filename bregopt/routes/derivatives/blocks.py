@@ -29,7 +29,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
-from bregopt.linalg import dense, factorized
+from bregopt.linalg import dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
@@ -52,6 +52,7 @@ __all__ = [
 _TUNING = ProjectionTuning()
 _AT_ONCE = 20_000  # entries of small matrices, which are formed in a few calls
 _INNER_TOL = 0.01 * CG_TOL
+_LARGEST_TEST = 2_000  # entries without weight of a test whether they are unique
 _COORDINATES = 400  # of a tangent space whose equation is factorized: orders up to 25 or so
 
 
@@ -95,6 +96,11 @@ class BlockPoint(Protocol):
     margin: float
     residual: Array | None
     face: Array | None
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether the objective determines the matrix on its range; a linear one leaves that to the rows."""
+        ...
 
     def derivative(self, S: Array) -> Array:
         """Return ``P'[S]`` for a symmetric `S`."""
@@ -146,6 +152,7 @@ class SpectralPoint:
     residual: Array | None = None
     face: Array | None = None
     Z: Array | None = None
+    is_unique = True
 
     def __init__(self, spectrum: Spectrum, block: Block, rows: BlockRows) -> None:
         self.X, self._spectrum, self._rows = spectrum.X, spectrum, rows
@@ -230,6 +237,7 @@ class BarrierPoint(_MatrixPoint):
     residual: Array | None = None
     face: Array | None = None
     Z: Array | None = None
+    is_unique = True
     margin = np.inf
 
     def __init__(self, X: Array, mu: float, rows: BlockRows) -> None:
@@ -318,6 +326,8 @@ class _Split:
 class LinearPoint(_MatrixPoint):
     """A matrix in a linear objective: ``P'[S] = X S Z+ + Z+ S X``, and an unknown part on the range of X."""
 
+    is_unique = True
+
     def __init__(self, split: _Split, rows: BlockRows, W: Array) -> None:
         self.X, self.margin = split.X, split.margin
         self.Z: Array | None = split.Z
@@ -348,7 +358,8 @@ class WeightedPoint(_MatrixPoint):
         self.X, self.margin = split.X, split.margin
         self.Z: Array | None = split.Z
         self.residual: Array | None = W + mu * divergence.gradient(split.X) - split.Z
-        self._rows, self._V, self._least, k = rows, split.V, least, split.k
+        self._rows, self._V, self._k, self._least = rows, split.V, split.k, least
+        k = split.k
         self._squares = mu * divergence.anchor_derivative(np.ones_like(split.X))  # 2 mu H o H
         self._ratio = np.zeros_like(split.X)  # of the eigenvalues of Z and X, between the groups
         self._ratio[:k, k:] = split.z[:, None] / split.x
@@ -358,8 +369,24 @@ class WeightedPoint(_MatrixPoint):
         V2 = split.V**2
         self._diagonal = np.maximum(V2.T @ self._squares @ V2 + self._ratio, TINY)
 
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether no matrix on the range of ``X`` has entries without weight alone; true if not tested.
+
+        The projection ``Q M Q`` on the range maps these entries to themselves. Its norm is one if there is
+        such a matrix, and less otherwise.
+        """
+        i, j = np.nonzero(np.triu(self._squares == 0))
+        if not 0 < len(i) <= _LARGEST_TEST:
+            return True
+        P = self._V[:, self._k :]
+        Q = P @ P.T
+        share = np.where(i == j, np.sqrt(0.5), 1.0)
+        M = Q[np.ix_(i, i)] * Q[np.ix_(j, j)] + Q[np.ix_(i, j)] * Q[np.ix_(j, i)]
+        return is_definite((1 - NULL) * np.eye(len(i)) - M * np.outer(share, share))
+
     def derivative(self, S: Array) -> Array:
-        """Return ``P'[S]``, by conjugate gradients in the coordinates of the eigenvectors."""
+        """Return ``P'[S]``, solved in the coordinates of the eigenvectors."""
         V = self._V
         x = self._solved(np.where(self._tangent, V.T @ S @ V, 0.0))
         derivative: Array = V @ x @ V.T

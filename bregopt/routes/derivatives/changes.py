@@ -80,7 +80,8 @@ class Differentiability(NamedTuple):
     slack : float
         The smallest slack of an inequality that does not act; infinite without one.
     residual : float
-        Violation of the optimality conditions after Newton's method.
+        Violation of the optimality conditions after Newton's method; infinite where they do not determine
+        the entries without weight.
     """
 
     eigenvalue: float

@@ -141,6 +141,8 @@ def check_exists(found: Differentiability, program: Program | None = None) -> No
     ValueError
         If an eigenvalue, a multiplier or a slack is zero up to round-off, or the answer is not accurate.
     """
+    if found.residual == np.inf:
+        raise ValueError(f"the answer has no derivative: {_without_weight(program)}")
     if found.residual > LARGEST_RESIDUAL:
         raise ValueError(
             "the answer has no derivative that could be found: Newton's method ends at a residual of "

@@ -108,12 +108,18 @@ class Optimum:
         parts.append(np.array([float(np.linalg.norm(R)) / self.price for R in slopes]))
         return float(np.concatenate(parts).max(initial=0.0))
 
-    def differentiability(self) -> Differentiability:
-        """Return the distances from points without a derivative."""
+    @property
+    def margins(self) -> tuple[float, float]:
+        """The least multiplier of an inequality that acts, and the least slack of one that does not."""
         multiplier, slack = self.active.margins(self.activity, self.y, self.units)
         _, box = _free_variables(self.program, self.u, self.reduced, self.units)
+        return multiplier, min(slack, box)
+
+    def differentiability(self) -> Differentiability:
+        """Return the distances from points without a derivative."""
         eigenvalue = min((point.margin for point in self.points), default=np.inf)
-        return Differentiability(eigenvalue, multiplier, min(slack, box), self.residual)
+        unique = all(point.is_unique for point in self.points)
+        return Differentiability(eigenvalue, *self.margins, self.residual if unique else np.inf)
 
 
 def refined(
@@ -153,8 +159,7 @@ def refined(
             break
         at = newton.converged(active, u, y, pairs)
         activity, y, u = at.activity, at.y, at.u
-        found = at.differentiability()
-        if min(found.multiplier, found.slack) > 0:
+        if min(at.margins) > 0:
             break
     assert at is not None
     return at
