@@ -326,8 +326,8 @@ class _Weighted:
         for run, steps in self._plan(interior_unknowns(scaled)):
             met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
-            if stop is StopReason.CONVERGED and self._refines and not met:
-                continue  # with the multipliers of this method, another tells the entries more closely
+            if stop is StopReason.CONVERGED and self._refines and not met and run == self._interior:
+                continue  # with its multipliers, the augmented Lagrangian tells the entries more closely
             if stop is not None or met:
                 return stop or StopReason.CONVERGED
         return StopReason.STALLED
@@ -398,12 +398,12 @@ class _Weighted:
     def _ends(self, at: _Certified) -> bool:
         """Whether the methods end at a point that meets the tolerance.
 
-        Their last steps are those of Newton's method for the optimality conditions, which doubles the digits
-        with each. Of a large problem its equation takes longer than theirs, so it waits for them.
+        The last steps for a small one are those of Newton's method for the optimality conditions, which
+        doubles the digits with each. It is tried at the first such point and at the last.
         """
         ends = self._is_accurate(at)
         self._refines = not self._rule.is_reached
-        if self._refines and (ends or not (self._tried or at.X.size > self._tuning.refined_entries)):
+        if self._refines and at.X.size <= self._tuning.refined_entries and (ends or not self._tried):
             self._refines, self._tried = not self._is_refined(at), True
         return ends or not self._refines
 
