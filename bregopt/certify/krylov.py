@@ -117,13 +117,10 @@ class Filtered(NamedTuple):
         A lower bound on the smallest eigenvalue, at most zero.
     values : array of shape (VECTORS,)
         Ritz values on the block, ascending: estimates from above.
-    vectors : array of shape (n, VECTORS)
-        The Ritz vectors, of unit length.
     """
 
     bound: float
     values: Array
-    vectors: Array
 
 
 def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_DEGREE) -> Filtered:
@@ -149,7 +146,7 @@ def filtered(W: SparsePlusLowRank, enough: float = 0.0, degrees: int = LARGEST_D
             below = complement.whole(below)
             if found is not None:
                 below = max(below, found.bound)
-            found = Filtered(below, *_ritz(complement.light, X))
+            found = Filtered(below, _ritz_values(complement.light, X))
             least = float(found.values[0])
             near = below >= (1 + BOUND_DISTANCE) * least
             if below >= enough or (near and least < HOPELESS * enough):
@@ -180,8 +177,8 @@ def digest(W: SparsePlusLowRank) -> bytes:
 def _growth(at: Complement, b: float, degrees: int, seed: bytes) -> Iterator[tuple[float, Array]]:
     """Yield, for growing degrees, the angle ``theta`` of the bound, and the block.
 
-    The random vectors depend on the matrix: a matrix that was made from the vectors of an earlier proof, by
-    escape directions, meets new ones.
+    The random vectors depend on the matrix: one that was made from the vectors of an earlier proof meets
+    new ones.
     """
     W = at.light
     M = sp.csr_array(W.S * (4 / b) - 2 * sp.eye_array(W.n))
@@ -236,11 +233,11 @@ def _angle(lengths: Array, noise: float) -> float:
     return float(angle)
 
 
-def _ritz(W: SparsePlusLowRank, X: Array) -> tuple[Array, Array]:
-    """Return the Ritz values and vectors on the range of a block."""
+def _ritz_values(W: SparsePlusLowRank, X: Array) -> Array:
+    """Return the Ritz values on the range of a block, ascending."""
     V = np.linalg.qr(X)[0]
-    values, S = np.linalg.eigh(V.T @ (W @ V))
-    return values, V @ S
+    projected: Array = V.T @ (W @ V)
+    return np.asarray(scipy.linalg.eigvalsh(projected))
 
 
 class Complement:

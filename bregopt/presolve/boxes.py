@@ -69,6 +69,7 @@ class Boxed(Reduced):
         return y
 
 
+# Pays on: 300 triplets.
 class Boxes:
     """Move hard inequalities in a single variable to its box.
 
@@ -186,6 +187,7 @@ class Folded(Reduced):
         return replace(answer, u=u)
 
 
+# Pays on: 300 triplets.
 class Slacks:
     """Replace priced variables that relax the bound of one row by a hinge on that row."""
 

@@ -25,6 +25,7 @@ LEAST_CHORDAL_ORDER = 170
 _LARGEST_CHORDAL_ORDER = 50_000
 
 
+# Pays on: max-cut of a band, n = 800.
 class Chordal:
     """Replace large sparse matrices by their clique submatrices, where that costs less."""
 

@@ -117,6 +117,7 @@ class Dualized(Reduced):
         return multipliers
 
 
+# Pays on: matrix inequality of order 30 in 20 variables.
 class DualForm:
     """Replace linear matrix inequalities by their dual where Newton's method takes fewer operations on it."""
 

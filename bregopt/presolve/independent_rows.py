@@ -92,6 +92,7 @@ class Independent(Reduced):
         return y
 
 
+# Pays on: 20 rows at angles of 1e-6.
 class IndependentRows:
     """Replace equalities by orthonormal combinations where some are nearly dependent."""
 
@@ -274,6 +275,7 @@ class Condensed(Reduced):
         return combined
 
 
+# Pays on: 400 equalities that contradict each other, von Neumann.
 class RedundantEqualities:
     """Replace equalities by orthonormal ones where they are more than the unknowns.
 

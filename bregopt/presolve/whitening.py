@@ -104,6 +104,7 @@ def in_coordinates_of_answer(
     return InCoordinatesOfAnswer(program, turned, factors) if factors else None
 
 
+# Pays on: LogDet from a matrix of condition 1e11.
 class Whitening:
     """Change the coordinates of LogDet blocks so that ``X0 = I``, where it is ill conditioned."""
 

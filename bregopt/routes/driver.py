@@ -102,6 +102,7 @@ def run_directly(solver: Any, program: Program, settings: Settings, warn: bool =
     return solution
 
 
+# Pays on: log det with one entry bounded.
 def _run(
     solver: Solver,
     program: Program,

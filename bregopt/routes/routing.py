@@ -195,6 +195,7 @@ def _refusal(cls: type[Solver], program: Program, options: Mapping[str, Any]) ->
     return reason if reason is not None else cls().refusal(program, settings)
 
 
+# Pays on: max-cut, n = 800.
 def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)

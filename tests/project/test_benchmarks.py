@@ -49,6 +49,7 @@ def table_of(text):
         ("online", ["--rounds", "1", "--trials", "5"], None),
         ("sweep", ["--sides", "2", "--order", "21"], None),
         ("many_simulation", ["--quick"], None),
+        ("special_paths", ["--only", "slacks", "--rounds", "1"], None),
         ("many_stacks", ["--quick"], None),
         pytest.param(
             "low_rank", ["--orders", "400", "--cyclic", "50", "--pairs", "60"], None, marks=pytest.mark.slow
@@ -67,6 +68,14 @@ def test_a_small_run_prints_the_table_of_the_results(name, small, needed, monkey
     assert titles == saved_titles
     assert {line for line in lines if not line.isdigit()} <= set(saved_lines)
     assert (BENCHMARKS / "results" / f"{name}.md").read_text() == before  # only full runs are saved
+
+
+def test_special_paths_name_their_problems_where_they_are_chosen(monkeypatch):
+    module = loaded("special_paths", monkeypatch)
+    for path in module.paths(DATA):
+        file, _, _ = path.place.partition(":")
+        source = (BENCHMARKS.parent / "bregopt" / f"{file.replace('.', '/')}.py").read_text()
+        assert f"# Pays on: {path.problem}.\n" in source, path.name
 
 
 def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):

@@ -62,8 +62,6 @@ class BurerMonteiroTuning(Tuning):
         negative.
     lanczos_steps : int
         Lanczos steps for these eigenvalues.
-    escape_degree : int
-        Largest degree of the polynomial that looks for eigenvectors that Lanczos's method misses.
     saddle_loss : float
         Loss in the bound that shows a saddle point, relative to the loss that the gradient explains.
     growth_rank_tol : float
@@ -151,7 +149,6 @@ class BurerMonteiroTuning(Tuning):
     column_growth: float = 0.5
     added_eigenvalue: float = 0.1
     lanczos_steps: int = 120
-    escape_degree: int = 2_000
     saddle_loss: float = 3.0
     growth_rank_tol: float = 1e-5
     stage_rank_tol: float = 1e-4

@@ -81,6 +81,7 @@ class _Part:
     at: LassoPoint
 
 
+# Pays on: 10 groups of 20 variables.
 def solve_lasso(
     data: LassoData,
     tol: float,
@@ -325,6 +326,7 @@ class _Methods:
         self._splits, self._factor = False, tuning.handover_factor
         self._trust = 1.0  # in the estimate of the gap
 
+    # Pays on: breast cancer, penalty 0.01.
     def step(self, at: LassoPoint) -> LassoPoint:
         """Return the point after one step, certified."""
         if at.error > self._handover:

@@ -52,6 +52,7 @@ def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoP
     return LassoPoint(np.eye(data.n), float(data.n), nothing, -math.inf)
 
 
+# Pays on: 300 variables.
 def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterator[Array]:
     """Yield starts, the best ones first."""
     if X is not None:

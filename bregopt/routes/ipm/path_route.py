@@ -27,6 +27,16 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops,
 
 __all__ = ["Path", "PathSettings"]
 
+# Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes about a
+# second.
+_SECOND_FORM_ROWS = 500
+# Changes of coordinates after an answer of a large X that stalled.
+_COORDINATE_TRIALS = 3
+# Largest order at which `explain` looks for faces.
+_FACE_SEARCH_ORDER = 2_000
+# Matrices in memory at a time, of each block's order and of the order of the Schur matrix.
+_DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
+
 # Of the program, or of each working set of its rows.
 _REDUCTIONS = ("independent rows", "faces", "chordal sparsity")
 _DUAL = ("dual form",)
@@ -69,15 +79,15 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
-        if shortage(memory_needed(program, settings.tuning)) is None:
+        if shortage(memory_needed(program)) is None:
             return None
-        return shortage(memory_needed(_smaller_form(program, settings), settings.tuning))
+        return shortage(memory_needed(_smaller_form(program, settings)))
 
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
-        large = max(block.n for block in program.blocks) > tuning.face_search_order
+        large = max(block.n for block in program.blocks) > _FACE_SEARCH_ORDER
         found = summaries(program, reductions(_SMALLER if large else (*_DUAL, *_REDUCTIONS)), settings)
-        memory = memory_needed(_smaller_form(program, settings), tuning)
+        memory = memory_needed(_smaller_form(program, settings))
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
@@ -89,6 +99,7 @@ class Path:
         return answer
 
 
+# Pays on: hinf4 as a matrix inequality.
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     if _dual_form(program, settings) is program:
         return _directly(program, settings, start, progress)
@@ -97,7 +108,7 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
     except InfeasibleRowError:  # of the dual, on which the program need not have an answer
         return _directly(program, settings, start, progress)
     ended = answer.stop in (StopReason.CONVERGED, StopReason.STALLED)
-    if not ended or program.m > settings.tuning.second_form_rows:
+    if not ended or program.m > _SECOND_FORM_ROWS:
         return answer
     worst = _worst(program, answer)
     if answer.stop is StopReason.CONVERGED and worst <= settings.tol:
@@ -137,16 +148,16 @@ def _on_all_rows(program: Program, settings: Any, start: Start | None, progress:
     return _in_coordinates_of_answer(program, settings, progress, answer)
 
 
+# Pays on: an optimum of 4e6.
 def _in_coordinates_of_answer(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
     """Return the answer after an inaccurate one of a large `X`, in coordinates in which `X` is smaller.
 
     The first of them may be far from the optimum, so the coordinates are improved a few times. Where faces
     were revealed, they are why the answer is inaccurate, and other coordinates do not help.
     """
-    tuning: InteriorPointTuning = settings.tuning
     if stalled.y_on_faces is not None:
         return stalled
-    for _ in range(tuning.coordinate_trials):
+    for _ in range(_COORDINATE_TRIALS):
         if stalled.stop is not StopReason.STALLED or (worst := _worst(program, stalled)) <= settings.tol:
             break
         turned = in_coordinates_of_answer(program, stalled.X, program.bound_scale)
@@ -192,6 +203,7 @@ def _scaled_into_rows(program: Program, answer: Answer) -> Answer:
     return replace(answer, X=tuple(factor * np.asarray(X) for X in answer.X), u=factor * answer.u)
 
 
+# Pays on: a duality gap, rotated.
 def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
     """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better.
 
@@ -243,6 +255,7 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
     return replace(hard.restored(found), iterations=ray.iterations + found.iterations)
 
 
+# Pays on: 60 triplets at a price too low, few at a time.
 def _single_variable_ray(program: Program) -> Answer | None:
     """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
     least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
@@ -255,6 +268,7 @@ def _single_variable_ray(program: Program) -> Answer | None:
     return None
 
 
+# Pays on: 1,620 distances, n = 58.
 def _many_inactive(program: Program, tuning: InteriorPointTuning) -> bool:
     """Whether so many rows can be inactive that a working set costs less."""
     inactive = int(can_be_inactive(program.bounds).sum())
@@ -267,11 +281,11 @@ def _sample_size(program: Program, tuning: InteriorPointTuning) -> int:
     return max(tuning.sample_rows, tuning.sample_orders * max(block.n for block in program.blocks))
 
 
-def memory_needed(program: Program, tuning: InteriorPointTuning) -> int:
+def memory_needed(program: Program) -> int:
     """Return an estimate of the memory that a solution needs, in bytes."""
     inactive = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - inactive + min(inactive, 2 * triangles)
     entries = sum(block.n**2 for block in program.blocks)
-    return 8 * (tuning.dense_matrices * entries + tuning.schur_matrices * unknowns**2)
+    return 8 * (_DENSE_MATRICES * entries + _SCHUR_MATRICES * unknowns**2)

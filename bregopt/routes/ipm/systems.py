@@ -25,6 +25,8 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 __all__ = ["system_for"]
 
 
+# Pays on: 300 triplets.
+# Pays on: 100 matrices in a chain.
 def system_for(
     plan: Plan,
     B: Any,

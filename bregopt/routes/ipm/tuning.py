@@ -21,9 +21,6 @@ class InteriorPointTuning(WorkingSetTuning):
         the certificate of the whole problem.
     inner_error : float
         Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
-    second_form_rows : int
-        Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes
-        about a second.
     stall_steps : int
         Steps without progress after which the method stalls and returns its best iterate.
     primal_divergence : float
@@ -222,15 +219,6 @@ class InteriorPointTuning(WorkingSetTuning):
         Approximate nanoseconds of one multiplication inside small matrix products.
     dense_stack : float
         Fraction of nonzeros from which the rows on the flat vector are a dense matrix.
-    dense_matrices : int
-        Matrices of each block's order in memory at a time, for the estimate of memory.
-    schur_matrices : int
-        Matrices of the order of the Schur complement in memory at a time, for the same.
-    face_search_order : int
-        Largest order at which ``explain`` looks for faces.
-    coordinate_trials : int
-        Number of changes of coordinates after an answer of a large ``X`` that stalled. With none, the
-        optimum 2e9 of ``max tr X`` for ``<[[1, 1], [1, 1 + 1e-9]], X> <= 1`` is not found.
     sample_rows : int
         Least number of rows in a first working set.
     sample_orders : int
@@ -277,7 +265,6 @@ class InteriorPointTuning(WorkingSetTuning):
     steps: int = 100
     path_share: float = 0.5
     inner_error: float = 1e-2
-    second_form_rows: int = 500
     stall_steps: int = 20
     primal_divergence: float = 1e-3
     dual_divergence: float = 0.1
@@ -371,10 +358,6 @@ class InteriorPointTuning(WorkingSetTuning):
     stack_flop_cost: float = 0.12
     dense_stack: float = 0.1
     # path_route.py, working_set_start.py
-    dense_matrices: int = 16
-    schur_matrices: int = 3
-    face_search_order: int = 2_000
-    coordinate_trials: int = 3
     sample_rows: int = 300
     sample_orders: int = 4
     sample_ratio: int = 3

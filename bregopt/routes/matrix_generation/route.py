@@ -126,6 +126,7 @@ class PSDBoost:
         return matrix_generation(program, settings, _master(settings)[0], start, progress)
 
 
+# Pays on: a matrix game, n = 24.
 def _master(settings: Any) -> tuple[str, str]:
     """Return the name of the master, and the reason for it."""
     if settings.master != "auto":

@@ -50,6 +50,7 @@ def exponential_newton(program: Program, settings: Any, start: Start | None, pro
     return on_dual(program, settings, start, progress)
 
 
+# Pays on: 400 forms for 36 entries, von Neumann.
 def _has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> bool:
     """Whether the rows are hard, some of them inequalities, and more than the entries of the one ``X``.
 

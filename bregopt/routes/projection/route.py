@@ -200,6 +200,7 @@ def algorithm_of(kinds: tuple[type[Divergence], ...], several: bool, method: str
     return None
 
 
+# Pays on: one distance, LogDet, n = 200.
 def method_of(program: Program, settings: Any) -> str:
     """Return the method: "auto" means "cyclic" for a single LogDet row, else "newton" if available."""
     if settings.method != "auto":
@@ -355,6 +356,7 @@ def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple
     return _of_stack(own, None, settings, progress)
 
 
+# Pays on: nearest correlation matrix, n = 30.
 def _of_stack(
     own: EntryProgram, start: Array | None, settings: Any, progress: Progress
 ) -> tuple[Answer, Certificate] | None:
@@ -436,6 +438,7 @@ def _by_stack(program: Program, settings: Any, start: Start | None, progress: Pr
     return None if found is None else found[0]
 
 
+# Pays on: completion of 40 entries, n = 30.
 def _by_entries(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer | None:
     """Return the answer of a method for LogDet with rows on entries, None where none fits or ends."""
     if settings.method == "cyclic" or not _is_logdet_of_entries(program):
@@ -453,6 +456,7 @@ def _by_entries(program: Program, settings: Any, start: Start | None, progress: 
     return answer if answer.stop in _FINAL else None
 
 
+# Pays on: lasso in the language, n = 40.
 def _lasso(program: Program) -> LassoProgram | None:
     """Return the program as a sparse inverse covariance problem, None if it is not one."""
     if not _is_logdet_of_entries(program):
@@ -468,6 +472,7 @@ def _is_logdet_of_entries(program: Program) -> bool:
     return barrier and all(term.rows.single for term in program.A.terms)
 
 
+# Pays on: 30,000 soft pairs, von Neumann.
 def _begins_with_passes(program: Program, settings: Any) -> bool:
     return settings.method == "auto" and _suits_row_passes(program, settings.tuning)
 
@@ -494,6 +499,7 @@ def _weighted(program: Program) -> bool:
     return any(kind.weights for kind in kinds_of(program))
 
 
+# Pays on: 2,000 distances, LogDet, n = 60.
 def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
     """Whether so many rows can be inactive that a method runs on a working set.
 

@@ -268,6 +268,7 @@ class AugmentedLagrangian:
         return product, precondition
 
 
+# Pays on: weights 0, 1 and 100, n = 25.
 def weighted_frobenius(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a squared Frobenius problem with elementwise weights in one block."""
     return _Weighted(program, settings, progress).run(start)

@@ -189,7 +189,7 @@ def test_interrupt_between_rounds_keeps_the_best(monkeypatch):
 def test_memory_is_not_asked_for_rows_that_rest():
     far, near = comparisons(0, 30_000, 8)
     program = margin_problem(far, near, 10.0).program()
-    assert route.memory_needed(program, bo.tuning("path")) < 1e9
+    assert route.memory_needed(program) < 1e9
     assert route.Path().refusal(program, route.PathSettings()) is None
 
 

@@ -122,6 +122,7 @@ def _chunk(placed: PlacedRows, whole: Any, count: int, n: int, tuning: InteriorP
     return _Chunk(lean_rows(half, tuning), support, placed, from_here, count, columns, mirror)
 
 
+# Pays on: theta of 600 edges, n = 150.
 def split_by_cost(placed: PlacedRows, n: int, tuning: InteriorPointTuning) -> tuple[int, PlacedRows]:
     """Return the number of rows for products ``P A_l Q``, and the rows in an order with those first.
 

@@ -1,0 +1,643 @@
+"""What each special path of the package buys: its named problem, solved with it and without it.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/special_paths.py [--only slacks] [--rounds 5] [--data FOLDER]
+
+A path is switched off by replacing the one decision that chooses it. With and without take turns in each
+round, on a problem that is new each time. Times are medians of CPU seconds. A path pays if an answer has a
+worse status without it, or takes a fifth more time. The folder has SDPLIB in `sdplib`; one path has its
+problem from there. The table of a full run goes to benchmarks/results/special_paths.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import operator
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import large_cuts
+import logdet_completion
+import logdet_lasso
+import margins
+import numpy as np
+import sdp_problems
+import soft_rows
+from nearness_problems import ATOMS, correlation_problem, distance_problem, start_matrix, uniform_matrix
+from tuning_problems import _quadratic_forms, _theta, suites
+
+import bregopt as bo
+from bregopt import presolve
+from bregopt.certify import eigenvalue_bound
+
+Array = Any
+Call = Callable[[], Any]
+ROUNDS, LIMIT = 5, 20.0
+PAYS = 1.2  # ratio of times
+HEAD = (
+    "| path, chosen in | problem | ms | without | ratio | status | without | steps | without | gap | without "
+    "| pays |\n|---|---|--:|--:|--:|---|---|--:|--:|--:|--:|---|\n"
+)
+PROVEN = ("optimal", "infeasible", "unbounded")
+
+
+class SpecialPath(NamedTuple):
+    """A path, the module and function that choose it, what switches it off, its problem.
+
+    `prepare` returns the call that solves the problem.
+    """
+
+    name: str
+    place: str
+    off: Callable[[], Any]
+    problem: str
+    prepare: Callable[[], Call]
+
+
+# ---------------------------------------------------------------------------------------------- switching off
+
+
+def replaced(place: str, value: Any) -> Callable[[], Any]:
+    """Return what switches off a path by another function or constant."""
+    return lambda: patch(f"bregopt.{place}", value)
+
+
+def answering(place: str, value: Any) -> Callable[[], Any]:
+    """Return what switches off a path by a decision that always has the same answer."""
+    return replaced(place, lambda *_, **__: value)
+
+
+def without(name: str) -> Callable[[], Any]:
+    """Return what switches off a reduction."""
+
+    @contextlib.contextmanager
+    def off() -> Iterator[None]:
+        with patch.dict(presolve.UNIVERSAL), patch.dict(presolve.REQUESTED):
+            for known in (presolve.UNIVERSAL, presolve.REQUESTED):
+                known.pop(name, None)
+            yield
+
+    return off
+
+
+def _stalled(program: Any, settings: Any, progress: Any, answer: Any) -> Any:
+    return answer
+
+
+def _in_rows(plan: Any, B: Any, exact: Any, tuning: Any, in_rows: bool = False, direct: bool = False) -> Any:
+    from bregopt.routes.ipm.systems import system_for
+
+    return system_for(plan, B, exact, tuning, True, direct)
+
+
+def _without_splitting() -> Any:
+    from bregopt.routes.graphical_lasso.solve import _Methods
+
+    descended = _Methods._descended
+    return patch.object(_Methods, "_descended", lambda *own: (descended(*own)[0], False))
+
+
+def _without_rank() -> Any:
+    from bregopt.program.rows import RankOne
+
+    return patch.object(RankOne, "rank", None)
+
+
+def _resting(method: Any, program: Any, *_: Any) -> Any:
+    from bregopt.routes.working_set import ActiveSet
+
+    return ActiveSet.resting(program.bounds)
+
+
+# ------------------------------------------------------------------------------------------------ measurement
+
+
+class Run(NamedTuple):
+    """CPU seconds, status, steps and relative gap of an answer."""
+
+    seconds: float
+    status: str
+    steps: int
+    gap: float
+
+
+def run(prepare: Callable[[], Call]) -> Run:
+    """Prepare and time a call; an error is a status."""
+    call = prepare()
+    with patch.object(eigenvalue_bound, "_cached_bounds", ()):
+        begin = time.process_time()
+        try:
+            answer = call()
+        except Exception as error:
+            return Run(time.process_time() - begin, type(error).__name__, 0, math.nan)
+        seconds = time.process_time() - begin
+    return Run(seconds, answer.status, answer.iterations, answer.gap)
+
+
+def in_turns(path: SpecialPath, rounds: int) -> tuple[Run, Run]:
+    """Return the runs with the path and without, with their median times; the first round imports."""
+    runs: dict[bool, list[Run]] = {True: [], False: []}
+    for k in range(rounds + 1):
+        for use in (True, False) if k % 2 else (False, True):
+            if runs[use] and runs[use][-1].seconds > LIMIT / 2:
+                continue
+            with contextlib.nullcontext() if use else path.off():
+                found = run(path.prepare)
+            if k or found.seconds > LIMIT / 2:
+                runs[use].append(found)
+    own, other = (
+        found[-1]._replace(seconds=statistics.median(one.seconds for one in found))
+        for found in (runs[True], runs[False])
+    )
+    return own, other
+
+
+def pays(own: Run, other: Run) -> bool:
+    """Whether the status is worse without the path, or the time a fifth longer."""
+    worse = own.status in PROVEN and other.status not in PROVEN
+    return worse or other.seconds > PAYS * own.seconds
+
+
+def line(path: SpecialPath, own: Run, other: Run) -> str:
+    """Return the line of the table."""
+    cells = [
+        f"{path.name}, `{path.place}`",
+        path.problem,
+        f"{1e3 * own.seconds:,.1f}",
+        f"{1e3 * other.seconds:,.1f}",
+        f"{other.seconds / own.seconds:.1f}",
+        own.status,
+        other.status,
+        str(own.steps),
+        str(other.steps),
+        *(f"{gap:.0e}" if math.isfinite(gap) else "" for gap in (own.gap, other.gap)),
+        "yes" if pays(own, other) else "no",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+# --------------------------------------------------------------------------------------------------- problems
+
+
+def solving(make: Callable[..., bo.Problem], *arguments: Any, **options: Any) -> Callable[[], Call]:
+    """Return what prepares the solve of a problem."""
+
+    def prepare() -> Call:
+        problem = make(*arguments)
+        problem.program()
+        return partial(problem.solve, time_limit=LIMIT, **options)
+
+    return prepare
+
+
+def calling(function: Callable[..., Any], *arguments: Any) -> Callable[[], Call]:
+    """Return what prepares the call of a function."""
+    return lambda: partial(function, *arguments)
+
+
+def case(route: str, name: str) -> Callable[[], Call]:
+    """Return what prepares the solve of a problem of tuning_problems.py."""
+    (own,) = [own for own in suites()[route] if own.name == name]
+    return solving(own.make, solver=route, **own.options)
+
+
+def symmetric(rng: np.random.Generator, *shape: int) -> Array:
+    """Return random symmetric matrices."""
+    A = rng.normal(size=shape)
+    return A + np.swapaxes(A, -1, -2)
+
+
+def triplets(D: int, R: int) -> bo.Problem:
+    """Return the soft margin of triplets, its slacks written as variables and their signs as rows."""
+    data = margins.classes(D, max(R, 100), D, R, 6.0)
+    X, rho, xi = bo.PSD(D), bo.Variable(), bo.Variable(R)
+    differences = bo.quad_form(data.far, X) - bo.quad_form(data.near, X)
+    rows = [differences >= rho - xi, xi >= 0, bo.trace(X) == 1]
+    return bo.Problem(bo.Maximize(rho - 10 / R * bo.sum(xi)), rows)
+
+
+def margin_on_few_rows() -> Call:
+    """Return the solve of an unbounded soft margin of triplets on a working set that begins with six."""
+    rng = np.random.default_rng(4)
+    far, near = rng.normal(size=(60, 3)) + np.eye(3)[0], rng.normal(size=(60, 3))
+    X, rho = bo.PSD(3), bo.Variable()
+    rows = [bo.soft(bo.quad_form(far, X) - bo.quad_form(near, X) >= rho, gamma=0.5 / 60), bo.trace(X) == 1]
+    problem, route = bo.Problem(bo.Maximize(rho), rows), "bregopt.routes.ipm.path_route"
+
+    def call() -> Any:
+        with (
+            patch(f"{route}._sample_size", lambda *_: 6),
+            patch(f"{route}._many_inactive", lambda *_: True),
+        ):
+            return problem.solve("path")
+
+    return call
+
+
+def inequality(n: int, k: int) -> bo.Problem:
+    """Return the least ``c'u`` with ``F_0 + sum u_i F_i`` psd."""
+    rng = np.random.default_rng(n)
+    F, u, X = symmetric(rng, k, n, n), bo.Variable(k), bo.PSD(n)
+    c, F_0 = np.einsum("kij,ij->k", F, start_matrix(n, rng)), start_matrix(n, rng)
+    return bo.Problem(bo.Minimize(c @ u), [X == F_0 + total(u[i] * F[i] for i in range(k))])
+
+
+def inequalities_of(path: Path) -> bo.Problem:
+    """Return the dual of a file of SDPLIB as linear matrix inequalities."""
+    program = bo.read_sdpa(path).program()
+    y, constraints = bo.Variable(program.m), []
+    for b, block in enumerate(program.blocks):
+        A = np.array([program.A.adjoint(e, b) for e in np.eye(program.m)])
+        constraints.append(bo.PSD(block.n) == block.C - total(y[k] * A[k] for k in range(program.m)))
+    return bo.Problem(bo.Maximize(program.bounds.lo @ y), constraints)
+
+
+def blocks(count: int, n: int, m: int, chained: bool) -> bo.Problem:
+    """Return an SDP of small matrices; its rows meet all of them, or two neighbors in a chain."""
+    rng = np.random.default_rng(count)
+    X, inside = [bo.PSD(n) for _ in range(count)], [start_matrix(n, rng) for _ in range(count)]
+    rows = []
+    for met in [(b, b + 1) for b in range(count - 1)] if chained else [range(count)]:
+        A = {b: symmetric(rng, m, n, n) for b in met}
+        at = sum(np.einsum("kij,ij->k", A[b], inside[b]) for b in met)
+        rows.append(total(bo.inner(A[b], X[b]) for b in met) == at)
+    return bo.Problem(bo.Minimize(total(bo.inner(start_matrix(n, rng), X_b) for X_b in X)), rows)
+
+
+def total(terms: Iterator[Any]) -> Any:
+    """Return the sum of expressions."""
+    return reduce(operator.add, terms)
+
+
+def nearly_dependent(n: int, m: int, angle: float) -> bo.Problem:
+    """Return a random SDP in which half of the rows nearly repeat the others."""
+    rng = np.random.default_rng(n)
+    A, X = symmetric(rng, m, n, n), bo.PSD(n)
+    A[m // 2 :] = A[: m - m // 2] + angle * A[m // 2 :]
+    at = np.einsum("kij,ij->k", A, start_matrix(n, rng))
+    return bo.Problem(bo.Minimize(bo.inner(start_matrix(n, rng), X)), [bo.inner(A, X) == at])
+
+
+def many_equalities(divergence: str, n: int, m: int, error: float) -> bo.Problem:
+    """Return nearness with far more equalities than entries, which hold up to an error."""
+    rng = np.random.default_rng(n)
+    A, X = symmetric(rng, m, n, n), bo.PSD(n)
+    at = np.einsum("kij,ij->k", A, start_matrix(n, rng)) + error * rng.normal(size=m)
+    return bo.Problem(bo.Minimize(ATOMS[divergence](X, start_matrix(n, rng))), [bo.inner(A, X) == at])
+
+
+def ill_conditioned(n: int, m: int, condition: float) -> bo.Problem:
+    """Return LogDet nearness to a matrix of large condition, with distances."""
+    rng = np.random.default_rng(n)
+    Q, X = np.linalg.qr(rng.normal(size=(n, n)))[0], bo.PSD(n)
+    X0 = Q * np.logspace(0, -math.log10(condition), n) @ Q.T
+    i, j = np.array([rng.choice(n, 2, replace=False) for _ in range(m)]).T
+    near = 0.5 * (X0[i, i] + X0[j, j] - 2 * X0[i, j])
+    return bo.Problem(bo.Minimize(bo.logdet_div(X, (X0 + X0.T) / 2)), [bo.sq_distance(X, i, j) <= near])
+
+
+def duality_gap(seed: int) -> bo.Problem:
+    """Return the textbook example whose dual value is 0 and not 1, rotated and with its rows combined.
+
+    ``X_22 = 0`` forces ``X_23 = 0`` and ``X_11 = 1``.
+    """
+    rng = np.random.default_rng(seed)
+    E = np.zeros((3, 3, 3))
+    E[0, 1, 1] = E[1, 0, 0] = E[1, 1, 2] = E[1, 2, 1] = E[2, 0, 0] = 1
+    Q, T, X = np.linalg.qr(rng.normal(size=(3, 3)))[0], rng.normal(size=(2, 2)) + 3 * np.eye(2), bo.PSD(3)
+    A, at = Q @ np.tensordot(T, E[:2], 1) @ Q.T, T @ [0.0, 1.0]
+    return bo.Problem(bo.Minimize(bo.inner(Q @ E[2] @ Q.T, X)), [bo.inner(A, X) == at])
+
+
+def far_optimum(t: float) -> bo.Problem:
+    """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in the basis of Hadamard.
+
+    The sum of the rows is ``t x_2 >= 2``: the optimum is as large as one over an eigenvalue of the data.
+    """
+    H, X = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2, bo.PSD(4)
+    rows = [bo.inner((H * d) @ H.T, X) >= 1 for d in ([1, -1, 0, 0], [-1, 1 + t, 0, 0])]
+    return bo.Problem(bo.Minimize(bo.trace(X)), rows)
+
+
+def zero_diagonals(n: int) -> bo.Problem:
+    """Return a problem in which rows on the diagonal together fix entries of it to zero."""
+    X = bo.PSD(n)
+    d, cost = bo.diag(X), start_matrix(n, np.random.default_rng(0))
+    rows = [bo.sum(d[:5]) <= bo.sum(d[5:10]), bo.sum(d[5:10]) <= bo.sum(d[:5]) - bo.sum(d[10:13])]
+    return bo.Problem(bo.Maximize(bo.inner(cost, X)), [*rows, bo.trace(X) == 1])
+
+
+def logarithm_alone() -> bo.Problem:
+    """Return a problem whose objective falls along a ray by its logarithm alone."""
+    X = bo.PSD(2)
+    return bo.Problem(bo.Minimize(-bo.log_det(X)), [X[0, 0] <= 1])
+
+
+def again() -> Call:
+    """Solve LogDet nearness, and return the call that solves it again from its answer."""
+    problem = distance_problem("logdet", 40, 300, soft=False)()
+    problem.solve()
+    return partial(problem.solve, warm_start=True)
+
+
+def forms(n: int, m: int) -> bo.Problem:
+    """Return the nearest matrix to the identity with more bounds on quadratic forms than entries."""
+    rng = np.random.default_rng(n)
+    Z, X = rng.normal(size=(m, n)) / np.sqrt(n), bo.PSD(n)
+    near = np.einsum("kn,nm,km->k", Z, start_matrix(n, rng), Z)
+    rows = bo.between(bo.quad_form(Z, X), 0.9 * near, 1.5 * near)
+    return bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(n))), [rows])
+
+
+def soft_pairs(m: int, r: int, divergence: str, gamma: float = 1.0) -> bo.Problem:
+    """Return soft distances of pairs in a low-rank kernel."""
+    points, pairs, bound, sense = soft_rows.blocks(m, r)
+    X, near = bo.PSD(len(points)), sense < 0
+    d = bo.sq_distance(X, *pairs.T)
+    rows = [bo.soft(d[near] <= bound[near], gamma), bo.soft(d[~near] >= bound[~near], gamma)]
+    return bo.Problem(bo.Minimize(soft_rows.DIVERGENCES[divergence](X, bo.LowRank(points))), rows)
+
+
+def completion(n: int, chords: int) -> bo.Problem:
+    """Return the completion of largest determinant of a covariance on a graph."""
+    S, edges = logdet_completion.instance(n, chords)
+    (i, j), X = edges.T, bo.PSD(n)
+    return bo.Problem(bo.Maximize(bo.log_det(X)), [bo.diag(X) == S.diagonal(), X[i, j] == S[i, j]])
+
+
+def lasso(n: int) -> bo.Problem:
+    """Return a sparse inverse covariance problem in the language."""
+    X, S = bo.PSD(n), logdet_lasso.sampled(n, 2 * n)
+    return bo.Problem(bo.Minimize(bo.inner(S, X) - bo.log_det(X) + 0.1 * bo.sum(bo.abs(X))))
+
+
+def independent_parts(count: int, n: int) -> Array:
+    """Return correlations of groups that do not depend on each other."""
+    S = np.eye(count * n)
+    for b in range(count):
+        own = slice(b * n, (b + 1) * n)
+        S[own, own] = logdet_lasso.sampled(n, 2 * n, seed=b)
+    return S
+
+
+def cut(n: int, edges: int) -> bo.Problem:
+    """Return the relaxed maximum cut of a random graph."""
+    return large_cuts.max_cut(large_cuts.random_graph(n, edges))
+
+
+def weights(n: int) -> Array:
+    """Return a complete graph with random weights."""
+    W = np.triu(np.random.default_rng(n).uniform(0, 1, (n, n)), 1)
+    return W + W.T
+
+
+# ------------------------------------------------------------------------------------------------------ paths
+
+
+def paths(data: Path | None) -> list[SpecialPath]:
+    """Return all special paths."""
+    of_three = partial(solving, triplets, 12, 300, solver="path")
+    correlation = correlation_problem("frobenius", uniform_matrix(30, np.random.default_rng(0)))
+    cancer = logdet_lasso.correlations(logdet_lasso.load_breast_cancer().data)
+    samples = logdet_lasso.sampled(300, 400)
+    rows = [
+        # Reductions.
+        ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
+        ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
+        (
+            *("dual form", "presolve.dual_form:DualForm", without("dual form")),
+            *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
+        ),
+        (
+            *("chordal sparsity", "presolve.chordal:Chordal", without("chordal sparsity")),
+            "max-cut of a band, n = 800",
+            solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
+        ),
+        (
+            *("faces of rows", "presolve.faces:Faces", without("faces")),
+            *("equipartition, n = 80", case("path", "equipartition, n = 80")),
+        ),
+        (
+            *("faces of diagonals", "presolve.faces:_diagonal_exposure"),
+            answering("presolve.faces._diagonal_exposure", None),
+            *("rows that fix diagonal entries to zero, n = 20", solving(zero_diagonals, 20)),
+        ),
+        (
+            *("revealed faces", "routes.ipm.path_route:_on_revealed_faces"),
+            replaced("routes.ipm.path_route._on_revealed_faces", _stalled),
+            *("a duality gap, rotated", solving(duality_gap, 0)),
+        ),
+        (
+            *("independent rows", "presolve.independent_rows:IndependentRows", without("independent rows")),
+            *("20 rows at angles of 1e-6", solving(nearly_dependent, 20, 20, 1e-6)),
+        ),
+        (
+            "redundant equalities",
+            "presolve.independent_rows:RedundantEqualities",
+            without("redundant equalities"),
+            "400 equalities that contradict each other, von Neumann",
+            solving(many_equalities, "von_neumann", 8, 400, 1.0),
+        ),
+        (
+            *("whitening", "presolve.whitening:Whitening", without("whitening")),
+            *("LogDet from a matrix of condition 1e11", solving(ill_conditioned, 30, 40, 1e11)),
+        ),
+        # Semidefinite programs.
+        (
+            *("second form", "routes.ipm.path_route:_solve"),
+            replaced("routes.ipm.path_route._SECOND_FORM_ROWS", 0),
+            "hinf4 as a matrix inequality",
+            None if data is None else solving(inequalities_of, data / "sdplib" / "hinf4.dat-s.gz"),
+        ),
+        (
+            *("coordinates of the answer", "routes.ipm.path_route:_in_coordinates_of_answer"),
+            replaced("routes.ipm.path_route._in_coordinates_of_answer", _stalled),
+            *("an optimum of 4e6", solving(far_optimum, 2.0**-20)),
+        ),
+        (
+            *("rays of logarithms", "routes.driver:_run"),
+            replaced(
+                "routes.driver.with_attainment",
+                lambda program, answer, certificate, tol: (answer, certificate),
+            ),
+            *("log det with one entry bounded", solving(logarithm_alone)),
+        ),
+        (
+            *("ray of one variable", "routes.ipm.path_route:_single_variable_ray"),
+            answering("routes.ipm.path_route._single_variable_ray", None),
+            *("60 triplets at a price too low, few at a time", margin_on_few_rows),
+        ),
+        (
+            *("system in the entries", "routes.ipm.systems:system_for"),
+            *(replaced("routes.ipm.engine.system_for", _in_rows), "300 triplets", of_three()),
+        ),
+        (
+            *("sparse system", "routes.ipm.systems:system_for"),
+            answering("routes.ipm.sparse_row_system.SparseRowSystem.of", None),
+            *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
+        ),
+        (
+            *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),
+            *("100 matrices of order 5", solving(blocks, 100, 5, 30, False)),
+        ),
+        (
+            *("working set", "routes.ipm.path_route:_many_inactive"),
+            answering("routes.ipm.path_route._many_inactive", False),
+            *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
+        ),
+        (
+            *("sample of the rows", "routes.ipm.path_route:_on_working_set"),
+            replaced("routes.ipm.working_set_start.first_active_set", _resting),
+            *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
+        ),
+        (
+            *("refined steps", "routes.ipm.row_system:_RowSolve"),
+            replaced("routes.ipm.linear_solvers.Corrections.refined", lambda own, residual, x, *_: x),
+            "hinf3",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf3.dat-s.gz"),
+        ),
+        (
+            *("Schur matrix of dense rows", "routes.ipm.plan:Plan"),
+            *(answering("routes.ipm.plan.DenseSchur.of", None), "100 random rows, n = 25"),
+            case("path", "random, n = 25"),
+        ),
+        (
+            *("Schur matrix of rank-one rows", "routes.ipm.schur.gram:Gram", _without_rank),
+            *("500 quadratic forms, n = 40", solving(_quadratic_forms, 40, 500)),
+        ),
+        (
+            *("Schur matrix by congruences", "routes.ipm.schur.congruences:split_by_cost"),
+            replaced("routes.ipm.schur.gram.split_by_cost", lambda placed, *_: (0, placed)),
+            *("theta of 600 edges, n = 150", solving(_theta, 150, 600)),
+        ),
+        (
+            *("semidefinite master", "routes.matrix_generation.route:_master"),
+            answering("routes.matrix_generation.route._master", ("lp", "")),
+            *("a matrix game, n = 24", case("psdboost", "game, n = 24")),
+        ),
+        (
+            *(
+                "low rank for cuts",
+                "routes.routing:_in_order",
+                replaced("routes.routing._LARGE_ORDER", 10**9),
+            ),
+            *("max-cut, n = 800", solving(cut, 800, 3_000)),
+        ),
+        (
+            *("rows at zero", "routes.burer_monteiro.route:_nearly_zero_rows"),
+            replaced(
+                "routes.burer_monteiro.route._nearly_zero_rows", lambda R, _: np.zeros(len(R), dtype=bool)
+            ),
+            "theta of a path of 5 vertices",
+            lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
+        ),
+        # Nearness.
+        (
+            *("stack of one", "routes.projection.route:_of_stack"),
+            answering("routes.projection.route._of_stack", None),
+            *("nearest correlation matrix, n = 30", solving(correlation)),
+        ),
+        (
+            *("one row alone", "routes.projection.route:method_of"),
+            replaced("routes.projection.route.method_of", lambda program, settings: "newton"),
+            *("one distance, LogDet, n = 200", solving(distance_problem("logdet", 200, 1, soft=False))),
+        ),
+        (
+            *("working set", "routes.projection.route:_many_inactive"),
+            answering("routes.projection.route._many_inactive", False),
+            *("2,000 distances, LogDet, n = 60", solving(distance_problem("logdet", 60, 2_000, soft=False))),
+        ),
+        (
+            *("smooth penalties", "routes.ipm.logdet_newton:logdet_newton"),
+            answering("routes.ipm.logdet_newton.smooth", False),
+            *("800 soft distances, LogDet", case("bregman", "800 distances, logdet")),
+        ),
+        (
+            *(
+                "active rows",
+                "routes.ipm.logdet_newton:_warm",
+                answering("routes.ipm.logdet_newton._warm", None),
+            ),
+            *("300 distances, LogDet, from the answer", again),
+        ),
+        (
+            *("passes over rows", "routes.projection.route:_begins_with_passes"),
+            answering("routes.projection.route._begins_with_passes", False),
+            *("30,000 soft pairs, von Neumann", solving(soft_pairs, 30_000, 20, "von Neumann")),
+        ),
+        (
+            *("dual interior point", "routes.projection.dual_interior:_has_more_rows_than_unknowns"),
+            answering("routes.projection.dual_interior._has_more_rows_than_unknowns", False),
+            *("400 forms for 36 entries, von Neumann", solving(forms, 8, 400)),
+        ),
+        (
+            *("interior point for weights", "routes.projection.weighted:weighted_frobenius"),
+            answering("routes.projection.weighted.interior_unknowns", np.inf),
+            *("weights 0, 1 and 100, n = 25", case("bregman", "weights 0 and 100, n = 25")),
+        ),
+        (
+            *("completion", "routes.projection.route:_by_entries"),
+            answering("routes.projection.pattern_newton.fixed_entries", None),
+            *("completion of 40 entries, n = 30", solving(completion, 30, 10)),
+        ),
+        (
+            *("sparse inverse covariance", "routes.projection.route:_lasso"),
+            answering("routes.projection.route._lasso", None),
+            *("lasso in the language, n = 40", solving(lasso, 40)),
+        ),
+        # Sparse inverse covariances.
+        (
+            *("connected parts", "routes.graphical_lasso.solve:solve_lasso"),
+            replaced("routes.graphical_lasso.solve.connected_parts", lambda data: [np.arange(data.n)]),
+            *("10 groups of 20 variables", calling(bo.graphical_lasso, independent_parts(10, 20), 0.15)),
+        ),
+        (
+            *("start by regressions", "routes.graphical_lasso.start:_candidates"),
+            replaced("routes.graphical_lasso.start.neighborhood_estimate", lambda data, _: np.eye(data.n)),
+            *("300 variables", calling(bo.graphical_lasso, samples, 0.1)),
+        ),
+        (
+            *("splitting", "routes.graphical_lasso.solve:_Methods.step", _without_splitting),
+            *("breast cancer, penalty 0.01", calling(bo.graphical_lasso, cancer, 0.01)),
+        ),
+        # Graphs.
+        (
+            *("enumeration", "problems.cuts.partition:partition"),
+            replaced("problems.cuts.exact._MOST_PARTITIONS", 0),
+            *("9 vertices in 3 parts", calling(bo.partition, weights(9), 3)),
+        ),
+    ]
+    return [SpecialPath(*row) for row in rows if row[-1] is not None]
+
+
+def main() -> None:
+    """Measure, print the table and save that of a full run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", metavar="NAME", help="paths whose name contains this")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--data", type=Path, default=None, help="folder with SDPLIB")
+    options = parser.parse_args()
+    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        parser.error("set OPENBLAS_NUM_THREADS=1 first")
+    warnings.simplefilter("ignore")
+    print(HEAD, end="", flush=True)
+    lines = []
+    for path in paths(options.data):
+        if options.only in path.name:
+            lines.append(line(path, *in_turns(path, options.rounds)))
+            print(lines[-1], flush=True)
+    if not options.only:
+        text = HEAD + "".join(f"{own}\n" for own in lines)
+        (Path(__file__).parent / "results" / "special_paths.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
