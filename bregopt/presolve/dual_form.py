@@ -1,8 +1,8 @@
 """Linear matrix inequalities are replaced by their dual, in which each variable is a row.
 
-Rows that define a matrix entry by entry are substituted first. A block is *defined* if each of its entries
-has a hard equality of its own, the pivot row, in which no other defined entry occurs. With ``v`` the ordinary
-variables and the entries of the other blocks, on and above the diagonal, the program is
+Rows that define entries of matrices are substituted first. An entry is *defined* by a hard equality of its
+own, the pivot row, in which no other defined entry occurs. With ``v`` the ordinary variables and the other
+entries, on and above the diagonals, the program is
 
     minimize    c'v + offset + penalties of soft rows
     subject to  F_0 + F v psd in every block,   lo <= K v <= hi,   u_lo <= u <= u_hi.
@@ -291,9 +291,9 @@ def entry_prices(program: Program) -> Array:
 def matrix_inequalities(program: Program, largest: float = np.inf) -> MatrixInequalities | None:
     """Return a program as linear matrix inequalities in at most `largest` elements of ``v``.
 
-    None if no block is defined by rows, or if there are more elements.
+    None if no entry is defined by rows, or if there are more elements.
     """
-    if not _may_have_defined_blocks(program):
+    if not _may_have_defined_entries(program, largest):
         return None
     rows = sparse_svec(program.A)
     pivot = _pivots(program, rows)
@@ -329,21 +329,18 @@ def matrix_inequalities(program: Program, largest: float = np.inf) -> MatrixIneq
     )
 
 
-def _may_have_defined_blocks(program: Program) -> bool:
-    """Whether the objective is linear and there are enough equalities to define a matrix."""
-    if program.k == 0 and len(program.blocks) == 1:
-        return False
+def _may_have_defined_entries(program: Program, largest: float) -> bool:
+    """Whether the objective is linear and equalities may define all but the `largest` number of entries."""
     if any(b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks):
         return False
-    least = min((n * (n + 1) // 2 for n in program.A.orders if n > 1), default=program.m + 1)
-    if program.m < least or int(program.bounds.equal.sum()) < least:
+    widths = np.array(program.A.orders) * (np.array(program.A.orders) + 1) // 2
+    left = program.k + int(widths.sum()) - largest
+    if left > int(program.bounds.equal.sum()) or not program.bounds.kinds <= _PENALTIES:
         return False
-    listed = sum(term.rows.count() for term in program.A.terms)
-    listed += sum(n * (n + 1) // 2 for n in program.A.orders)
-    if not program.bounds.kinds <= _PENALTIES or listed > _LARGEST_LISTED:
+    if sum(term.rows.count() for term in program.A.terms) + int(widths.sum()) > _LARGEST_LISTED:
         return False
-    n = np.array(program.A.orders)
-    return bool(((n > 1) & (_single_entries(program) >= n * (n + 1) // 2)).any())
+    single = np.minimum(_single_entries(program), widths)
+    return bool(single.any()) and left <= int(single.sum())
 
 
 def _single_entries(program: Program) -> IntArray:
@@ -356,7 +353,7 @@ def _single_entries(program: Program) -> IntArray:
 
 
 def _pivots(program: Program, rows: Any) -> IntArray:
-    """Return the pivot row of each entry of the defined blocks, -1 for other entries.
+    """Return the pivot row of each defined entry, -1 for other entries.
 
     Blocks that occur in few rows come first, such as matrices that only name an affine expression.
     """
@@ -367,12 +364,13 @@ def _pivots(program: Program, rows: Any) -> IntArray:
     is_pivot, touched = np.zeros((2, program.m), dtype=bool)
     occurrences = np.diff(columns.indptr[starts]) / widths
     for b in np.argsort(occurrences, kind="stable"):
-        own = slice(starts[b], starts[b + 1])
-        read = columns.indices[columns.indptr[starts[b]] : columns.indptr[starts[b + 1]]]
-        if (first[own] < 0).any() or is_pivot[read].any() or touched[first[own]].any():
-            continue
-        pivot[own] = first[own]
-        is_pivot[first[own]] = touched[read] = True
+        ends = columns.indptr[starts[b] : starts[b + 1] + 1]
+        read, of_entry = columns.indices[ends[0] : ends[-1]], np.repeat(np.arange(widths[b]), np.diff(ends))
+        own = first[starts[b] : starts[b + 1]]
+        in_pivots = np.bincount(of_entry, is_pivot[read], widths[b]) > 0
+        chosen = (own >= 0) & ~in_pivots & ~touched[own]
+        pivot[starts[b] : starts[b + 1]][chosen] = own[chosen]
+        is_pivot[own[chosen]], touched[read[chosen[of_entry]]] = True, True
     return pivot
 
 

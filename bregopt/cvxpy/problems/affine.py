@@ -37,6 +37,10 @@ __all__ = [
 ]
 
 
+# Occurrences of an expression's elements, on average, above which each is read once and sums are formed.
+_REPEATED = 4
+
+
 @dataclass(frozen=True, eq=False)
 class Elements:
     """Weighted elements of an expression: row ``row[k]`` holds ``weight[k]`` times element ``at[k]``."""
@@ -222,8 +226,34 @@ def _read(atom: Any, elements: Elements, rows: Coefficients) -> None:
         rows.parameters.setdefault(atom, []).append(elements)
     elif atom.is_constant() and (rows.parameters is None or rule is _by_jacobian or _is_fixed(atom)):
         rows.add_constant(elements, rows.numbers(atom).ravel(order="F"))
-    else:
+    elif not (len(elements.at) > _REPEATED * atom.size and _summed_up(atom, elements, rows)):
         rule(atom, elements, rows)
+
+
+def _summed_up(atom: Any, elements: Elements, rows: Coefficients) -> bool:
+    """Read an affine expression whose elements occur often: each once, and then their weighted sums.
+
+    Term by term, ``A.T @ diag(u) @ A`` would be as many terms as it has elements times the square of the
+    length of ``u``. Forms ``z'X z`` are left to the rules, which store them by their vectors.
+    """
+    if rows.convex_terms is not None and not atom.is_affine():
+        return False
+    own = Coefficients(atom.size, np.zeros(atom.size), parameters=None if rows.parameters is None else {})
+    _read(atom, every_element(atom), own)
+    if own.quadratics:
+        return False
+    rows.frozen.update(own.frozen)
+    rows.add_constant(elements, own.constant)
+    weights = sp.csr_array((elements.weight, (elements.row, elements.at)), (rows.m, atom.size))
+    for known, found in ((rows.elements, own.elements), (rows.parameters, own.parameters)):
+        for leaf, parts in ({} if found is None else found).items():
+            row, at, weight = joined(parts)
+            total = (weights @ sp.csr_array((weight, (row, at)), (atom.size, leaf.size))).tocoo()
+            assert known is not None
+            known.setdefault(leaf, []).append(
+                Elements(total.row.astype(np.intp), total.col.astype(np.intp), total.data)
+            )
+    return True
 
 
 def _added(atom: Any, elements: Elements, rows: Coefficients) -> None:
