@@ -26,7 +26,10 @@ __all__ = [
 # A new reduction is one file and one line here: its module and its class, which are loaded on first use.
 UNIVERSAL: dict[str, str | Reduction] = {"range space": "range_space:RangeSpaces", "boxes": "boxes:Boxes"}
 REQUESTED: dict[str, str | Reduction] = {
+    "epigraphs": "epigraphs:Dominated",
+    "absolute values": "epigraphs:AbsoluteValues",
     "slacks": "boxes:Slacks",
+    "parallel rows": "epigraphs:ParallelRows",
     "dual form": "dual_form:DualForm",
     "redundant equalities": "independent_rows:RedundantEqualities",
     "independent rows": "independent_rows:IndependentRows",

@@ -100,7 +100,7 @@ class Boxes:
             bounds=program.bounds.slice(kept),
             u_lo=np.where(crossed, program.u_lo, u_lo),
             u_hi=np.where(crossed, program.u_hi, -u_hi),
-            labels=_labels(program, kept),
+            labels=program.labels_of(kept),
         )
         return Boxed(program, smaller, kept, below, above, farkas)
 
@@ -112,8 +112,7 @@ def _bounding(program: Program) -> IntArray:
         return np.zeros(0, dtype=np.intp)
     rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
     column, weight = _only_entries(program, rows)
-    in_cone = np.isin(column, program.cones.index)
-    return rows[(program.A.slice(rows).norms() == 0) & (weight != 0) & ~in_cone]
+    return rows[(program.A.slice(rows).norms() == 0) & (weight != 0) & ~program.in_cones[column]]
 
 
 def _only_entries(program: Program, rows: IntArray) -> tuple[IntArray, Array]:
@@ -141,13 +140,6 @@ def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntA
         if is_farkas(program, y):
             return y
     return None
-
-
-def _labels(program: Program, kept: IntArray) -> tuple[tuple[str, int], ...]:
-    """Return the labels of the constraints with the numbers of their remaining rows."""
-    ends = np.cumsum([0, *(size for _, size in program.labels)])
-    left = np.diff(np.searchsorted(kept, ends))
-    return tuple((label, int(size)) for (label, _), size in zip(program.labels, left, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,6 +207,13 @@ class Program(PickledWithoutCache):
         return mask
 
     @cached_property
+    def in_cones(self) -> Mask:
+        """Mask of the ordinary variables in second-order cones, shape ``(k,)``."""
+        mask = np.zeros(self.k, dtype=bool)
+        mask[self.cones.index] = True
+        return mask
+
+    @cached_property
     def alone(self) -> Mask:
         """Mask of the rows without ordinary variables."""
         mask: Mask = np.diff(self.B.indptr) == 0 if self.k else np.ones(self.m, dtype=bool)
@@ -325,6 +332,12 @@ class Program(PickledWithoutCache):
         new = replace(old, n=V.shape[1], cost=cost, nearness=nearness, face=None)
         blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))
         return replace(self, blocks=blocks, A=self.A.restrict(block, V))
+
+    def labels_of(self, kept: IntArray) -> tuple[tuple[str, int], ...]:
+        """Return the labels of the constraints with the numbers of their rows among some rows, ascending."""
+        ends = np.cumsum([0, *(size for _, size in self.labels)])
+        left = np.diff(np.searchsorted(kept, ends))
+        return tuple((label, int(size)) for (label, _), size in zip(self.labels, left, strict=True))
 
     def row_name(self, k: int) -> str:
         """Return the declared name of row `k`: its constraint and its index there."""

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +45,8 @@ from bregopt.rigorous.linear_algebra import (
 from bregopt.rigorous.reduction import Implied
 
 __all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound"]
+
+_LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 
 _LARGE, _SPARSE = 500, 0.05  # order and share of entries from which a sparse factorization is tried first
 _FIRST_STEP = 1e-13  # below the estimate of the lowest eigenvalue, relative to the norm
@@ -109,7 +113,7 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     """
     free = np.flatnonzero(data.free)
     residual = data.reduced(Ball.exact(y))[free]
-    if not residual.magnitude.any():
+    if not residual.magnitude.any() or (not residual.mid.any() and _costs_nothing(data, y, free)):
         return Ball.exact(y), ""
     least, most = _range_of_multipliers(data)
     room = np.minimum(y - least, most - y)
@@ -135,6 +139,18 @@ def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     if (np.minimum(y - least, most - y)[movable] < inflated(found.radius)).any():
         return None, "multipliers that free variables determine are too near the ends of their range"
     return Ball(y, reach), ""
+
+
+def _costs_nothing(data: Data, y: Array, free: IntArray) -> bool:
+    """Whether free variables cost exactly nothing at multipliers, in rational numbers."""
+    columns = sp.csr_array(data.Bt[free])
+    if data.B_rad is not None or data.c.rad.any() or columns.nnz > _LISTED:
+        return False
+    totals = [Fraction(c) for c in data.c.mid[free].tolist()]
+    for j, (start, end) in enumerate(pairwise(columns.indptr.tolist())):
+        for k, b in zip(columns.indices[start:end].tolist(), columns.data[start:end].tolist(), strict=True):
+            totals[j] -= Fraction(b) * Fraction(float(y[k]))
+    return not any(totals)
 
 
 def _matrix_term(

@@ -72,7 +72,7 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
-        reductions=("slacks",),
+        reductions=("epigraphs", "absolute values", "slacks", "parallel rows"),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 

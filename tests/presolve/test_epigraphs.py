@@ -1,0 +1,176 @@
+"""Variables of epigraphs and parallel rows: the answer is that of the problem as written."""
+
+import cvxpy as cp
+import numpy as np
+import peers
+import pytest
+
+import bregopt as bo
+import bregopt.cvxpy
+from bregopt.presolve import presolve, reductions
+from bregopt.presolve.epigraphs import AbsoluteValues, Dominated, ParallelRows
+from bregopt.program import Start
+from bregopt.routes.base import Settings
+
+NAMES = ("boxes", "epigraphs", "absolute values", "parallel rows")
+
+
+def symmetric(n, rng):
+    A = rng.normal(size=(n, n))
+    return (A + A.T) / 2
+
+
+def reduced(problem):
+    return presolve(problem.program(), reductions(NAMES), Settings())
+
+
+# --- Dominated variables -------------------------------------------------------------------------------
+
+
+def deviations(n, seed, shared):
+    """Return the nearest psd matrix in the largest deviation, or one within given deviations."""
+    rng = np.random.default_rng(seed)
+    S, C = symmetric(n, rng), symmetric(n, rng)
+    X, u = bo.PSD(n), bo.Variable((n, n))
+    if shared:
+        t = bo.Variable()
+        rows = [X - S <= u, S - X <= u, u <= t]
+        return bo.Problem(bo.Minimize(t), rows), X, S
+    size = rng.uniform(2.0, 4.0, (n, n))
+    rows = [X - S <= u, S - X <= u, u <= size + size.T]
+    return bo.Problem(bo.Minimize(bo.inner(C, X)), rows), X, S
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shared", [True, False])
+def test_deviations(seed, shared):
+    n = 4
+    problem, _, S = deviations(n, seed, shared)
+    small = reduced(problem).program
+    assert (small.m, small.k) == ((2 * n * (n + 1) // 2, 1) if shared else (n * (n + 1) // 2, 0))
+    sol = problem.solve(solver="path", tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == plain.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    if shared:
+        assert sol.value == pytest.approx(np.abs(sol.X - S).max(), rel=1e-6)
+    assert problem.solve(solver="path", tol=1e-8).verify().width <= 1e-5 * (1 + abs(sol.value))
+
+
+def test_only_dominated_variables_are_substituted():
+    X, u = bo.PSD(2), bo.Variable(9, name="u")
+    rows = [
+        *(X[0, 0] <= u[0], u[0] <= u[8]),  # substituted
+        *(X[0, 0] <= u[1], u[1] <= u[8] + 1, u[1] <= 7 * u[8]),  # two rows bound it
+        *(X[0, 1] <= u[2], u[2] + X[1, 1] <= 4),  # the row that bounds it has a matrix
+        *(X[0, 0] <= u[3], u[3] <= 5),  # at the end of its box
+        *(X[0, 0] <= u[4], u[4] == u[8]),  # an equality
+        *(X[0, 0] <= u[5], u[5] <= u[8]),  # it has a cost
+        *(X[1, 1] >= u[6], u[6] >= 1),  # at the lower end of its box
+        *(X[1, 1] <= u[7], u[7] <= u[0] - u[1] + u[2] + u[8]),  # too many terms in the row that bounds it
+        bo.trace(X) >= 1,
+    ]
+    problem = bo.Problem(bo.Minimize(u[8] + 0.1 * u[5] + X[0, 1]), rows)
+    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
+    found = Dominated().apply(program, None)
+    assert sorted(found.J.tolist()) == [0, 3, 6]
+    sol, plain = problem.solve(solver="path"), problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+# --- Absolute values -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_absolute_values(seed, least):
+    n, rng = 4, np.random.default_rng(seed)
+    S, C, price = symmetric(n, rng), symmetric(n, rng), rng.uniform(0.1, 1.0)
+    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [2 * (X - S) <= u, X - S - 0.1 >= -0.5 * u, bo.trace(X) <= 3]
+    rows += [] if least is None else [u >= least]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows)
+    assert reduced(problem).program.k == 0
+    sol = problem.solve(solver="path", tol=1e-8)
+    assert sol.status == "optimal"
+    wanted = np.maximum(2 * (sol.X - S), 2 * (S - sol.X + 0.1))
+    np.testing.assert_allclose(sol.u["u"], np.maximum(wanted, -np.inf if least is None else least), atol=1e-6)
+    assert sol.dual_residual <= 1e-8  # of the problem as written: c - B'y is zero, or is the price of a box
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+def test_opposite_rows_alone_are_folded():
+    X, u = bo.PSD(2), bo.Variable(5)
+    rows = [
+        *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # folded
+        *(X[0, 1] <= u[1], -2 * X[0, 1] <= u[1]),  # not opposite
+        *(X[0, 1] <= u[2], -X[0, 1] <= u[2], X[0, 0] <= u[2]),  # three rows
+        *(X[0, 1] <= u[3], X[0, 1] - 1 <= u[3]),  # the same side
+        *(X[0, 1] <= u[4], -X[0, 1] <= u[4], u[4] <= 1),  # a box
+        bo.trace(X) == 1,
+    ]
+    program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
+    program = presolve(program, reductions(("boxes",)), Settings()).program
+    assert AbsoluteValues().apply(program, None).variable.tolist() == [0]
+
+
+# --- Parallel rows -------------------------------------------------------------------------------------
+
+
+def test_parallel_rows_are_one(rng):
+    n = 3
+    C = symmetric(n, rng)
+    X, u = bo.PSD(n), bo.Variable()
+    rows = [
+        bo.trace(X) == 2,
+        *(X[0, 1] <= 0.5, X[1, 0] >= -0.4, -X[0, 1] <= 0.3, X[0, 1] + 0 * u <= 0.2),
+        *(X[0, 2] + u >= 0.1, -u - X[2, 0] <= -0.2),
+        *(bo.soft(X[1, 2] == 0.1, gamma=g, penalty="hinge") for g in (0.1, 0.2)),
+        bo.soft(X[1, 2] == 0.2, gamma=0.1, penalty="hinge"),
+        *(u >= -1, u <= 1),
+    ]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + 0.1 * u), rows)
+    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
+    merged = ParallelRows().apply(program, None)
+    assert merged.program.m == program.m - 5
+    sol, plain = problem.solve(solver="path", tol=1e-8), problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    y = np.linspace(-1, 1, program.m)
+    start = merged.shrink(Start((), np.zeros(program.k), y, None))
+    np.testing.assert_allclose(program.A.adjoint(y), merged.program.A.adjoint(start.y), atol=1e-15)
+
+
+def test_rows_that_contradict_each_other_stay():
+    X = bo.PSD(2)
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] <= 1, X[1, 0] >= 2, X[0, 0] <= 1, X[0, 0] <= 2])
+    assert ParallelRows().apply(problem.program(), None).program.m == 3
+    assert problem.solve(solver="path").status == "infeasible"
+
+
+# --- As CVXPY writes them ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["method", "solver"])
+@pytest.mark.parametrize("name", ["within", "largest", "sum", "infeasible", "unbounded"])
+def test_deviations_in_cvxpy(name, way, rng):
+    n = 5
+    S, X = symmetric(n, rng), cp.Variable((n, n), PSD=True)
+    C = symmetric(n, rng)
+    objective, rows = {
+        "within": (cp.trace(C @ X), [cp.abs(X - S) <= 2]),
+        "largest": (cp.max(cp.abs(X - S)), []),
+        "sum": (cp.trace(C @ X) + 0.3 * cp.sum(cp.abs(X - S)), [cp.trace(X) <= 3]),
+        "infeasible": (cp.trace(C @ X), [cp.abs(X + 3 * np.eye(n)) <= 1]),
+        "unbounded": (-cp.trace(X) + 0.3 * cp.sum(cp.abs(X - S)), []),
+    }[name]
+    problem = cp.Problem(cp.Minimize(objective), rows)
+    if way == "method":
+        problem.solve(method="bregopt", tol=1e-8)
+    else:
+        problem.solve(solver=bregopt.cvxpy.BREGOPT)
+    if name in ("infeasible", "unbounded"):
+        assert problem.status == name
+        return
+    assert problem.status == "optimal"
+    peers.ask(problem).agrees(problem.value, 1e-7 * (1 + abs(problem.value)))
