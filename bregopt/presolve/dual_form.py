@@ -46,7 +46,14 @@ from bregopt.program import (
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["DualForm", "Dualized", "MatrixInequalities", "matrix_inequalities", "without_round_off"]
+__all__ = [
+    "DualForm",
+    "Dualized",
+    "MatrixInequalities",
+    "matrix_inequalities",
+    "newton_work",
+    "without_round_off",
+]
 
 # Number of entries and of terms of all rows above which the search for matrices that rows define is left
 # out: it takes seconds.
@@ -125,7 +132,7 @@ class DualForm:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> Dualized | None:
-        most = _DUAL_PAYS * _newton_work(program)
+        most = _DUAL_PAYS * newton_work(program)
         posed = program if pays(program) else _of_least_traces(program)
         form = matrix_inequalities(posed, largest=math.cbrt(3 * most))
         if form is None:
@@ -138,7 +145,7 @@ class DualForm:
         if not used.any() or form.c[~used].any():  # no rows, or unbounded along an unused variable
             return None
         found = _dual(program, form, np.flatnonzero(used), held)
-        return found if _newton_work(found.program) < most else None
+        return found if newton_work(found.program) < most else None
 
 
 def _of_least_traces(program: Program) -> Program:
@@ -195,19 +202,24 @@ def _psd(S: Array) -> Array:
     return S if root_of(S) is not None else psd_part(S)
 
 
-def _newton_work(program: Program) -> float:
+def newton_work(program: Program) -> float:
     """Return the approximate operations of a step of Newton's method: to form and to solve its system.
 
-    The unknowns are the rows and the free variables. For `r` rows with `t` terms, a block of order `n` takes
-    ``t^2`` operations, or two products and an inner product for each row, ``2 r n^3 + r t``.
+    The unknowns are the rows and the free variables, or the entries of one matrix, the variables and the
+    equalities. For `r` rows with `t` terms, a block of order `n` takes ``t^2`` operations, or two products
+    and an inner product for each row, ``2 r n^3 + r t``.
     """
-    work = float(program.m + np.count_nonzero(program.free)) ** 3 / 3
+    unknowns = program.m + np.count_nonzero(program.free)
+    if len(program.blocks) == 1 and not program.cones.count:
+        n = program.blocks[0].n
+        unknowns = min(unknowns, n * (n + 1) // 2 + program.k + np.count_nonzero(program.bounds.equal))
+    work = float(unknowns) ** 3 / 3
     rows, terms = np.zeros((2, len(program.blocks)))
     for term in program.A.terms:
         rows[term.block] += term.rows.m
         terms[term.block] += term.rows.count()
-    n = np.array(program.A.orders, dtype=float)
-    return work + float(np.minimum(terms**2, 2 * rows * n**3 + rows * terms).sum())
+    order = np.array(program.A.orders, dtype=float)
+    return work + float(np.minimum(terms**2, 2 * rows * order**3 + rows * terms).sum())
 
 
 @dataclass(frozen=True, eq=False)

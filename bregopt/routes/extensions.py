@@ -95,7 +95,10 @@ class _Kept:
             for name in [name for name in now if name not in former]:
                 del now[name]
             now.update(former)
-        for array, former, writeable in self._arrays.values():
+        # A view is writeable only if its base is.
+        for array, former, writeable in sorted(
+            self._arrays.values(), key=lambda kept: kept[0].base is not None
+        ):
             same = array.shape == former.shape and array.tobytes() == former.tobytes()
             if not same:
                 base = array if array.base is None else array.base

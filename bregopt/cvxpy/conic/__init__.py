@@ -12,7 +12,8 @@ root of two.
 Read directly, the matrices are the blocks of ``s``; variables that are entries of a block or second-order
 cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
 and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the reading
-with fewer rows and free variables.
+with fewer rows and free variables or, where they are many and of similar number, with the least work for a
+step of Newton's method after all reductions.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ from bregopt.arrays import Array
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.implied import distribution, needed, parallel_rows, with_rows
 from bregopt.cvxpy.conic.readings import Pivots, pivots_of, read_directly, read_dual
+from bregopt.errors import InfeasibleRowError
+from bregopt.presolve import presolve, reductions
+from bregopt.presolve.dual_form import newton_work
 from bregopt.program import Program
+from bregopt.routes.base import Settings
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
 
 _LAST = "BREGOPT readings"  # key of the last readings in the solver cache
+_FEW = 60  # size from which the work is predicted, which takes the time of a few small solves
+_REDUCTIONS = ("boxes", "epigraphs", "absolute values", "slacks", "parallel rows", "dual form")
 _NOT_MUCH = 4  # largest ratio of the sizes (rows and free variables) at which the larger reading is tried too
 
 
@@ -85,22 +92,39 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         last = _Last(smaller, pivots, (m - boxes + k - 2 * len(pivots.rows), k + smaller.zero), {})
         if cache is not None:
             cache[_LAST] = last
-    ways = [(size, dual) for dual, size in enumerate(last.sizes)]
-    for size, dual in sorted(ways):
-        if size <= _NOT_MUCH * min(last.sizes):
-            known = last.readings.get(dual)
-            reading = read_dual(smaller, known) if dual else read_directly(smaller, last.pivots, known)
-            last.readings[dual] = reading
-            yield reading if shared is None else _Padded(reading, shared)
+    ways = [dual for _, dual in sorted(zip(last.sizes, (False, True), strict=True))]
+    if max(last.sizes) > _NOT_MUCH * min(last.sizes):
+        del ways[1]
+    elif min(last.sizes) > _FEW:
+        ways.sort(key=lambda dual: _work(last.read(smaller, dual).program))
+    for dual in ways:
+        reading = last.read(smaller, dual)
+        yield reading if shared is None else _Padded(reading, shared)
 
 
 class _Last(NamedTuple):
-    """A program, the sizes of its readings, and those that were read: direct ones under 0, dual under 1."""
+    """A program, the sizes of its readings, direct and dual, and those that were read."""
 
     conic: Conic
     pivots: Pivots
     sizes: tuple[int, int]
-    readings: dict[int, Any]
+    readings: dict[bool, Any]
+
+    def read(self, conic: Conic, dual: bool) -> Any:
+        """Return the reading of a program of the same rows."""
+        known = self.readings.get(dual)
+        if known is None or known.conic is not conic:
+            known = read_dual(conic, known) if dual else read_directly(conic, self.pivots, known)
+            self.readings[dual] = known
+        return known
+
+
+def _work(program: Program) -> float:
+    """Return the operations of a step of Newton's method on what is left of a program."""
+    try:
+        return newton_work(presolve(program, reductions(_REDUCTIONS), Settings()).program)
+    except InfeasibleRowError:
+        return 0.0  # the rows contradict each other
 
 
 class _Padded:
