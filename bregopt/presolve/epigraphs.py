@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.certify import is_farkas
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import sparse_svec
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
@@ -64,6 +65,18 @@ class Substituted(Reduced):
     def summary(self) -> str:
         count = len(self.J)
         return f"{count} variable{'s' if count > 1 else ''} of epigraphs at their bounds"
+
+    def contradiction(self) -> Array | None:
+        """Return a Farkas vector where a row has nothing left and may not be zero."""
+        own, bounds = self.program, self.program.bounds
+        empty = (own.A.norms() == 0) & (np.diff(own.B.indptr) == 0) & bounds.hard
+        for k in np.flatnonzero(empty & ((bounds.lo > 0) | (bounds.hi < 0))):
+            y = np.zeros(own.m)
+            y[k] = 1.0 if bounds.lo[k] > 0 else -1.0
+            y = self._multipliers(y)
+            if is_farkas(self.whole, y):
+                return y
+        return None
 
     def shrink(self, start: Start) -> Start:
         return replace(start, u=start.u[self.kept], y=start.y[self.left])
@@ -344,11 +357,17 @@ class Merged(Reduced):
         The place among them of the row that stands for each.
     sign : array of shape (m,)
         Its sign in that.
+    farkas : array of shape (m,), optional
+        A Farkas vector, where two rows contradict each other.
     """
 
     left: IntArray
     of: IntArray
     sign: Array
+    farkas: Array | None = None
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
 
     @property
     def summary(self) -> str:
@@ -412,12 +431,16 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
     tightest = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(tightest[0], group, lo)
     np.minimum.at(tightest[1], group, hi)
-    crossed = tightest[0] > tightest[1]
-    if crossed.any():  # the rows contradict each other, which others prove
-        apart = crossed[group]
-        group = np.where(apart, count + np.arange(program.m), group)
+    crossed, farkas = tightest[0] > tightest[1], None
+    if crossed.any():  # they stay apart, and contradict each other if that is more than round-off
+        rows = np.flatnonzero(group == np.argmax(crossed))
+        y = np.zeros(program.m)
+        for k, price in ((rows[np.argmax(lo[rows])], 1.0), (rows[np.argmin(hi[rows])], -1.0)):
+            y[k] += price * first[k]
+        farkas = y if is_farkas(program, y) else None
+        group = np.where(crossed[group], count + np.arange(program.m), group)
     _, leader, of = np.unique(group, return_index=True, return_inverse=True)
-    if len(leader) == program.m:
+    if len(leader) == program.m and farkas is None:
         return None
     left = np.sort(leader)
     of = np.searchsorted(left, leader)[np.ravel(of)]
@@ -437,7 +460,7 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
         bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma),
         labels=program.labels_of(left),
     )
-    return Merged(program, merged, left, of, sign)
+    return Merged(program, merged, left, of, sign, farkas)
 
 
 def _all_differ(program: Program) -> bool:

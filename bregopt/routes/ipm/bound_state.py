@@ -33,6 +33,8 @@ __all__ = ["BoundState", "BoundStep", "FiniteBounds"]
 
 Subset = IntArray | slice
 
+_LEAST_PRICE = 1e-12  # of a first p and gamma - p, relative to gamma: smaller differences have no digits
+
 # Members of an enumeration are slow to look up and to compare with arrays.
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
@@ -384,6 +386,7 @@ def _central_hinges(distance: Array, gamma: Array, nu: float) -> tuple[Array, Ar
     """
     size = np.abs(distance) * gamma
     smaller = 2 * nu * gamma / (size + 2 * nu + np.hypot(size, 2 * nu))  # of p and gamma - p
+    smaller = np.maximum(smaller, _LEAST_PRICE * gamma)
     p = np.where(distance > 0, smaller, gamma - smaller)
     return p, nu / p
 
