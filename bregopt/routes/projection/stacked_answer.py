@@ -117,10 +117,6 @@ class OnRows(NamedTuple):
     activity: Array
     met: Mask
 
-    def of(self, which: IntArray | Mask) -> OnRows:
-        """Return some of the matrices."""
-        return OnRows(self.T[which], self.X[which], self.activity[which], self.met[which])
-
 
 class Near(NamedTuple):
     """How far the optimum is from matrices on the rows.

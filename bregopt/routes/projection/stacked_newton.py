@@ -138,7 +138,7 @@ def _decrements(N: Array) -> tuple[Array, Array]:
 
 
 def _multipliers(X: Array, R: Array) -> tuple[Array, Array]:
-    """Return ``y`` of shape (B, n) and ``N`` of shape (B, n, n); not finite where ``X o X`` is singular."""
+    """Return ``y`` of shape (B, n) and ``N`` of shape (B, n, n)."""
     P = R @ X
     right = np.add.reduce(X * P, axis=1) - diagonal_of(X)
     y = solutions_of(X * X, right)
