@@ -64,7 +64,7 @@ _LEAST_ELIMINATED = 10
 # Fraction of the vertices from which those of degree 2 at most are eliminated alone: the cube of the number
 # of others falls to half.
 _LEAST_FRINGE = 0.2
-# Order up to which the interior-point method stacks matrices of equal order, `stack_order` of its tuning.
+# Order up to which the interior-point method stacks matrices of equal order, `_STACK_ORDER` of its plan.
 LARGEST_STACKED = 40
 # Nanoseconds of a Newton step, by which cliques are merged and a decomposition is chosen. Stacked matrices:
 # for each, times its order squared, and for each stack.

@@ -27,6 +27,20 @@ from bregopt.routes.reductions import Method
 
 __all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
+# Largest violation of a fixed row at the end, relative to its size, as a fraction of the tolerance.
+_ROW_VIOLATION = 0.1
+# Fraction of the tolerance that the certificate of all rows has to meet.
+_CERTIFICATE_SHARE = 0.5
+# Tolerance of the next round, relative to the gap of the last.
+_TOL_DECREASE = 0.02
+# Least tolerance of a round, relative to the tolerance asked for.
+_LEAST_TOL = 1e-3
+# Largest gap at which rows leave the working set. Before that multipliers are too inaccurate.
+_LEAVING_GAP = 0.1
+# Distance of a multiplier from an end of its range below which its row leaves the working set, relative to
+# the price of its hinge or, for a hard row, to the largest multiplier.
+_LEAVING_DISTANCE = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class ActiveSet:
@@ -242,7 +256,7 @@ class _Rounds:
                 active_set, start = active_set.joined(joining), None
                 continue
             certificate = self._look(answer, active_set)
-            if certificate.meets(self._tuning.certificate_share * asked):
+            if certificate.meets(_CERTIFICATE_SHARE * asked):
                 return StopReason.CONVERGED
             if own.stop in LIMITS:
                 return own.stop
@@ -287,7 +301,7 @@ class _Rounds:
         activity = self._program.activity(answer.X, answer.u)
         out = np.where(self._optional, active_set.out_of_place(self._program, activity), 0.0)
         out /= sizes_at(self._program, answer.X, answer.u)
-        count = int((out > self._tuning.row_violation * self._settings.tol).sum())
+        count = int((out > _ROW_VIOLATION * self._settings.tol).sum())
         order = max(block.n for block in self._program.blocks)
         least = max(order, self._tuning.joining_growth * active_set.working.sum()) if self._loose else order
         joining: IntArray = np.argsort(-out)[
@@ -318,34 +332,28 @@ class _Rounds:
 
     def _may_sharpen(self, stop: StopReason) -> bool:
         """Whether a smaller tolerance with the same rows may improve the answer."""
-        return (
-            self._loose
-            and stop is StopReason.CONVERGED
-            and self._tol > self._tuning.least_tol * self._settings.tol
-        )
+        return self._loose and stop is StopReason.CONVERGED and self._tol > _LEAST_TOL * self._settings.tol
 
     def _sharpen(self, certificate: Certificate, settled: bool) -> None:
         """Decrease the tolerance of the next round."""
-        enough = self._tuning.certificate_share * self._settings.tol
+        enough = _CERTIFICATE_SHARE * self._settings.tol
         if settled and self._tol <= enough:  # the gap of the whole program has a smaller reference value
-            self._tol *= self._tuning.tol_decrease
+            self._tol *= _TOL_DECREASE
         else:
-            self._tol = float(
-                np.clip(0.0 if settled else self._tuning.tol_decrease * certificate.gap, enough, self._tol)
-            )
+            self._tol = float(np.clip(0.0 if settled else _TOL_DECREASE * certificate.gap, enough, self._tol))
 
     def _without_clear(self, active_set: ActiveSet, y: Array, certificate: Certificate) -> ActiveSet:
         """Return the active set without rows clearly at one end of their range; each leaves at most once."""
-        if not self._loose or certificate.gap > self._tuning.leaving_gap:
+        if not self._loose or certificate.gap > _LEAVING_GAP:
             return active_set
         bounds = self._program.bounds
         price = np.where(np.isfinite(bounds.gamma), bounds.gamma, np.abs(y).max(initial=0.0))
-        full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - self._tuning.leaving_distance) * price)
+        full = (bounds.kind == Penalty.HINGE) & (np.abs(y) > (1 - _LEAVING_DISTANCE) * price)
         clear = (
             active_set.working
             & self._optional
             & ~self._left
-            & (full | (np.abs(y) < self._tuning.leaving_distance * price))
+            & (full | (np.abs(y) < _LEAVING_DISTANCE * price))
         )
         self._left |= clear
         fixed = np.where(full, np.copysign(bounds.gamma, y), 0.0)

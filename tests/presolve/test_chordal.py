@@ -24,13 +24,20 @@ from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
+from bregopt.routes.ipm import plan as plans
+from bregopt.routes.ipm import sparse_row_system
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty")
-ALWAYS_SPARSE = InteriorPointTuning(sparse_rows=1, sparse_schur=1e9, sparse_search=1e9, sparse_factor=1e9)
+
+
+def always_sparse(monkeypatch):
+    """Make the system of any rows sparse."""
+    for name in ("_LEAST_ROWS", "_SPARSE_SCHUR", "_SEARCH_SHARE", "_SPARSE_FACTOR"):
+        monkeypatch.setattr(sparse_row_system, name, 1 if name == "_LEAST_ROWS" else 1e9)
 
 
 @pytest.fixture
@@ -233,10 +240,11 @@ def test_cliques_and_the_whole_matrix_have_the_same_value(kind, scale, monkeypat
         rng = np.random.default_rng([seed, KINDS.index(kind)])
         problem = known_problem(seed, kind, int(rng.integers(4, 20)), scale, variables=seed > 0)
         whole = problem.solve(solver="path", tol=1e-7)
-        with monkeypatch.context():
+        with monkeypatch.context() as context:
             request.getfixturevalue("forced")
-            tuning = ALWAYS_SPARSE if seed else InteriorPointTuning()
-            sol = problem.solve(solver="path", tol=1e-7, tuning=tuning)
+            if seed:
+                always_sparse(context)
+            sol = problem.solve(solver="path", tol=1e-7)
         assert whole.status == sol.status == "optimal"
         assert abs(whole.value - sol.value) <= whole.error + sol.error
         assert np.linalg.eigvalsh(sol.X)[0] >= -1e-9 * np.trace(sol.X)
@@ -363,7 +371,7 @@ def test_the_fill_is_known_before_the_system_is_formed():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_sparse_system_has_the_steps_of_the_dense_one(seed):
+def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     orders = [3] * 6 + [2] * 4 + [5, 7]
     blocks = [bo.PSD(n, name=f"X{b}") for b, n in enumerate(orders)]
@@ -376,7 +384,8 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed):
             rows.append(row + (u[b % 4] if seed % 2 else 0) == float(rng.normal()))
     rows.append(bo.trace(blocks[0]) + u[0] - u[1] <= 3)
     program = bo.Problem(bo.Minimize(sum(map(bo.trace, blocks)) + bo.sum(u)), rows).program()
-    tuning = ALWAYS_SPARSE
+    always_sparse(monkeypatch)
+    tuning = InteriorPointTuning()
     faces = [Face.whole(n) for n in orders]
     plan = Plan.of(program.A, tuning, faces, stacked=seed < 4)
     sparse = SparseRowSystem.of(plan, program.B, tuning)
@@ -399,21 +408,23 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed):
     assert np.allclose(one.u, other.u, rtol=1e-8, atol=1e-9 * np.abs(other.u).max())
 
 
-def test_dependent_rows_are_no_obstacle_to_the_sparse_system():
+def test_dependent_rows_are_no_obstacle_to_the_sparse_system(monkeypatch):
     L = laplacian(12, 2).toarray()
     X = [bo.PSD(3, name=f"X{b}") for b in range(8)]
     rows = [bo.trace(X_b) == 1 for X_b in X] + [X[b][0, 0] == X[b + 1][1, 1] for b in range(7)]
     rows += [X[0][0, 0] - X[2][1, 1] - X[1][0, 0] + X[1][1, 1] == 0]  # follows from two of them
     objective = sum(bo.inner(L[b : b + 3, b : b + 3], X_b) for b, X_b in enumerate(X))
     problem = bo.Problem(bo.Minimize(objective), rows)
-    dense, sparse = problem.solve(solver="path"), problem.solve(solver="path", tuning=ALWAYS_SPARSE)
+    dense = problem.solve(solver="path")
+    always_sparse(monkeypatch)
+    sparse = problem.solve(solver="path")
     assert dense.status == sparse.status == "optimal"
     assert abs(dense.value - sparse.value) <= dense.error + sparse.error
 
 
 def test_cliques_are_priced_for_the_stacks_of_the_method():
     """Presolve may not import the method, so the order up to which blocks are stacked stands there twice."""
-    assert clique_blocks.LARGEST_STACKED == InteriorPointTuning().stack_order
+    assert clique_blocks.LARGEST_STACKED == plans._STACK_ORDER
 
 
 @pytest.mark.parametrize(

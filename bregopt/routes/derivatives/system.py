@@ -28,11 +28,9 @@ from bregopt.program.rows.algebra import upper_triangles
 from bregopt.routes.derivatives.blocks import BarrierPoint, BlockPoint
 from bregopt.routes.derivatives.changes import CG_STEPS, CONSISTENT, NULL, SINGULAR
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["KKTSystem", "Unknowns"]
 
-_TUNING = InteriorPointTuning()
 # The system is formed up to this number of rows for LogDet, and of entries of their matrices for all.
 _FORMED, _SMALL = 4_000, 20_000
 _ENTRY = 24  # bytes of an entry of a system that is formed, with copies
@@ -100,7 +98,7 @@ class KKTSystem:
         return Unknowns(x[: self._A.m], tuple(matrices), x[start:])
 
     def _by_gradients(self, right: Array, tol: float) -> Array:
-        return conjugate_gradients(self._product, right, self._diagonal, tol, CG_STEPS, _TUNING)
+        return conjugate_gradients(self._product, right, self._diagonal, tol, CG_STEPS)
 
     def _product(self, v: Array) -> Array:
         return reduce(np.add, (point.product(v) for point in self._points)) + self._D * v

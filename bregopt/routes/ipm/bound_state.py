@@ -27,9 +27,18 @@ from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.records import dataclass
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["BoundState", "BoundStep", "FiniteBounds"]
+
+# Least first slack, relative to the larger of a bound and its activity.
+_LEAST_SLACK = 0.1
+# First activity, relative to the size of its terms, that counts as zero. A first slack relative to round-off
+# would give a multiplier of 1e17.
+_CANCELLATION = 1e-10
+# Largest first slack of a bound whose multiplier is known, in the same unit.
+_LARGEST_SLACK = 1e3
+# Least distance of a hinge's known multiplier from its price, relative to the price.
+_HINGE_DISTANCE = 1e-3
 
 Subset = IntArray | slice
 
@@ -250,7 +259,6 @@ class BoundState:
         magnitude: Array,
         nu: float,
         y: Array,
-        tuning: InteriorPointTuning,
     ) -> BoundState:
         """Return the state at a first activity, centered at `nu`, close to `y` (NaN where unknown).
 
@@ -258,18 +266,18 @@ class BoundState:
         """
         row, bound, gamma, free, h = finite.row, finite.bound, finite.gamma, finite.free, finite.hinge
         size = np.abs(activity[row])
-        size[size <= tuning.cancellation * magnitude[row]] = 0.0
+        size[size <= _CANCELLATION * magnitude[row]] = 0.0
         size = np.maximum(size, np.abs(bound))
         size[size == 0] = 1.0
         distance, known = finite.sign * (activity[row] - bound), ~np.isnan(y[row])
         multiplier = np.maximum(finite.sign * np.where(known, y[row], 0.0), 0.0)
         least = size.copy()
         active = multiplier > 0
-        least[active] = np.minimum(nu / multiplier[active], tuning.largest_first_slack * size[active])
-        unknown = np.maximum(np.abs(distance), tuning.least_first_slack * size)
+        least[active] = np.minimum(nu / multiplier[active], _LARGEST_SLACK * size[active])
+        unknown = np.maximum(np.abs(distance), _LEAST_SLACK * size)
         s = np.where(known, np.maximum(distance, least), unknown)
         p = np.where(free, np.where(known, y[row], 0.0), np.maximum(multiplier, nu / s))
-        p[h] = np.minimum(p[h], (1 - tuning.warm_hinge_distance) * gamma[h])
+        p[h] = np.minimum(p[h], (1 - _HINGE_DISTANCE) * gamma[h])
         idle = h[multiplier[h] == 0]
         p[idle], s[idle] = _central_hinges(distance[idle], gamma[idle], nu)
         violation = nu / (gamma[h] - p[h])

@@ -40,6 +40,20 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["follow_path"]
 
+# Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
+_INNER_ERROR = 1e-2
+# Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a
+# ray.
+_PRIMAL_DIVERGENCE = 1e-3
+# Size of the costs, relative to the multipliers times the row sizes, below which the multipliers diverge and
+# are tested for a Farkas vector. At a smaller ratio the method may stall before it finds the proof.
+_DUAL_DIVERGENCE = 0.1
+# Trace of a block of a ray, relative to the largest, below which the block is set to zero.
+_LEAST_TRACE = 1e-9
+# Multiplier times row size of a Farkas vector, relative to the largest, below which the multiplier is set to
+# zero.
+_LEAST_MULTIPLIER = 1e-12
+
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 
 
@@ -88,7 +102,7 @@ class _CentralPath(Method):
         found = None if self._scores is None else self._scores.of(at, y, least)
         if found is None:
             found = self._whole_certificate(at, y, least)
-        if self._inner is None and found.meets(self._tuning.inner_error):
+        if self._inner is None and found.meets(_INNER_ERROR):
             self._inner = Answer(self._plan.matrices(at.X), at.u, y, StopReason.CONVERGED, 0)
         return found
 
@@ -145,20 +159,20 @@ class _CentralPath(Method):
     def _diverging_multipliers(self, y: Array) -> Array:
         """Return the multipliers that diverge, with zero for the others."""
         size = np.abs(y) * self._program.row_sizes
-        least = self._tuning.farkas_least_multiplier * size.max(initial=0.0)
+        least = _LEAST_MULTIPLIER * size.max(initial=0.0)
         return np.where(size > least, y, 0.0)
 
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         largest = float(np.abs(at.y) @ self._program.row_sizes)
         costs = max(float(np.linalg.norm(self._program.c)), self._engine.largest_cost)
-        return costs + at.dual_residual < self._tuning.dual_divergence * largest
+        return costs + at.dual_residual < _DUAL_DIVERGENCE * largest
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
         variables = np.abs(at.u) * self._program.column_sizes
         largest = max(float(variables.max(initial=0.0)), float(self._plan.traces(at.X).max()))
-        return self._program.bound_scale < self._tuning.primal_divergence * largest
+        return self._program.bound_scale < _PRIMAL_DIVERGENCE * largest
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, corrected where it violates the rows of a ray.
@@ -168,7 +182,7 @@ class _CentralPath(Method):
         B, bounds, plan = self._program.B, self._program.bounds, self._plan
         traces = plan.traces(at.X)
         largest = max(float(np.abs(at.u).max(initial=0.0)), float(traces.max()))
-        least, X = self._tuning.ray_least_trace * largest, at.X.copy()
+        least, X = _LEAST_TRACE * largest, at.X.copy()
         for group in plan.groups:
             own = group.of(X)
             own[...] = group.cone.weighted(own, (traces[list(group.blocks)] > least).astype(float))
@@ -177,7 +191,7 @@ class _CentralPath(Method):
         violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
         violation += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
         H = (B @ sp.diags_array(u**2) @ B.T).toarray() + plan.gram(X, np.arange(plan.m))
-        w = DefiniteFactor(H, self._tuning).solve(violation)
+        w = DefiniteFactor(H).solve(violation)
         adjoint = plan.adjoint(w)
         for group in plan.groups:
             own = group.of(X)

@@ -20,7 +20,21 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Face
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["Cone", "FaceCone", "StackCone"]
+__all__ = ["LEAST_STEP", "Cone", "FaceCone", "StackCone"]
+
+LEAST_STEP = 1e-7  # length at which the method stalls, and up to which a step length counts as zero
+
+# Order from which a step length comes from trial Cholesky factorizations; below, from an eigenvalue, whose
+# cost is mostly overhead at small orders.
+_TRIAL_ORDER = 40
+# Order from which a step length comes from an eigenvalue estimate of Lanczos, whose steps cost ``n^2``
+# operations; trial factorizations cost ``n^3``.
+_LANCZOS_ORDER = 130
+# Limit on the steps of that estimate.
+_LANCZOS_STEPS = 40
+# Relative residual at which that estimate ends. The residual shortens the step; a smaller one takes more
+# steps of Lanczos.
+_LANCZOS_TOL = 0.01
 
 
 class Cone(Protocol):
@@ -122,7 +136,7 @@ class FaceCone:
         return self._face.lift(M[0])
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        if len(root) < self._tuning.lanczos_order:
+        if len(root) < _LANCZOS_ORDER:
             return self._length(X, root, step, tol)
         L, face = np.asfortranarray(root), self._face
 
@@ -133,10 +147,10 @@ class FaceCone:
             return w, w
 
         start = _random_vector(len(L))
-        return _length_to_boundary(_least_eigenvalue(operator, start, start, self._tuning))
+        return _length_to_boundary(_least_eigenvalue(operator, start, start))
 
     def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
-        if len(root) < self._tuning.lanczos_order:
+        if len(root) < _LANCZOS_ORDER:
             return self._length(Z, root, step, tol)
 
         def operator(v: Array) -> tuple[Array, Array]:
@@ -145,13 +159,13 @@ class FaceCone:
             return K @ Sv, Sv
 
         start = _random_vector(len(Z))
-        return _length_to_boundary(_least_eigenvalue(operator, K @ start, start, self._tuning))
+        return _length_to_boundary(_least_eigenvalue(operator, K @ start, start))
 
     def _length(self, S: Array, root: Array, step: Array, tol: float) -> float:
         """Return the length by the eigenvalues of ``inv(L) step inv(L)'``, or by trial factorizations."""
         if self.is_face:
             S, step = self._face.compress(S), self._face.compress(step)
-        if len(root) >= self._tuning.trial_order:
+        if len(root) >= _TRIAL_ORDER:
             return _step_length_by_trials(S, step, tol, self._tuning)
         if len(root) == 0:
             return math.inf
@@ -225,7 +239,7 @@ def _step_length_by_trials(S: Array, step: Array, tol: float, tuning: InteriorPo
     """
     trial = np.empty_like(S)
     alpha = full = 1 / tuning.least_step_fraction
-    while alpha > tuning.least_step:
+    while alpha > LEAST_STEP:
         np.multiply(step, alpha, out=trial)
         np.add(trial, S, out=trial)
         L, failed = lapack.dpotrf(trial.T, lower=1, clean=0, overwrite_a=1)
@@ -247,9 +261,7 @@ def _random_vector(n: int) -> Array:
     return v
 
 
-def _least_eigenvalue(
-    operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array, tuning: InteriorPointTuning
-) -> float:
+def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
     """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
 
     The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
@@ -263,7 +275,7 @@ def _least_eigenvalue(
         The starting vector, and its product with the matrix of the inner product.
     tuning : InteriorPointTuning
     """
-    steps, tol = tuning.lanczos_steps, tuning.lanczos_tol
+    steps, tol = _LANCZOS_STEPS, _LANCZOS_TOL
     basis = np.zeros((steps + 1, len(w)))
     dual = basis if dual_w is w else np.zeros_like(basis)
     alpha, beta = np.zeros(steps), np.zeros(steps)

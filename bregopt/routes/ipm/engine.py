@@ -30,6 +30,7 @@ from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep, FiniteBounds
+from bregopt.routes.ipm.cones import LEAST_STEP
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_system import RowSystem
@@ -38,6 +39,28 @@ from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Direction", "Engine", "Iterate", "Linearization"]
+
+# Factor that shortens a step out of the cone, squared at each further trial. Step lengths are estimates, so
+# most such steps are only slightly too long.
+_STEP_DECREASE = 0.95
+# Relative tolerance of the step length of a corrector. A smaller one takes more Cholesky factorizations, a
+# larger one shortens the step.
+_CORRECTOR_TOL = 0.04
+# Relative tolerance of that of a predictor, which only determines the centering parameter.
+_PREDICTOR_TOL = 0.15
+# Least exponent of the centering parameter, from this sum of the matrices' orders and once C - A*(y) = Z
+# holds; below, it is 1. A larger one takes fewer, less central steps.
+_CENTERING_EXPONENT, _EXPENSIVE_ORDER = 2.0, 130
+# Step length of a corrector, relative to the square of the predictor's, below which the step is also tried
+# without second-order terms. Near a singular solution these may be round-off.
+_CORRECTOR_RATIO = 0.3
+# Ratio of the mean eigenvalue of ``X Z`` to the weight of LogDet above which it decreases along the central
+# path; below, only the slacks' products decrease. An ill-conditioned start begins far above it.
+_WEIGHT_RATIO = 20.0
+# Multiplier beyond which an iterate is not on a central path.
+_LARGEST_MULTIPLIER = 1e100
+# Norm of ``C - A*(y) - Z``, relative to ``Z``, that counts as zero.
+_DUAL_ROUND_OFF = 1e-11
 
 
 class Iterate(NamedTuple):
@@ -176,7 +199,7 @@ class Engine:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
         if isinstance(self._system, RowSystem):
             return self._system.gram(P, rows)
-        return DefiniteFactor(self.plan.gram(P, rows), self._tuning).solve
+        return DefiniteFactor(self.plan.gram(P, rows)).solve
 
     def begin(
         self, X: Array, u: Array, nu: float, y: Array | None = None, Z: Array | None = None
@@ -199,7 +222,7 @@ class Engine:
             y_near[: self._m] = y
         bounded_values = np.concatenate([self.activity(X, u), u])
         magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
-        bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near, self._tuning)
+        bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
         cones = self._program.cones
         near = None if y is None else (self._c - self._Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
@@ -306,8 +329,8 @@ class Engine:
 
     def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
         """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
-        decrease = self._tuning.step_decrease
-        while max(primal, dual) > self._tuning.least_step:
+        decrease = _STEP_DECREASE
+        while max(primal, dual) > LEAST_STEP:
             new = self._iterate(
                 at.X + primal * step.X,
                 None if at.residual is None else at.Z + dual * step.Z,
@@ -339,14 +362,14 @@ class Engine:
         step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
         if linearization is None or step is None:
             return None
-        lengths = self.step_lengths(linearization, step, tuning.predictor_length_tol)
+        lengths = self.step_lengths(linearization, step, _PREDICTOR_TOL)
         primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
         now, order = self.complementarity(at, falling), self.products(falling)
         if order and now:
             after = self._complementarity_after(at, step, primal, dual, falling)
             centering = min(1.0, max(after / now, 0.0))
-            expensive = self.plan.order >= tuning.centering_exponent_order and not at.dual_residual
-            least_exponent = tuning.centering_exponent if expensive else 1.0
+            expensive = self.plan.order >= _EXPENSIVE_ORDER and not at.dual_residual
+            least_exponent = _CENTERING_EXPONENT if expensive else 1.0
             exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
             nu = max(centering**exponent, tuning.least_centering) * now / order
             target: float | Array = nu
@@ -360,7 +383,7 @@ class Engine:
         least, most = tuning.least_step_fraction, tuning.largest_step_fraction
         fraction = least + (most - least) * min(primal, dual)
         primal, dual = min(1.0, fraction * lengths[0]), min(1.0, fraction * lengths[1])
-        return self.after_step(at, step, primal, dual) if max(primal, dual) > tuning.least_step else None
+        return self.after_step(at, step, primal, dual) if max(primal, dual) > LEAST_STEP else None
 
     def _corrected(
         self,
@@ -380,16 +403,16 @@ class Engine:
             step = self.direction(linearization, weight, nu, second_order)
             if step is None:
                 continue
-            lengths = self.step_lengths(linearization, step, self._tuning.step_length_tol)
+            lengths = self.step_lengths(linearization, step, _CORRECTOR_TOL)
             if best is None or min(lengths) > min(best[1]):
                 best = step, lengths
-            if min(lengths) >= self._tuning.corrector_ratio * predictor_length**2:
+            if min(lengths) >= _CORRECTOR_RATIO * predictor_length**2:
                 break
         return best
 
     def _falling(self, at: Iterate) -> Sequence[int]:
         """Return the groups whose ``X Z`` is far above ``w I``."""
-        ratio, groups = self._tuning.weight_ratio, self.plan.groups
+        ratio, groups = _WEIGHT_RATIO, self.plan.groups
         if not self._weighted:
             return range(len(groups))
         far = [
@@ -446,7 +469,7 @@ class Engine:
         if len(u):
             y, z = y[: self._m], y[self._m :].copy()
             z[second_order.cones.index] = second_order.z
-        if not np.maximum.reduce(np.abs(y), initial=0.0) < self._tuning.largest_multiplier:
+        if not np.maximum.reduce(np.abs(y), initial=0.0) < _LARGEST_MULTIPLIER:
             return None
         X_roots = self.plan.roots(X)
         if X_roots is None:
@@ -480,7 +503,7 @@ class Engine:
             root = None
             if not is_exact:
                 error = float(np.linalg.norm(group.of(residual)))
-            if is_exact or error <= self._tuning.dual_round_off * float(np.linalg.norm(given)):
+            if is_exact or error <= _DUAL_ROUND_OFF * float(np.linalg.norm(given)):
                 root = group.cone.root(own)
             dropped = is_exact or root is not None
             if not dropped:

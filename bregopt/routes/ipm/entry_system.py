@@ -31,6 +31,11 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["EntrySystem"]
 
+# Entries of ``X`` up to which transforming the Gram matrix costs less than transforming all rows.
+_TRANSFORMED_ENTRIES = 80
+# Residual of the system in the entries, relative to the right-hand side, above which it is refined.
+_RESIDUAL = 1e-11
+
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 
 
@@ -73,7 +78,7 @@ class EntrySystem:
     def _features(self, P: Array) -> _Features:
         """Return the rows as vectors in coordinates ``X = P M P'``."""
         shape, tuning = self._shape, self._tuning
-        if shape.size <= tuning.gram_transform_entries:
+        if shape.size <= _TRANSFORMED_ENTRIES:
             return _TransformedFeatures(self._untransformed, shape.congruence(P))
         A = self._A.restrict(0, P)
         if (shape.size + self._B.shape[1]) * A.m <= tuning.largest_features:
@@ -87,12 +92,12 @@ class EntrySystem:
 
     def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
         """Return the solver of the system for ``G`` and the other right-hand sides."""
-        shape, exact, tuning = self._shape, self._exact, self._tuning
+        shape, exact = self._shape, self._exact
         h = np.concatenate([shape.doubled(complementarity_diagonal), E_u])
         S = F.gram(E)
         np.einsum("ii->i", S)[:] += h
         border = F.of(exact)
-        solve_once = bordered(S, border, tuning)
+        solve_once = bordered(S, border)
 
         def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
             """Solve, and refine once if the residual is more than round-off.
@@ -108,7 +113,7 @@ class EntrySystem:
             dy[exact] = -border_y
             # Rows with D > 0 hold by construction; the others hold up to round-off.
             residual, border_residual = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
-            if residual @ residual > tuning.entry_residual**2 * (right @ right):
+            if residual @ residual > _RESIDUAL**2 * (right @ right):
                 correction, border_y = solve_once(residual, border_residual)
                 x += correction
                 dy -= E * F.apply(correction)
@@ -297,7 +302,7 @@ def _solve_iteratively(
             square = dense(rank_one.U) ** 2
             diagonal += square.T @ ((E[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
     tol, steps = tuning.cg_tol, tuning.cg_steps
-    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps, tuning).reshape(n, n)
+    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps).reshape(n, n)
 
 
 def _scaled(root: Array, S: Array) -> Array:

@@ -14,6 +14,15 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Corrections", "DefiniteFactor", "bordered", "conjugate_gradients"]
 
+# Residual of a definite system, relative to the right-hand side, above which it is refined.
+DEFINITE_RESIDUAL = 1e-13
+# Diagonal entry up to which a row of a system is a row of zeros.
+ZERO_DIAGONAL = 1e-200
+# Length of a step along a direction without curvature, relative to the preconditioned one.
+_FLAT_STEP = 1e6
+# Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
+_LEAST_PIVOT = 1e-7
+
 
 class DefiniteFactor:
     """A factorized positive definite matrix, its diagonal increased slightly where rows are dependent.
@@ -22,7 +31,6 @@ class DefiniteFactor:
     ----------
     S : array of shape (m, m)
         Positive semidefinite; not to be changed afterwards.
-    tuning : InteriorPointTuning
     repair : bool
         Whether the diagonal of a matrix that is not positive definite is increased.
 
@@ -33,11 +41,11 @@ class DefiniteFactor:
         diagonal is not finite.
     """
 
-    def __init__(self, S: Array, tuning: InteriorPointTuning, repair: bool = True) -> None:
-        self._S, self._tuning, extra = S, tuning, 0.0
-        sizes = _sizes(S, tuning)
+    def __init__(self, S: Array, repair: bool = True) -> None:
+        self._S, extra = S, 0.0
+        sizes = _sizes(S)
         # Round-off may leave a singular matrix a pivot of its own size, and solutions the inverse of that.
-        least = np.sqrt(EPS) if repair else tuning.least_pivot
+        least = np.sqrt(EPS) if repair else _LEAST_PIVOT
         while len(S):
             self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
             if definite and (extra or np.logical_and.reduce(self._root.diagonal() > least * np.sqrt(sizes))):
@@ -54,7 +62,7 @@ class DefiniteFactor:
         x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
             residual = right - self._S @ x
-            if np.vdot(residual, residual) <= self._tuning.definite_residual**2 * np.vdot(right, right):
+            if np.vdot(residual, residual) <= DEFINITE_RESIDUAL**2 * np.vdot(right, right):
                 break
             x += lapack.dpotrs(self._root, residual, lower=1)[0]
         return x
@@ -71,10 +79,10 @@ def _factorized_with(S: Array, extra: Array) -> tuple[Array, bool]:
         diagonal[:] = given
 
 
-def _sizes(S: Array, tuning: InteriorPointTuning) -> Array:
+def _sizes(S: Array) -> Array:
     """Return the diagonal, one where it is zero."""
     diagonal = S.diagonal()
-    return np.where(diagonal > tuning.zero_diagonal, diagonal, 1.0)
+    return np.where(diagonal > ZERO_DIAGONAL, diagonal, 1.0)
 
 
 def conjugate_gradients(
@@ -83,7 +91,6 @@ def conjugate_gradients(
     diagonal: Array,
     tol: float,
     limit: int,
-    tuning: InteriorPointTuning,
 ) -> Array:
     """Solve a positive semidefinite system, preconditioned by its diagonal, to a relative residual."""
     x = np.zeros_like(right)
@@ -100,7 +107,7 @@ def conjugate_gradients(
         curvature = float(p @ Hp)
         if curvature <= 1e-14 * float(p @ (diagonal * p)):
             # No curvature along p: take a long step.
-            return x + tuning.zero_curvature_step * rz / float(p @ (diagonal * p)) * p
+            return x + _FLAT_STEP * rz / float(p @ (diagonal * p)) * p
         alpha = rz / curvature
         x = x + alpha * p
         r = r - alpha * Hp
@@ -171,7 +178,7 @@ class Corrections:
 
 
 def bordered(
-    M: Array, F: Array, tuning: InteriorPointTuning, corner: Array | None = None
+    M: Array, F: Array, corner: Array | None = None
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of ``M y + F u = b, F'y - E u = q``, with `corner` for ``E``.
 
@@ -180,23 +187,20 @@ def bordered(
     M : array of shape (m, m)
         Positive semidefinite.
     F : array of shape (m, k)
-    tuning : InteriorPointTuning
     corner : array of shape (k, k), optional
         Positive semidefinite; zero by default.
     """
     if F.shape[1] == 0:
-        factor = DefiniteFactor(M, tuning)
+        factor = DefiniteFactor(M)
         return lambda b, q: (factor.solve(b, refined=False), q)
     E = np.zeros((F.shape[1],) * 2) if corner is None else corner
     try:
-        return _solver_by_elimination(M, F, E, tuning)
+        return _solver_by_elimination(M, F, E)
     except LinAlgError:
         return _solver_of_whole(M, F, E)
 
 
-def _solver_by_elimination(
-    M: Array, F: Array, E: Array, tuning: InteriorPointTuning
-) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _solver_by_elimination(M: Array, F: Array, E: Array) -> Callable[[Array, Array], tuple[Array, Array]]:
     """Return the solver of the bordered system, without refinement, by elimination of ``y``.
 
     ``M`` may be nearly singular where the whole system is not. Adding ``F R`` times the second equations
@@ -206,17 +210,15 @@ def _solver_by_elimination(
         (M + F R F') y + F w = b + F R q,     F'y - E inv(I - R E) w = q.
     """
     diagonal = M.diagonal()
-    size = (F**2 / np.where(diagonal > tuning.zero_diagonal, diagonal, np.inf)[:, None]).sum(axis=0)
+    size = (F**2 / np.where(diagonal > ZERO_DIAGONAL, diagonal, np.inf)[:, None]).sum(axis=0)
     size[size == 0] = 1.0  # only in rows without a size of their own
     R = 1 / (size + 2 * np.abs(E).sum(axis=1))
     growth = np.linalg.inv(np.eye(len(E)) - R[:, None] * E) if E.any() else None
     FR = F * R
     checkpoint()
-    factor = DefiniteFactor(M + FR @ F.T, tuning, repair=False)
+    factor = DefiniteFactor(M + FR @ F.T, repair=False)
     inverse = factor.solve(F, refined=False)
-    border = DefiniteFactor(
-        F.T @ inverse + (0.0 if growth is None else symmetrize(E @ growth)), tuning, repair=False
-    )
+    border = DefiniteFactor(F.T @ inverse + (0.0 if growth is None else symmetrize(E @ growth)), repair=False)
 
     def solve(b: Array, q: Array) -> tuple[Array, Array]:
         y = factor.solve(b + FR @ q, refined=False)

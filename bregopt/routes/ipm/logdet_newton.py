@@ -41,6 +41,14 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["logdet_newton"]
 
+# Trials of ``nu`` for a first iterate of LogDet, each a tenth of the last.
+_CENTERING_TRIALS = 12
+# Limit on the steps from an earlier answer of LogDet. Near the answer that method takes two to four steps;
+# far from it the method may not converge.
+_WARM_STEPS = 12
+# Least step length of Newton's method in the active rows; a shorter step means that the answer is far.
+_LEAST_STEP = 0.1
+
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, *ENDED)
 _NO_VARIABLES = np.zeros(0)
 
@@ -61,7 +69,7 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     tuning: InteriorPointTuning = settings.tuning
     problem = LogDetProblem(program, progress)
     methods: list[Any] = [_RowNewton(problem, tuning)]
-    if smooth(problem.program.bounds, min(problem.mu), tuning):
+    if smooth(problem.program.bounds, min(problem.mu)):
         methods.insert(0, SoftNewton(problem, tuning))
     elif problem.unconstrained is not None:
         inactive = _inactive(problem, problem.unconstrained, settings, progress)
@@ -126,7 +134,7 @@ def _warm(
             return None
         method = _ActiveNewton(problem, tuning)
     first = method.at(y, tuple(map(np.asarray, start.X))) if isinstance(method, SoftNewton) else method.at(y)
-    return None if first is None else monitor.follow(method, first, min(limit, tuning.warm_steps))
+    return None if first is None else monitor.follow(method, first, min(limit, _WARM_STEPS))
 
 
 def _answer(monitor: Monitor, found: Followed) -> Answer:
@@ -184,7 +192,7 @@ class _RowNewton(Method):
         nu = max(mu)
         plan = self._engine.plan
         flat = plan.joined(X)
-        for _ in range(self._tuning.centering_trials):
+        for _ in range(_CENTERING_TRIALS):
             at = self._engine.begin(flat, _NO_VARIABLES, nu)
             if at is not None and _well_inside(plan.matrices(at.Z), self._problem.C):
                 return self._wrapped(at)
@@ -294,7 +302,7 @@ class _ActiveNewton(Method):
     def advance(self, at: _DualPoint) -> _DualPoint | None:
         """Return the point after a step, None if the step length becomes too short."""
         step, alpha = self._step(at), 1.0
-        while np.isfinite(step).all() and alpha > self._tuning.active_least_step:
+        while np.isfinite(step).all() and alpha > _LEAST_STEP:
             new = self.at(at.y + alpha * step)
             if new is not None:
                 return new
@@ -314,9 +322,7 @@ class _ActiveNewton(Method):
         change = allowed - y
         change[at_bound] = 0.0
         residual = np.where(to_lo > 0, bounds.lo, bounds.hi) - activity - H @ change
-        change[at_bound] = DefiniteFactor(H[np.ix_(at_bound, at_bound)], self._tuning).solve(
-            residual[at_bound]
-        )
+        change[at_bound] = DefiniteFactor(H[np.ix_(at_bound, at_bound)]).solve(residual[at_bound])
         step = np.zeros(len(at.y))
         step[rows] = change
         return step

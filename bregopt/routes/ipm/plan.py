@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "GroupRows", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
+# Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
+_STACK_ORDER = 40
+# Largest number of terms of all rows in a stack.
+_STACK_TERMS = 5_000_000
+
+# Fraction of nonzeros from which the rows on the flat vector are a dense matrix.
+_DENSE_FRACTION = 0.1
+
 _SMALL_MAP = 50_000  # entries of a matrix of rows whose dense products take less time than sparse ones' calls
 # Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
 _CHEAP, _FULL = 3e4, 0.3
@@ -136,7 +144,7 @@ class Plan:
         self._given = weights, stacked
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
-        stacks = list(_stacks(A, faces, weights, tuning)) if stacked else []
+        stacks = list(_stacks(A, faces, weights)) if stacked else []
         inside = {b for blocks, _ in stacks for b in blocks}
         groups, start = [], 0
 
@@ -313,7 +321,7 @@ class Plan:
         ]
         if not listed:
             return None, None, by_formula
-        if small or sum(term.rows.count() for _, term in listed) > self._tuning.dense_stack * m * size:
+        if small or sum(term.rows.count() for _, term in listed) > _DENSE_FRACTION * m * size:
             rows: Any = np.zeros((m, size))
             for first, term in listed:
                 if isinstance(term.rows, DenseRows):
@@ -344,25 +352,25 @@ def _entries(first: int, term: Term) -> tuple[tuple[IntArray, IntArray], Array]:
 
 # Pays on: 100 matrices of order 5.
 def _stacks(
-    A: LinearMap, faces: Sequence[Face], weights: Sequence[float], tuning: InteriorPointTuning
+    A: LinearMap, faces: Sequence[Face], weights: Sequence[float]
 ) -> Iterator[tuple[tuple[int, ...], StackRows]]:
     """Yield the blocks of each stack, of equal order and weight, and their rows."""
 
     def kind(b: int) -> tuple[int, float]:
         return faces[b].n, weights[b]
 
-    whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= tuning.stack_order]
+    whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= _STACK_ORDER]
     for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
-        if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= tuning.stack_terms:
+        if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= _STACK_TERMS:
             from bregopt.routes.ipm.stack_rows import (
                 StackRows,  # only several equal orders wait
                 StackTerms,
             )
 
             terms = StackTerms.of(A, own)
-            if StackRows.fits(terms, tuning):
-                yield own, StackRows(terms, tuning)
+            if StackRows.fits(terms):
+                yield own, StackRows(terms)
 
 
 class DenseSchur:

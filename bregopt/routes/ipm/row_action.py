@@ -15,6 +15,9 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["BlockSchur", "RowAction"]
 
+# Terms per order above which a full matrix product costs less than one inner product a term.
+_TERMS_PER_ORDER = 20
+
 _NONE = np.zeros(0, dtype=np.intp)
 
 
@@ -42,7 +45,7 @@ class RowAction:
         self._parts = A.terms_of(block)
         count = sum(term.rows.count() for term in self._parts)
         self.by_term = count <= tuning.sparse_fraction * self._n**2
-        self.by_entry = self.by_term and count <= tuning.terms_per_order * self._n
+        self.by_entry = self.by_term and count <= _TERMS_PER_ORDER * self._n
         self.sparse = self.by_term and self._n >= tuning.sparse_order
 
     @cached_property

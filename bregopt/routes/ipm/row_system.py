@@ -26,6 +26,15 @@ from bregopt.routes.ipm.variable_metric import VariableMetric
 
 __all__ = ["RowSystem"]
 
+# Term of a nearly free variable, relative to a row's diagonal entry, above which the variable borders the
+# system. Its elimination would cancel digits.
+_BORDER_RATIO = 1e4
+# Residual of a step, relative to the right-hand side, above which it is refined.
+_LEAST_RESIDUAL = 1e-13
+# The same up to which it is refined. If no point meets the rows, the residual is larger, and corrections
+# would only be large.
+_LARGEST_RESIDUAL = 1e-4
+
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
@@ -53,7 +62,7 @@ class RowSystem:
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
-        return DefiniteFactor(self.plan.gram(P, rows), self._tuning).solve
+        return DefiniteFactor(self.plan.gram(P, rows)).solve
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         bounded = np.isfinite(scaling_point.D).nonzero()[0]
@@ -72,12 +81,12 @@ class RowSystem:
         checkpoint()
         M.flat[:: len(M) + 1] += at.D[bounded]
         if len(D_u) == 0:
-            factor = DefiniteFactor(M, self._tuning)
+            factor = DefiniteFactor(M)
             return _NO_METRIC, lambda b, q: (factor.solve(b, refined=False), q)
         B = self.B if len(bounded) == self.plan.m else self.B[bounded]
-        metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), self._tuning.border_ratio)
+        metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), _BORDER_RATIO)
         M += metric.gram(B)
-        return metric, bordered(M, dense(B[:, metric.bordering]), self._tuning, metric.corner)
+        return metric, bordered(M, dense(B[:, metric.bordering]), metric.corner)
 
     def _iterative(self, at: ScalingPoint, bounded: IntArray) -> _Solve:
         """Return the solver by conjugate gradients, for blocks that are not stacked and have no variables."""
@@ -98,7 +107,7 @@ class RowSystem:
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
             tol, steps = tuning.cg_tol, tuning.cg_steps
-            return conjugate_gradients(operator, right, diagonal, tol, steps, tuning), q
+            return conjugate_gradients(operator, right, diagonal, tol, steps), q
 
         return solve
 
@@ -182,7 +191,7 @@ class _RowSolve:
         residual = np.concatenate([rhs.r[own], q]) if len(q) else rhs.r[own]
         residual = residual - self._left_sides(dy, du, dX)
         size = float(right @ right) + float(q @ q)
-        least, largest = self._tuning.least_refined_residual, self._tuning.largest_refined_residual
+        least, largest = _LEAST_RESIDUAL, _LARGEST_RESIDUAL
         # A larger residual is no round-off: the equations contradict each other.
         if least**2 * size < float(residual @ residual) <= largest**2 * size:
             m, k = len(dy), len(du)

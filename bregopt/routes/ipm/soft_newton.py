@@ -33,17 +33,36 @@ from bregopt.routes.working_set import newton_flops
 
 __all__ = ["SoftIterate", "SoftNewton", "smooth"]
 
+# Largest price of relaxing a bound by its own size, relative to the weight of the divergence, in that method.
+# At a larger one the multiplier is round-off.
+_LARGEST_PRICE = 1e6
+# Rounds of multipliers for its first iterate. A round costs a factorization.
+_RESPONSE_ROUNDS = 4
+# The same if a Newton step costs far more than a round. So 3,000 distances at order 300 take two steps.
+_MORE_RESPONSE_ROUNDS = 10
+# Operations of such a step.
+_RESPONSE_FLOPS = 1e9
+# Factor between trial fractions of a response.
+_RESPONSE_DECREASE = 0.25
+# Number of fractions of the response tried for the iterate from which ``X`` moves alone.
+_RESPONSE_TRIALS = 8
+# Ratio of the gaps after and before a joint step above which ``X`` moves alone. With far more rows than
+# entries, or at high prices, joint steps make little progress (found on 100,000 pairs of MNIST).
+_JOINT_GAP_RATIO = 0.7
+# Step length at which a line search keeps the old point.
+_LEAST_SEARCH_STEP = 1e-12
+
 _NONE = np.zeros(0)
 
 
-def smooth(bounds: Bounds, mu: float, tuning: InteriorPointTuning) -> bool:
+def smooth(bounds: Bounds, mu: float) -> bool:
     """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off.
 
     `mu` is the least weight of a divergence.
     """
     power = PENALTY_DEGREES[bounds.kind]
     soft = bounds.kind > int(Penalty.HINGE)
-    largest = tuning.soft_largest_price * mu
+    largest = _LARGEST_PRICE * mu
     return bool((soft & (bounds.gamma * bounds.sizes**power <= largest)).all())
 
 
@@ -132,8 +151,8 @@ class SoftNewton(Method):
         self._plan = Plan.of(self._A, tuning, stacked=False)
         self._system = system_for(self._plan, problem.program.B, exact, tuning)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
-        expensive = newton_flops(problem.program) > tuning.response_flops
-        self._rounds = tuning.more_response_rounds if expensive else tuning.response_rounds
+        expensive = newton_flops(problem.program) > _RESPONSE_FLOPS
+        self._rounds = _MORE_RESPONSE_ROUNDS if expensive else _RESPONSE_ROUNDS
 
     def starts(self) -> Iterator[SoftIterate]:
         """Yield the first iterate, with a fraction of the response to the unconstrained minimizer."""
@@ -199,7 +218,7 @@ class SoftNewton(Method):
             at.dual, lambda alpha: self._dual_step(at.dual, alpha, dy, dZ, side), round_off
         )
         new = SoftIterate(primal, dual, True)
-        if abs(self._gap(new)) <= self._tuning.joint_gap_ratio * abs(self._gap(at)):
+        if abs(self._gap(new)) <= _JOINT_GAP_RATIO * abs(self._gap(at)):
             return new
         start = self._first_by_fractions
         if start is not None and start.primal.cost < primal.cost:
@@ -281,7 +300,7 @@ class SoftNewton(Method):
         if not np.isfinite(dy).all():
             return dual, 0.0
         dZ = tuple(-adjoint for adjoint in self._adjoints(dy))
-        decrease = self._tuning.response_decrease
+        decrease = _RESPONSE_DECREASE
         return self._line_search(
             dual, lambda s: self._dual(dual.y + s * dy, _moved(dual.Z, s, dZ)), 0.0, alpha, decrease
         )
@@ -294,8 +313,8 @@ class SoftNewton(Method):
             return None
         best, y = at, self._bounds.response(at.activity)
         adjoint = self._adjoints(y)
-        for k in range(self._tuning.response_trials):
-            alpha = self._tuning.response_decrease**k
+        for k in range(_RESPONSE_TRIALS):
+            alpha = _RESPONSE_DECREASE**k
             dual = self._dual(alpha * y, _moved(self._problem.C, -alpha, adjoint))
             new = None if dual is None else self._at_dual(dual)
             if new is not None and new.primal.cost < best.primal.cost:
@@ -354,7 +373,7 @@ class SoftNewton(Method):
 
         If there is none, return the old point and zero. Costs that differ by at most `round_off` are equal.
         """
-        while alpha > self._tuning.least_search_step:
+        while alpha > _LEAST_SEARCH_STEP:
             new = along(alpha)
             if new is not None and new.cost <= at.cost + round_off:
                 return new, alpha

@@ -22,6 +22,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
+from bregopt.routes.ipm.linear_solvers import DEFINITE_RESIDUAL, ZERO_DIAGONAL
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.stack_rows import SchurValues
@@ -29,6 +30,22 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
 
 __all__ = ["SparseRowSystem", "fill_of"]
+
+# Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
+_LEAST_ROWS = 150
+# Pairs of rows that meet one block, relative to all pairs, up to which the system may be sparse.
+_SPARSE_SCHUR = 0.3
+# Operations of the search for its fill, relative to the cubed number of rows. The search then takes a few
+# percent of the time of a dense system.
+_SEARCH_SHARE = 3e-4
+# Nonzeros of its factor, relative to a dense one, up to which it is sparse.
+_SPARSE_FACTOR = 0.3
+
+# Diagonal entry, relative to the largest of its column, that is a pivot of a quasi-definite system. A smaller
+# one keeps the factor sparser and loses more digits.
+_PIVOT = 1e-2
+# Limit on the refinements of a solution. They end earlier if the residual grows.
+_REFINEMENTS = 3
 
 
 class SparseRowSystem(RowSystem):
@@ -50,15 +67,15 @@ class SparseRowSystem(RowSystem):
     def of(cls, plan: Plan, B: Any, tuning: InteriorPointTuning) -> SparseRowSystem | None:
         """Return the system, None where the matrix or its factor is not sparse."""
         A, m = plan.A, plan.m
-        if m < tuning.sparse_rows or _pairs(A) > tuning.sparse_schur * m**2:
+        if m < _LEAST_ROWS or _pairs(A) > _SPARSE_SCHUR * m**2:
             return None
-        fill = fill_of(A, B, tuning.sparse_search * m**3)
-        return cls(plan, B, tuning) if fill <= tuning.sparse_factor * m**2 / 2 else None
+        fill = fill_of(A, B, _SEARCH_SHARE * m**3)
+        return cls(plan, B, tuning) if fill <= _SPARSE_FACTOR * m**2 / 2 else None
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
         parts = self.plan.views(P)
         matrix = self._matrix(parts, parts, np.zeros(self.plan.m), np.ones(self.B.shape[1]))
-        return _SparseFactor(matrix[rows][:, rows], len(rows), self._tuning).solve
+        return _SparseFactor(matrix[rows][:, rows], len(rows)).solve
 
     def _factorized(
         self, scaling_point: ScalingPoint, bounded: IntArray
@@ -70,7 +87,7 @@ class SparseRowSystem(RowSystem):
             kept = np.concatenate([bounded, np.arange(m, m + k)])
             matrix = matrix[kept][:, kept]
         checkpoint()
-        factor = _SparseFactor(matrix, count, self._tuning)
+        factor = _SparseFactor(matrix, count)
 
         def solve(b: Array, q: Array) -> tuple[Array, Array]:
             x = factor.solve(np.concatenate([b, q]))
@@ -178,7 +195,6 @@ class _SparseFactor:
         Its leading block is positive semidefinite, its trailing block negative semidefinite.
     definite : int
         The order of the leading block.
-    tuning : InteriorPointTuning
 
     Raises
     ------
@@ -186,15 +202,15 @@ class _SparseFactor:
         If the matrix is not finite, or not factorized even after its diagonal is doubled.
     """
 
-    def __init__(self, S: Any, definite: int, tuning: InteriorPointTuning) -> None:
+    def __init__(self, S: Any, definite: int) -> None:
         if not np.isfinite(S.data).all():
             raise LinAlgError("the matrix is not finite")
-        self._S, self._tuning = S, tuning
+        self._S = S
         sizes = np.abs(S.diagonal())
-        sizes = np.where(sizes > tuning.zero_diagonal, sizes, 1.0) * np.repeat(
+        sizes = np.where(sizes > ZERO_DIAGONAL, sizes, 1.0) * np.repeat(
             [1.0, -1.0], [definite, S.shape[0] - definite]
         )
-        pivoting = tuning.sparse_pivot if definite < S.shape[0] else 0.0
+        pivoting = _PIVOT if definite < S.shape[0] else 0.0
         extra, factor = 0.0, None
         while factor is None:
             checkpoint()
@@ -212,8 +228,8 @@ class _SparseFactor:
         x = self._factor.solve(right)
         residual = right - self._S @ x
         size = float(residual @ residual)
-        for _ in range(self._tuning.sparse_refinements):
-            if size <= self._tuning.definite_residual**2 * float(right @ right):
+        for _ in range(_REFINEMENTS):
+            if size <= DEFINITE_RESIDUAL**2 * float(right @ right):
                 break
             refined = x + self._factor.solve(residual)
             residual = right - self._S @ refined

@@ -20,9 +20,20 @@ from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import LinearMap
 from bregopt.records import dataclass
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["ProductSchur", "SchurValues", "StackRows", "StackTerms", "TermSchur"]
+
+# Numbers that the formula for the Schur matrix of a stack may store (0.4 GB).
+_STACK_NUMBERS = 5e7
+# Products of entries of a stack that are computed at a time (2 MB).
+_STACK_CHUNK = 250_000
+
+# Approximate nanoseconds of a product of two distinct entries of a block in a stack.
+_PLACE_COST = 10.0
+# Approximate nanoseconds of adding a number to the Schur matrix at a place that varies.
+_PAIR_COST = 6.0
+# Approximate nanoseconds of one multiplication inside small matrix products.
+_FLOP_COST = 0.12
 
 
 class StackRows:
@@ -31,21 +42,20 @@ class StackRows:
     Parameters
     ----------
     terms : StackTerms
-    tuning : InteriorPointTuning
     """
 
-    def __init__(self, terms: StackTerms, tuning: InteriorPointTuning) -> None:
-        self._terms, self._tuning = terms, tuning
+    def __init__(self, terms: StackTerms) -> None:
+        self._terms = terms
 
     @staticmethod
-    def fits(terms: StackTerms, tuning: InteriorPointTuning) -> bool:
+    def fits(terms: StackTerms) -> bool:
         """Whether the arrays of the cheaper formula of the Schur matrix fit the memory for stacks."""
-        return _formula(terms, tuning).numbers(terms) <= tuning.stack_numbers
+        return _formula(terms).numbers(terms) <= _STACK_NUMBERS
 
     @cached_property
     def formula(self) -> _StackSchur:
         """The cheaper formula of the Schur matrix."""
-        return _formula(self._terms, self._tuning)(self._terms, self._tuning)
+        return _formula(self._terms)(self._terms)
 
     def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return ``<A_k, sym(X A_l K)>``, summed over the blocks, for all rows or for some."""
@@ -63,9 +73,9 @@ class StackRows:
         return largest
 
 
-def _formula(terms: StackTerms, tuning: InteriorPointTuning) -> type[TermSchur] | type[ProductSchur]:
+def _formula(terms: StackTerms) -> type[TermSchur] | type[ProductSchur]:
     """Return the cheaper formula of the Schur matrix."""
-    by_terms = TermSchur.cost(terms, tuning) <= ProductSchur.cost(terms, tuning)
+    by_terms = TermSchur.cost(terms) <= ProductSchur.cost(terms)
     return TermSchur if by_terms else ProductSchur
 
 
@@ -152,7 +162,7 @@ class _StackSchur(SchurValues, Protocol):
 class TermSchur:
     """The Schur matrix from pairs of terms."""
 
-    def __init__(self, terms: StackTerms, tuning: InteriorPointTuning) -> None:
+    def __init__(self, terms: StackTerms) -> None:
         t = terms
         self._m = t.m
         places, place = t.places
@@ -164,13 +174,13 @@ class TermSchur:
         self.target = t.row[first] * t.m + t.row[second]
         self._weight = t.value[first] * t.value[second]
         self._weight[first == second] /= 2
-        self._chunk = max(1, tuning.stack_chunk // max(d * d, 1))
+        self._chunk = max(1, _STACK_CHUNK // max(d * d, 1))
 
     @staticmethod
-    def cost(terms: StackTerms, tuning: InteriorPointTuning) -> float:
+    def cost(terms: StackTerms) -> float:
         """Return the approximate nanoseconds of the formula."""
         places, pairs = len(terms.places[0]), float((terms.terms_per_block.astype(float) ** 2).sum()) / 2
-        return tuning.stack_place_cost * terms.count * places**2 + tuning.stack_pair_cost * pairs
+        return _PLACE_COST * terms.count * places**2 + _PAIR_COST * pairs
 
     @staticmethod
     def numbers(terms: StackTerms) -> float:
@@ -210,16 +220,16 @@ class TermSchur:
 class ProductSchur:
     """The Schur matrix from products with dense rows, in groups of blocks that meet about as many rows."""
 
-    def __init__(self, terms: StackTerms, tuning: InteriorPointTuning) -> None:
+    def __init__(self, terms: StackTerms) -> None:
         self._m = terms.m
         self._groups = [_DenseRows(terms, blocks) for blocks in _similar(terms.rows_per_block)]
 
     @staticmethod
-    def cost(terms: StackTerms, tuning: InteriorPointTuning) -> float:
+    def cost(terms: StackTerms) -> float:
         """Return the approximate nanoseconds of the formula."""
         rows, n = terms.rows_per_block.astype(float), terms.n
         flops = 2 * rows * n**3 + rows**2 * n**2
-        return float((tuning.stack_flop_cost * flops + tuning.stack_pair_cost * rows**2).sum())
+        return float((_FLOP_COST * flops + _PAIR_COST * rows**2).sum())
 
     @staticmethod
     def numbers(terms: StackTerms) -> float:

@@ -21,6 +21,19 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["first_iterate", "warm_iterate"]
 
+# Least eigenvalue of a first ``X`` that meets the equalities, relative to the mean. Where the rows leave
+# ``X`` no interior, the matrix of least norm is singular but for round-off.
+_LEAST_EIGENVALUE = 1e-6
+# Largest entrywise difference between ``A*(y)`` and the identity.
+_IDENTITY_TOL = 1e-9
+# Factor on the shift by Gershgorin's bound that makes the first ``Z`` positive definite.
+_DUAL_SHIFT = 1.1
+# Distance of a hinge's first multiplier from the ends of its range, relative to its price.
+_HINGE_DISTANCE = 1e-2
+# Distance of a warm start from the boundary, relative to the mean eigenvalue, the width of a box, or as the
+# weight of a known interior point.
+_WARM_DISTANCE = 0.05
+
 
 @dataclass(frozen=True, eq=False)
 class _LeastNorm:
@@ -40,7 +53,7 @@ def first_iterate(engine: Engine, program: Program, tuning: InteriorPointTuning)
     program : Program
     tuning : InteriorPointTuning
     """
-    least = _least_norm(engine, program, tuning)
+    least = _least_norm(engine, program)
     inside = _interior_point(engine, program, least, tuning)
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
@@ -67,16 +80,14 @@ def warm_iterate(
     """
     if len(start.X) != len(program.blocks):
         return None
-    inside = _interior_point(engine, program, _least_norm(engine, program, tuning), tuning)
-    at = None if inside is None else _combined_start(engine, program, start, inside, tuning)
+    inside = _interior_point(engine, program, _least_norm(engine, program), tuning)
+    at = None if inside is None else _combined_start(engine, program, start, inside)
     return _shifted_start(engine, program, start, tuning) if at is None else at
 
 
-def _combined_start(
-    engine: Engine, program: Program, start: Start, inside: _InteriorPoint, tuning: InteriorPointTuning
-) -> Iterate | None:
+def _combined_start(engine: Engine, program: Program, start: Start, inside: _InteriorPoint) -> Iterate | None:
     """Return the convex combination of an earlier answer and an interior point; None outside the cone."""
-    fraction = tuning.warm_distance
+    fraction = _WARM_DISTANCE
     X = _combination(engine.plan.joined(start.X), inside.X, fraction)
     y = _combination(program.bounds.clip(start.y), inside.y, fraction)
     nu = float(X @ _slack(engine, y)) / max(engine.plan.order, 1)
@@ -100,8 +111,8 @@ def _shifted_start(
         order = max(inside.shape[1], 1)
         mean_X = np.einsum("bii->b", inside) / order
         size = np.linalg.norm(own, axis=(1, 2)) / np.sqrt(order)
-        X_g[...] = cone.lifted(_shifted(inside, tuning.warm_distance * mean_X))
-        Z_g[...] = cone.lifted(_shifted(own, tuning.warm_distance * size))
+        X_g[...] = cone.lifted(_shifted(inside, _WARM_DISTANCE * mean_X))
+        Z_g[...] = cone.lifted(_shifted(own, _WARM_DISTANCE * size))
         mean += float(np.vdot(X_g, Z_g)) / order / len(program.blocks)
     u = _inside_cones(program, np.clip(start.u, *_inner_box(program, tuning)), tuning)
     return engine.begin(X, u, mean, y, Z)
@@ -125,13 +136,13 @@ def _interior_point(
     if least.y is None:
         return None
     X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
-    y = _feasible_multipliers(program, tuning)
+    y = _feasible_multipliers(program)
     slack = _slack(engine, y)
     Z = [group.cone.compressed(group.of(slack)) for group in engine.plan.groups]
     shift = max(_shift_to_psd(Z_g) for Z_g in Z)
     size = max(_mean_size(Z_g) for Z_g in Z)
     mean = _mean_eigenvalue(engine, program, X, tuning)
-    t = tuning.dual_shift * shift + (size if size > 0 else _dual_size(engine, program))
+    t = _DUAL_SHIFT * shift + (size if size > 0 else _dual_size(engine, program))
     t = max(t, _largest_weight(engine, program) / mean)
     nu = t * mean
     u = _central_variables(engine, program, X, _interior_variables(program, tuning), y, nu)
@@ -163,14 +174,14 @@ def _mean_eigenvalue(engine: Engine, program: Program, X: Array, tuning: Interio
     return float(engine.plan.traces(X).sum()) / engine.plan.order
 
 
-def _least_norm(engine: Engine, program: Program, tuning: InteriorPointTuning) -> _LeastNorm:
+def _least_norm(engine: Engine, program: Program) -> _LeastNorm:
     bounds, plan = program.bounds, engine.plan
     equal = (bounds.equal & program.alone).nonzero()[0]
     if len(equal) == 0:
         return _LeastNorm(None, None)
     known = plan.grams.get(equal.tobytes())
     if known is None:
-        known = plan.grams[equal.tobytes()] = _gram(engine, equal, tuning)
+        known = plan.grams[equal.tobytes()] = _gram(engine, equal)
     solve, y = known
     w = np.zeros(program.m)
     w[equal] = solve(bounds.lo[equal])
@@ -178,23 +189,21 @@ def _least_norm(engine: Engine, program: Program, tuning: InteriorPointTuning) -
     for group in plan.groups:
         cone, X_g = group.cone, group.of(X)
         X_g[...] = cone.project(X_g)
-        inside = inside and _is_inside(cone, X_g, tuning)
+        inside = inside and _is_inside(cone, X_g)
     return _LeastNorm(X if inside else None, y)
 
 
-def _gram(
-    engine: Engine, equal: IntArray, tuning: InteriorPointTuning
-) -> tuple[Callable[[Array], Array], Array | None]:
+def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
     plan, P = engine.plan, _identity(engine)
     solve, y = engine.gram(P, equal), np.zeros(engine.plan.m)
     y[equal] = solve(plan.apply(P)[equal])
     S = plan.adjoint(y)
     error = max(_distance_from_identity(group.cone.compressed(group.of(S))) for group in plan.groups)
-    return solve, y if error <= tuning.identity_tol else None
+    return solve, y if error <= _IDENTITY_TOL else None
 
 
-def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Array:
+def _feasible_multipliers(program: Program) -> Array:
     """Return multipliers inside their ranges with ``B'y = c`` for free variables; zero if there are none.
 
     They have the least norm relative to the prices of their hinges.
@@ -210,7 +219,7 @@ def _feasible_multipliers(program: Program, tuning: InteriorPointTuning) -> Arra
     y = zero.copy()
     y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
     lower, upper = (bound[hinge] for bound in bounds.dual_range())
-    distance = tuning.first_hinge_distance * gamma
+    distance = _HINGE_DISTANCE * gamma
     inside = (lower + distance <= y[hinge]) & (y[hinge] <= upper - distance) & (np.abs(y[hinge]) >= distance)
     feasible = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
     return y if inside.all() and feasible else zero
@@ -273,7 +282,7 @@ def _primal_size(program: Program, tuning: InteriorPointTuning) -> float:
 def _inner_box(program: Program, tuning: InteriorPointTuning) -> tuple[Array, Array]:
     """Return a smaller box inside the box of the variables."""
     width = np.minimum(program.u_hi - program.u_lo, _primal_size(program, tuning))
-    distance = tuning.warm_distance * width
+    distance = _WARM_DISTANCE * width
     return program.u_lo + distance, program.u_hi - distance
 
 
@@ -283,7 +292,7 @@ def _inside_cones(program: Program, u: Array, tuning: InteriorPointTuning) -> Ar
     x = u[cones.index]
     size = np.maximum(np.abs(x[cones.starts]), cones.tail_norms(x))
     size = np.where(size > 0, size, _interior_variables(program, tuning)[cones.axes])
-    least = tuning.warm_distance * size
+    least = _WARM_DISTANCE * size
     inside[cones.index] = cones.raised(x, np.maximum(least - cones.least_eigenvalues(x), 0.0))
     return inside
 
@@ -305,10 +314,10 @@ def _interior_variables(program: Program, tuning: InteriorPointTuning) -> Array:
     return inside
 
 
-def _is_inside(cone: Cone, X: Array, tuning: InteriorPointTuning) -> bool:
+def _is_inside(cone: Cone, X: Array) -> bool:
     """Whether all eigenvalues are at least a small fraction of their mean: smaller ones may be round-off."""
     M = cone.compressed(X)
-    least = tuning.least_first_eigenvalue * np.einsum("bii->b", M) / max(M.shape[1], 1)
+    least = _LEAST_EIGENVALUE * np.einsum("bii->b", M) / max(M.shape[1], 1)
     return cone.root(cone.lifted(M - least[:, None, None] * np.eye(M.shape[1]))) is not None
 
 

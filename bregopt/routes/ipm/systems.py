@@ -24,6 +24,11 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["system_for"]
 
+# The same if rows have ``D = 0``, which require a formed system.
+_LARGEST_BORDERED = 6_000
+# Products with all rows that conjugate gradients take, to compare their cost with a factorization's.
+_ITERATED_PRODUCTS = 100
+
 
 # Pays on: 300 triplets.
 # Pays on: 100 matrices in a chain.
@@ -62,9 +67,9 @@ def system_for(
     (n,), k, m = A.orders, B.shape[1], A.m
     equalities = int(exact.sum())
     # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
-    iterated = not direct and k == equalities == 0 and 2 * tuning.iterated_products * n**2 < m**2 / 3
+    iterated = not direct and k == equalities == 0 and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
     entries = n * (n + 1) // 2
-    fewer = entries + k + equalities < m and (equalities == 0 or entries <= tuning.largest_bordered_entries)
+    fewer = entries + k + equalities < m and (equalities == 0 or entries <= _LARGEST_BORDERED)
     if fewer or iterated:
         from bregopt.routes.ipm.entry_system import EntrySystem  # only many rows wait
 

@@ -20,6 +20,9 @@ from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
 __all__ = ["first_active_set"]
 
+# Least tolerance of the problem with a sample of the rows, which only estimates the active set.
+_SAMPLE_TOL = 1e-2
+
 
 def first_active_set(
     method: Method, program: Program, settings: Any, count: int, start: Start | None
@@ -43,7 +46,7 @@ def first_active_set(
         return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, optional, count)
     sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
     rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
-    rough = replace(settings, verbose=False, tol=max(settings.tuning.sample_tol, settings.tol))
+    rough = replace(settings, verbose=False, tol=max(_SAMPLE_TOL, settings.tol))
     scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
     answer = method(_sampled(program, rows, scale), rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):

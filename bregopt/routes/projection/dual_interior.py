@@ -196,7 +196,7 @@ class _DualInterior(Method):
         D[:count], E[:count] = at.s / at.z, at.z / at.s
         weighted = F * np.sqrt(E)
         K = np.eye(len(F)) + weighted @ weighted.T
-        solve = bordered(K, F[:, count:], self.tuning.interior)
+        solve = bordered(K, F[:, count:])
         dp = np.zeros(len(right))
         for _ in range(2):
             r = right - F.T @ (F @ dp) - D * dp

@@ -487,7 +487,6 @@ class _DualNewton(Method):
             diagonal[free],
             min(0.1, np.sqrt(size / unit)),
             tuning.cg_steps,
-            tuning.interior,
         )
         return d
 

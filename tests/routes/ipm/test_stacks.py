@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import bregopt as bo
 from bregopt.program import Face, LinearMap, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.routes.ipm import plan as plans
+from bregopt.routes.ipm import stack_rows
 from bregopt.routes.ipm.cones import FaceCone, StackCone
 from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.row_action import RowAction
@@ -17,7 +17,6 @@ from bregopt.routes.ipm.stack_rows import ProductSchur, StackTerms, TermSchur
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 TUNING = InteriorPointTuning()
-ALONE = replace(TUNING, stack_numbers=1e-3)  # nothing fits a stack
 
 
 def random_map(rng, count, n, m, density):
@@ -73,13 +72,14 @@ def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
 
 @pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
 @pytest.mark.parametrize("formula", [TermSchur, ProductSchur])
-def test_schur_matrix_of_a_stack_is_its_definition(formula, count, n, m, density):
+def test_schur_matrix_of_a_stack_is_its_definition(formula, count, n, m, density, monkeypatch):
     rng = np.random.default_rng(count * n)
     A = random_map(rng, count, n, m, density)
     X, K = random_stack(rng, count, n), random_stack(rng, count, n)
     matrices = np.array([[A.adjoint(unit, b) for b in range(count)] for unit in np.eye(m)])
     expected = np.einsum("kbij,bjp,lbpq,bqi->kl", matrices, X, matrices, K)
-    H = formula(StackTerms.of(A, range(count)), replace(TUNING, stack_chunk=1)).assemble(X, K)
+    monkeypatch.setattr(stack_rows, "_STACK_CHUNK", 1)
+    H = formula(StackTerms.of(A, range(count))).assemble(X, K)
     np.testing.assert_allclose(H, (expected + expected.T) / 2, atol=1e-10 * np.abs(expected).max(initial=1))
 
 
@@ -142,7 +142,7 @@ def program_with_known_solution(rng, orders, m, ranks):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed):
+def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     orders = tuple(rng.choice([1, 2, 3, 4], size=12).tolist())
     ranks = [int(rng.integers(0, n + 1)) for n in orders[:-2]] + [0, orders[-1]]
@@ -154,8 +154,9 @@ def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed):
     ]
     objective = sum(bo.inner(C_b, X) for C_b, X in zip(C, matrices, strict=True))
     found = []
-    for tuning in (TUNING, ALONE):
-        solution = bo.Problem(bo.Minimize(objective), rows).solve(solver="path", tol=1e-8, tuning=tuning)
+    for numbers in (5e7, 1e-3):  # nothing fits a stack in the second
+        monkeypatch.setattr(stack_rows, "_STACK_NUMBERS", numbers)
+        solution = bo.Problem(bo.Minimize(objective), rows).solve(solver="path", tol=1e-8)
         assert solution.status == "optimal"
         assert abs(solution.value - value) <= solution.error + 1e-7 * max(1.0, abs(value))
         found.append(solution.value)
@@ -173,12 +174,14 @@ def test_a_thousand_blocks_are_a_few_groups():
     assert np.linalg.eigvalsh(H).min() > -1e-9 * np.abs(H).max()
 
 
-def test_stacks_that_would_not_fit_stay_blocks():
+def test_stacks_that_would_not_fit_stay_blocks(monkeypatch):
     rng = np.random.default_rng(4)
     A = random_map(rng, 3, 3, 5, 1.0)
     faces = [Face.whole(3)] * 3
-    for tuning in (replace(TUNING, stack_numbers=1e-3), replace(TUNING, stack_terms=1)):
-        assert len(Plan.of(A, tuning, faces).groups) == 3
+    for module, name in ((stack_rows, "_STACK_NUMBERS"), (plans, "_STACK_TERMS")):
+        with monkeypatch.context() as small:
+            small.setattr(module, name, 1e-3)
+            assert len(Plan.of(A, TUNING, faces).groups) == 3
 
 
 def test_a_block_on_a_face_is_not_stacked():

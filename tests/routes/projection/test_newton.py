@@ -239,11 +239,11 @@ class TestSystems:
         Z = rng.normal(size=(3, 5))
         S = np.vstack([Z, Z]) @ np.vstack([Z, Z]).T
         right = S @ rng.normal(size=6)
-        np.testing.assert_allclose(S @ DefiniteFactor(S, TUNING).solve(right), right, atol=1e-8)
+        np.testing.assert_allclose(S @ DefiniteFactor(S).solve(right), right, atol=1e-8)
 
     def test_conjugate_gradients(self, rng):
         S, b = positive_definite(20, rng), rng.normal(size=20)
-        x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200, TUNING)
+        x = conjugate_gradients(lambda v: S @ v, b, S.diagonal(), 1e-12, 200)
         np.testing.assert_allclose(x, np.linalg.solve(S, b), atol=1e-9)
 
 
@@ -258,7 +258,7 @@ class TestBordered:
         H = np.where(free[:, None], 0.0, rng.normal(size=(k, 2)))
         E = (np.diag(np.where(free, 0.0, rng.uniform(0.1, 1, k))) + H @ H.T) / scale
         b, q = rng.normal(size=m), rng.normal(size=k)
-        y, u = bordered(M, F, TUNING, E)(b, q)
+        y, u = bordered(M, F, E)(b, q)
         size = np.abs(y).max() * np.abs(M).max() + np.abs(u).max()
         np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12 * size)
         np.testing.assert_allclose(F.T @ y - E @ u, q, atol=1e-12 * (np.abs(y).max() + np.abs(E @ u).max()))
@@ -267,7 +267,7 @@ class TestBordered:
         M = np.diag([2.0, 0.0, 0.0])
         F = np.array([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]])
         b, q = rng.normal(size=3), rng.normal(size=2)
-        y, u = bordered(M, F, TUNING)(b, q)
+        y, u = bordered(M, F)(b, q)
         np.testing.assert_allclose(M @ y + F @ u, b, atol=1e-12)
         np.testing.assert_allclose(F.T @ y, q, atol=1e-12)
 

@@ -17,6 +17,12 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Congruences", "split_by_cost"]
 
+# Number of these products up to which they may have twice as many entries: products of sparse rows with fewer
+# columns are slow.
+_LEAST_AT_ONCE = 8
+# Lines of ``A_l`` that are not zero, relative to its order, up to which only those are multiplied.
+_SUPPORT_FRACTION = 0.7
+
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
@@ -111,7 +117,7 @@ def _chunk(placed: PlacedRows, whole: Any, count: int, n: int, tuning: InteriorP
     meets = np.zeros((count, n), dtype=bool)
     meets[row, i] = True
     lines, support = int(meets.sum(axis=1).max()), None
-    if lines <= tuning.support_fraction * n:
+    if lines <= _SUPPORT_FRACTION * n:
         support = np.argsort(~meets, axis=1, kind="stable")[:, :lines]
         i = (np.cumsum(meets, axis=1) - 1)[row, i]
     else:
@@ -171,7 +177,7 @@ def split_by_cost(placed: PlacedRows, n: int, tuning: InteriorPointTuning) -> tu
 def _products_at_once(n: int, tuning: InteriorPointTuning) -> int:
     """Return the number of products ``P A_l Q`` of order `n` in memory at a time."""
     entries = tuning.congruence_entries
-    return max(1, entries // n**2, min(tuning.least_congruences, 2 * entries // n**2))
+    return max(1, entries // n**2, min(_LEAST_AT_ONCE, 2 * entries // n**2))
 
 
 def _products_cost(rows: Any, places: Any, terms: Any, tuning: InteriorPointTuning) -> Any:

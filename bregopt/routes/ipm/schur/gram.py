@@ -23,6 +23,9 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["Gram"]
 
+# Fraction of the rows below which the requested rows of the Schur matrix are extracted first.
+_SLICE_FRACTION = 0.7
+
 
 @dataclass(frozen=True, eq=False)
 class _Formulas:
@@ -103,7 +106,7 @@ class Gram:
             return rank_one.products(P, Q, slice(None) if rows is None else rows, root)
         if rows is None:
             return self._all(P, Q)
-        if len(rows) < self._tuning.slice_fraction * self._A.m:
+        if len(rows) < _SLICE_FRACTION * self._A.m:
             return Gram(self._A.slice(rows), self._tuning, self._block).assemble(P, Q)
         return self._all(P, Q)[np.ix_(rows, rows)]
 

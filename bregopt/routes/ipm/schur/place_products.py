@@ -25,6 +25,10 @@ from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["PlaceProducts", "PlacedRows", "block_of", "lean_rows"]
 
+# Fraction of nonzeros above which rows are multiplied as a dense matrix, near the ratio of `flop_cost` and
+# `sparse_cost`.
+_DENSE_FRACTION = 0.15
+
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows:
@@ -97,7 +101,7 @@ def block_of(rows: IntArray | slice, columns: IntArray | slice) -> Any:
 def lean_rows(S: Any, tuning: InteriorPointTuning) -> Any:
     """Return a sparse matrix in its fastest form for products: dense if it is small or has many nonzeros."""
     size = S.shape[0] * S.shape[1]
-    dense = size <= tuning.dense_rows_size or S.nnz > tuning.dense_rows_fraction * size
+    dense = size <= tuning.dense_rows_size or S.nnz > _DENSE_FRACTION * size
     return S.toarray() if dense else S
 
 
