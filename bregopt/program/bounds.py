@@ -138,7 +138,7 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def all_hard(self) -> bool:
         """Whether all rows are hard."""
-        return self.kinds <= {Penalty.HARD}
+        return bool(self.hard.all())
 
     @cached_property
     def all_soft(self) -> bool:
