@@ -40,6 +40,8 @@ _MULTIPLE_MARGIN = 1e-3
 # Number of random vectors that show that a row does not vanish on a face, and that a row is indefinite. Each
 # fails with probability zero; several keep round-off from hiding it.
 _VANISHING_PROBES, _DEFINITE_PROBES = 3, 10
+# Order of a matrix up to which the null space that its rows have in common is looked for.
+_LARGEST_NULL_SPACE = 500
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 _LARGEST_LINEAR_PROGRAM = 1_000_000
 
@@ -153,16 +155,19 @@ class Faces:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> OnFaces | None:
-        exposures = _exposures_of(program)
+        exposures, faces = _exposures_of(program), None
         if not exposures:
-            return None
+            faces = _without_null_spaces(program)
+            return None if faces is None else on_faces(program, (), np.arange(program.m), faces)
         kept = np.flatnonzero(~_vanishing(program, _faces(program, exposures)))
         return on_faces(program, exposures, kept)
 
 
-def on_faces(program: Program, exposures: tuple[Exposure, ...], kept: IntArray) -> OnFaces:
-    """Return the program on the faces that are left after the exposures, with the rows `kept`."""
-    faces = _faces(program, exposures)
+def on_faces(
+    program: Program, exposures: tuple[Exposure, ...], kept: IntArray, faces: list[Face] | None = None
+) -> OnFaces:
+    """Return the program on the faces that are left after the exposures, or others, with the rows `kept`."""
+    faces = _faces(program, exposures) if faces is None else faces
     left = replace(
         program,
         blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
@@ -173,6 +178,40 @@ def on_faces(program: Program, exposures: tuple[Exposure, ...], kept: IntArray) 
     )
     inherit_trace_bounds(left, program, kept)
     return OnFaces(program, left, kept, exposures)
+
+
+def _without_null_spaces(program: Program) -> list[Face] | None:
+    """Return the faces without the common null spaces of the rows and costs, None if all are zero.
+
+    In these directions ``X`` may take any value, so it may be zero there: the Gram matrix of points that only
+    distances are known of is centered. Where it is not, no ``C - A*(y)`` is definite, and no dual point is in
+    the interior of the cone.
+    """
+    spaces = [_null_space(program, b) for b in range(len(program.blocks))]
+    return list(map(Face, spaces)) if any(N.shape[1] for N in spaces) else None
+
+
+def _null_space(program: Program, b: int) -> Array:
+    """Return an orthonormal basis of the null space that all rows and the cost of a block have in common."""
+    block, A = program.blocks[b], program.A
+    none = np.zeros((block.n, 0))
+    plain = block.nearness is None and block.cap is None and block.face is None
+    if not plain or not 1 < block.n <= _LARGEST_NULL_SPACE or not A.terms_of(b):
+        return none
+    known: Array | None = A.plans.get((Faces, b))
+    if known is None:
+        rng = np.random.default_rng(0)
+        first, second = (_symmetric(A.adjoint(rng.normal(size=A.m), b)) for _ in range(2))
+        d, Q = np.linalg.eigh(first)
+        size = float(np.abs(d).max())
+        N = Q[:, np.abs(d) <= _FACE_NOISE * block.n * size]
+        # What vanishes in two random combinations vanishes in all rows.
+        vanishes = 0 < N.shape[1] < block.n and np.abs(second @ N).max() <= _FACE_NOISE * block.n * size
+        known = A.plans[Faces, b] = N if vanishes else none
+    C = block.C
+    if known.shape[1] and np.abs(C @ known).max() > _FACE_NOISE * np.abs(C).max(initial=0.0):
+        return none
+    return known
 
 
 def _faces(program: Program, exposures: Sequence[Exposure]) -> list[Face]:

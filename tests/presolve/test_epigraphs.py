@@ -6,7 +6,7 @@ import peers
 import pytest
 
 import bregopt as bo
-import bregopt.cvxpy
+from bregopt.cvxpy import BREGOPT
 from bregopt.presolve import presolve, reductions
 from bregopt.presolve.epigraphs import AbsoluteValues, Dominated, ParallelRows
 from bregopt.program import Start
@@ -168,9 +168,57 @@ def test_deviations_in_cvxpy(name, way, rng):
     if way == "method":
         problem.solve(method="bregopt", tol=1e-8)
     else:
-        problem.solve(solver=bregopt.cvxpy.BREGOPT)
+        problem.solve(solver=BREGOPT)
     if name in ("infeasible", "unbounded"):
         assert problem.status == name
         return
     assert problem.status == "optimal"
     peers.ask(problem).agrees(problem.value, 1e-7 * (1 + abs(problem.value)))
+
+
+# --- Null spaces ---------------------------------------------------------------------------------------
+
+
+def distances(G):
+    d = np.diag(G)
+    return d[:, None] + d[None] - 2 * G
+
+
+@pytest.mark.parametrize("way", ["method", "solver", "language"])
+@pytest.mark.parametrize("norm", ["fro", "max"])
+def test_nearest_distance_matrix(norm, way):
+    """Translations of the points change no distance: without centering no dual point is in the interior."""
+    n, rng = 12, np.random.default_rng(3)
+    x = rng.normal(size=(n, 3))
+    D = distances(x @ x.T) * rng.uniform(0.7, 1.3, (n, n))
+    D = (D + D.T) / 2
+    G, o = cp.Variable((n, n), PSD=True), np.ones((n, 1))
+    d = cp.reshape(cp.diag(G), (n, 1), order="F")
+    off = d @ o.T + o @ d.T - 2 * G - D
+    problem = cp.Problem(cp.Minimize(cp.norm(off, "fro") if norm == "fro" else cp.max(cp.abs(off))))
+    if way == "language":
+        sol = bo.from_cvxpy(problem).solve(solver="path", tol=1e-7)
+        status, value, X = sol.status, sol.value, sol.X
+    else:
+        problem.solve(**({"method": "bregopt", "tol": 1e-7} if way == "method" else {"solver": BREGOPT}))
+        status, value, X = problem.status, problem.value, G.value
+    assert status == "optimal"
+    own = np.abs(distances(X) - D)
+    assert value == pytest.approx(np.linalg.norm(own) if norm == "fro" else own.max(), rel=1e-5)
+    peers.ask(problem).agrees(value, 2e-6 * value)
+
+
+def test_null_spaces_of_rows_and_cost(rng):
+    n = 5
+    V = np.linalg.qr(rng.normal(size=(n, n)))[0][:, :3]
+    rows = [V @ symmetric(3, rng) @ V.T for _ in range(4)]
+    X = bo.PSD(n)
+    constraints = [bo.inner(A, X) == float(np.sum(A * (V @ V.T))) for A in rows]
+    inside, outside = V @ V.T, np.eye(n)
+    for C, order in ((inside, 3), (outside, 5)):
+        program = bo.Problem(bo.Minimize(bo.inner(C, X)), constraints).program()
+        found = presolve(program, reductions(("faces",)), Settings()).program
+        assert [face.order for face in found.faces] == [order]
+    sol = bo.Problem(bo.Minimize(bo.inner(inside, X)), constraints).solve(solver="path", tol=1e-8)
+    assert sol.status == "optimal"
+    assert np.abs(sol.X - inside @ sol.X @ inside).max() <= 1e-9
