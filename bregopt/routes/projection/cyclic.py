@@ -52,6 +52,17 @@ __all__ = [
     "new_multiplier",
 ]
 
+# The cyclic method certifies its point once more after the cycles so far, divided by this, at least after
+# one. A certificate may cost more than a cycle.
+_CERTIFICATE_DIVISOR = 10
+# Limit on sweeps over the rows for one eigendecomposition, if the rows are not orthogonal.
+_HILDRETH_SWEEPS = 20
+# Largest change of a multiplier that ends the sweeps, relative to the first sweep.
+_HILDRETH_DECREASE = 1e-3
+# Rounds of Dykstra's method between two tests for a Farkas vector, which is the change of the multipliers
+# over these rounds. Below `farkas_residual` none is tested.
+_FARKAS_ROUNDS = 25
+
 _NO_VARIABLES = np.zeros(0)
 _SHARES = 2.0 ** np.arange(-50.0, 0.0, 2)  # of the way back into the domain of the dual
 _ROWS_A_CHECKPOINT = 32  # a checkpoint costs half a projection in low rank
@@ -109,7 +120,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
         while stop is None:
             cycle += 1
             sweep(point, rows, _acting(program, point, y), y, mu)
-            if cycle >= limit or _due(cycle, tuning.certificate_divisor):
+            if cycle >= limit or _due(cycle, _CERTIFICATE_DIVISOR):
                 # Rebuilding the point from the multipliers removes the round-off of the updates. Where X0 is
                 # ill conditioned, round-off may move multipliers out of the domain; then the updates remain.
                 with suppress(LinAlgError):
@@ -263,7 +274,7 @@ class _Dykstra(Method):
 
     def proof(self, at: _Point, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return the change of the multipliers over many rounds, if it is a Farkas vector."""
-        if (step + 1) % self._tuning.farkas_rounds or step == self._limit:
+        if (step + 1) % _FARKAS_ROUNDS or step == self._limit:
             return None
         change, self._tested = at.y - self._tested, at.y
         suspected = certificate.primal_residual > self._tuning.farkas_residual
@@ -287,7 +298,7 @@ class _RowAscent:
         """Return better multipliers for a fixed multiplier of ``X psd``; `X` is their psd point."""
         y, activity = y.copy(), self._program.A.apply((X,))
         first = 0.0
-        for number in range(self._tuning.hildreth_sweeps if len(self._groups) > 1 else 1):
+        for number in range(_HILDRETH_SWEEPS if len(self._groups) > 1 else 1):
             largest = 0.0
             for group, columns in zip(self._groups, self._columns, strict=True):
                 new = coordinate_maxima(
@@ -298,7 +309,7 @@ class _RowAscent:
                 activity += columns @ (step / (2 * self._mu))
                 largest = max(largest, float(np.abs(step).max(initial=0.0)))
             first = largest if number == 0 else first
-            if largest <= self._tuning.hildreth_decrease * first:
+            if largest <= _HILDRETH_DECREASE * first:
                 break
         return y
 

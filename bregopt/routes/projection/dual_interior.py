@@ -43,15 +43,20 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["exponential_newton"]
 
+# Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
+_LARGEST_STORED = 20_000_000
+# Factor of the barrier parameter after a step that was not short.
+_DECREASE = 0.1
+
 
 def exponential_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program, with a barrier where multipliers may not be unique."""
-    on_dual = _dual_interior if _has_more_rows_than_unknowns(program, settings.tuning) else dual_newton
+    on_dual = _dual_interior if _has_more_rows_than_unknowns(program) else dual_newton
     return on_dual(program, settings, start, progress)
 
 
 # Pays on: 400 forms for 36 entries, von Neumann.
-def _has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> bool:
+def _has_more_rows_than_unknowns(program: Program) -> bool:
     """Whether the rows are hard, some of them inequalities, and more than the entries of the one ``X``.
 
     With a bound on its eigenvalues ``X`` is no exponential.
@@ -60,7 +65,7 @@ def _has_more_rows_than_unknowns(program: Program, tuning: ProjectionTuning) -> 
         return False
     ((n,), bounds) = program.A.orders, program.bounds
     entries = n * (n + 1) // 2
-    fits = entries < program.m and 2 * entries * program.m <= tuning.interior_numbers
+    fits = entries < program.m and 2 * entries * program.m <= _LARGEST_STORED
     return fits and bounds.all_hard and not bounds.equal.all()
 
 
@@ -152,7 +157,7 @@ class _DualInterior(Method):
         """Return a point of larger barrier function, None if there is none in floating point."""
         z, tuning = at.z, self.tuning
         nu = float(at.s @ z) / self._count
-        nu *= tuning.interior_decrease if at.step > tuning.short_step else 1.0
+        nu *= _DECREASE if at.step > tuning.short_step else 1.0
         right = -self._excess(at)
         right[: self._count] += nu / z
         try:

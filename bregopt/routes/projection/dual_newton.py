@@ -51,6 +51,16 @@ __all__ = [
     "exponential_rows",
 ]
 
+# Largest number of rows of a family, relative to the order, whose curvatures come from their rank-one terms.
+# With more rows all entries together cost less.
+_RANK_ONE_RATIO = 2
+# Divisor of the weight from one first point to the next. The next starts at the last answer.
+_START_DECREASE = 2.0
+# Tolerance of the answers at larger weights. They are starts only.
+_START_TOL = 1e-3
+# Limit on the Newton steps at each larger weight.
+_START_STEPS = 50
+
 
 class BlockDual:
     """The term of one block.
@@ -124,7 +134,7 @@ class RowCurvature:
 
     def __init__(self, A: LinearMap, tuning: ProjectionTuning) -> None:
         self._squares, self._tuning = A.norms() ** 2, tuning
-        self._terms = [_TermCurvature(term.at, term.rows, A.orders[0], tuning) for term in A.terms]
+        self._terms = [_TermCurvature(term.at, term.rows, A.orders[0]) for term in A.terms]
 
     def __call__(self, spectrum: Spectrum | DifferenceSpectrum) -> Array:
         """Return the diagonal, bounded away from zero."""
@@ -155,10 +165,10 @@ class _TermCurvature:
     of all entries together.
     """
 
-    def __init__(self, at: IntArray, rows: Rows, n: int, tuning: ProjectionTuning) -> None:
+    def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
         self.at, self.rows = at, rows
         self.entries = rows.coordinates() if rows.few_terms else None
-        few = (rows.rank is not None and not rows.few_terms) or rows.m <= tuning.rank_one_ratio * n
+        few = (rows.rank is not None and not rows.few_terms) or rows.m <= _RANK_ONE_RATIO * n
         own = self.entries if few and rows.single else None
         on_diagonal = own is not None and np.array_equal(own.i, own.j)
         self.diagonal = (own.i, own.value) if own is not None and on_diagonal else None
@@ -320,7 +330,7 @@ class _DualNewton(Method):
         y = zero
         while (weights > mu).any():
             y = self._at_weights(weights).run(Start((), np.zeros(0), y)).y
-            weights = np.where(without, weights / tuning.start_decrease, mu)
+            weights = np.where(without, weights / _START_DECREASE, mu)
         return self._point(y)
 
     def _from_above(self, at: _Point) -> _Point:
@@ -331,7 +341,7 @@ class _DualNewton(Method):
         """
         tuning, y = self._tuning, at.y
         ratio = _demanded_growth(self._program, at.X, at.activity, tuning)
-        settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
+        settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
         while ratio > tuning.start_growth:
             program = _enlarging(self._program, ratio)
             y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
@@ -340,8 +350,7 @@ class _DualNewton(Method):
 
     def _at_weights(self, mu: Array) -> _DualNewton:
         """Return the method for other weights of the divergences, to a low accuracy."""
-        tuning = self._tuning
-        settings = replace(self._settings, tol=tuning.start_tol, tol_X=None, max_iter=tuning.start_steps)
+        settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
         return _DualNewton(_weighing(self._program, mu), settings, Progress("larger weights"))
 
     def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:

@@ -26,6 +26,17 @@ from bregopt.routes.reductions import Method
 
 __all__ = ["proximal", "with_proximal_terms"]
 
+# First weight of the proximal term of a matrix without a divergence, relative to the divergences.
+_FIRST_WEIGHT = 0.1
+# Factor of that weight from step to step. With a small one Newton's method takes more steps.
+_WEIGHT_DECREASE = 0.3
+# Tolerance of each step, relative to that of the answer.
+_STEP_TOL = 0.1
+# Limit on the proximal steps where the option `max_iter` gives none.
+_STEPS = 100
+# Proximal steps without a better certificate after which the method has stalled.
+_PATIENCE = 8
+
 # The multipliers that make slacks psd need not be exact: their least eigenvalue only has to be positive.
 _INWARD_TOL, _INWARD_STEPS, _LEAST_INWARD = 1e-3, 50, 0.1
 _NOISE = 1e-13  # round-off of the eigenvalues of a slack, relative to the largest
@@ -69,7 +80,7 @@ class _Proximal(monitor.Method):
     def __init__(self, program: Program, settings: Any, progress: Progress, solve: Method) -> None:
         self._program, self._settings, self._progress, self._solve = program, settings, progress, solve
         self._tuning: ProjectionTuning = settings.tuning
-        self.patience = self._tuning.proximal_patience
+        self.patience = _PATIENCE
         self._proof: Answer | None = None
         self._inward = _inward(program)
 
@@ -80,10 +91,10 @@ class _Proximal(monitor.Method):
         if start is not None and start.X:
             X = tuple(np.asarray(part) for part in start.X)
         y = np.zeros(self._program.m) if start is None else self._program.bounds.clip(start.y)
-        first = self._next(_Point(X, y, self._tuning.proximal_weight * self._unit()))
+        first = self._next(_Point(X, y, _FIRST_WEIGHT * self._unit()))
         if first is None:
             return self._proof or Answer(X, np.zeros(0), y, StopReason.STALLED, 0)
-        limit = self._settings.max_iter or self._tuning.proximal_limit
+        limit = self._settings.max_iter or _STEPS
         loop = Monitor(self._program, self._settings, self._progress)
         at, stop, step, _ = loop.follow(self, first, limit, step=1)
         return self._proof or Answer(at.X, np.zeros(0), at.y, stop, step)
@@ -99,12 +110,12 @@ class _Proximal(monitor.Method):
         return certify(PrimalDualPoint(self._program, at.X, np.zeros(0), at.y))
 
     def advance(self, at: _Point) -> _Point | None:
-        return self._next(replace(at, mu=at.mu * self._tuning.proximal_decrease))
+        return self._next(replace(at, mu=at.mu * _WEIGHT_DECREASE))
 
     def _next(self, at: _Point) -> _Point | None:
         """Return the answer with a proximal term at a point, None if there is none."""
         posed = with_proximal_terms(self._program, at.X, at.mu)
-        settings = replace(self._settings, tol=self._tuning.proximal_tol * self._settings.tol, max_iter=None)
+        settings = replace(self._settings, tol=_STEP_TOL * self._settings.tol, max_iter=None)
         start = Start((), np.zeros(0), at.y) if at.y.any() else None
         answer = self._solve(posed, settings, start, Progress("a proximal step"))
         if answer.stop is StopReason.INFEASIBLE:

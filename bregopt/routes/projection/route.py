@@ -445,7 +445,7 @@ def _by_entries(program: Program, settings: Any, start: Start | None, progress: 
         return None
     from bregopt.routes.projection.pattern_newton import fixed_entries, pattern_newton
 
-    fixed = None if start is not None else fixed_entries(program, settings.tuning)
+    fixed = None if start is not None else fixed_entries(program)
     answer = None if fixed is None else pattern_newton(fixed, settings, progress)
     if answer is not None:
         return replace(answer, citation=DEMPSTER)

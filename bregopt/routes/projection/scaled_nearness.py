@@ -19,9 +19,14 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
 from bregopt.program import LinearMap, Penalty, Program
 from bregopt.records import dataclass
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
+
+# Steps of the scaling to equal row means of the weights (Sinkhorn and Knopp).
+_SINKHORN_STEPS = 60
+# Weight added to all weights for that scaling, relative to the mean weight. Zero weights may prevent equal
+# row means.
+_SINKHORN_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +189,7 @@ class ScaledNearness:
         return S * self.scale / self.value_scale, y[self.rows.at] * self.rows.size / self.value_scale
 
 
-def scaled_nearness(program: Program, tuning: ProjectionTuning) -> ScaledNearness:
+def scaled_nearness(program: Program) -> ScaledNearness:
     """Return the scaled form of a program of one block with elementwise weights."""
     (block,) = program.blocks
     nearness = block.nearness
@@ -192,7 +197,7 @@ def scaled_nearness(program: Program, tuning: ProjectionTuning) -> ScaledNearnes
     X0, W = np.asarray(nearness.X0), 2 * nearness.mu * nearness.parameters["weights"] ** 2
     box = _box(program)
     free = (W > 0) & (box.lower < box.upper)
-    t = _row_scaling(np.where(free, W, 0.0), tuning)
+    t = _row_scaling(np.where(free, W, 0.0))
     scale = np.outer(t, t)
     target = np.clip(np.where(W > 0, X0, 0.0), box.lower, box.upper)
     scale *= _size(program, target / scale, float(scale.diagonal().mean()))
@@ -279,13 +284,13 @@ def _singles(program: Program) -> _Singles:
     return _Singles(rows, np.concatenate(i), np.concatenate(j), value, *ends)
 
 
-def _row_scaling(W: Array, tuning: ProjectionTuning) -> Array:
+def _row_scaling(W: Array) -> Array:
     """Return ``t`` for which the rows of ``W o (tt')`` have about equal means; ``K`` uses it twice."""
     if not W.any():
         return np.ones(len(W))
-    W = W / W.mean() + tuning.sinkhorn_floor
+    W = W / W.mean() + _SINKHORN_FLOOR
     s = np.ones(len(W))
-    for _ in range(tuning.sinkhorn_steps):
+    for _ in range(_SINKHORN_STEPS):
         s *= np.sqrt((W / np.outer(s, s)).mean(axis=1))
     return 1 / np.sqrt(s)
 

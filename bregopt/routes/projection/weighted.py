@@ -46,6 +46,31 @@ __all__ = [
     "weighted_frobenius",
 ]
 
+# Largest number of unknowns for which the interior point takes over from the augmented Lagrangian: orders up
+# to about 60, where it solves problems that the other does not.
+_LARGEST_INTERIOR = 2_000
+# Rounds of the augmented Lagrangian without a better certificate after which it has stalled.
+_PATIENCE = 8
+# Complementarity of an interior point, relative to the tolerance times the objective's scale, up to which
+# every step is certified. A certificate costs half a step.
+_CERTIFIED_COMPLEMENTARITY = 3.0
+# Largest penalty parameter.
+_LARGEST_PENALTY = 1e9
+# Norm of a gradient that counts as zero, relative to the linear term: it is round-off. Below the multiple, a
+# gradient that does not halve ends a round.
+_ZERO_GRADIENT, _ROUND_OFF_GRADIENTS = 1e-13, 1e3
+# Limit on the Newton steps of one round.
+_ROUND_STEPS = 50
+# Least step length of the augmented Lagrangian.
+_SHORTEST_STEP = 1e-6
+# Difference of the augmented Lagrangian, relative to its magnitude, that counts as round-off. The slope
+# decides then.
+_OBJECTIVE_NOISE = 1e-11
+# Multiple of the identity added to Newton's equation, relative to the mean weight; a round ends if no step
+# succeeds at the largest. Its factors after a full step and after a short one.
+_FIRST_DAMPING, _LEAST_DAMPING, _LARGEST_DAMPING = 1e-3, 1e-6, 1.0
+_DAMPING_DECREASE, _DAMPING_INCREASE = 0.1, 10.0
+
 _Linear = Callable[[Array], Array]
 
 _NO_VARIABLES = np.zeros(0)
@@ -144,7 +169,7 @@ class AugmentedLagrangian:
     ) -> None:
         self._scaled, self._limit, self._tuning = scaled, limit, tuning
         self.Z, self.y = Z, y
-        self._sigma, self._damping = tuning.first_penalty, tuning.first_damping
+        self._sigma, self._damping = tuning.first_penalty, _FIRST_DAMPING
         self._Y = self.Y = scaled.target
         self.steps, self.moved = 0, np.inf
 
@@ -152,36 +177,36 @@ class AugmentedLagrangian:
         """Minimize the augmented Lagrangian, and update the multipliers."""
         at, settled, at_round_off, least = self._point(self._Y), False, False, np.inf
         tuning = self._tuning
-        zero = tuning.zero_gradient * float(np.linalg.norm(self._scaled.L))
-        for _ in range(tuning.round_steps):
+        zero = _ZERO_GRADIENT * float(np.linalg.norm(self._scaled.L))
+        for _ in range(_ROUND_STEPS):
             gradient = self._gradient(at)
             free = self._free(at, gradient)
             size = float(np.linalg.norm(free * gradient))
             self.moved = self._distance(at)
             settled = size <= max(tuning.round_gradient * self.moved, zero)
-            at_round_off = least <= tuning.round_off_gradients * zero and size > least / 2
+            at_round_off = least <= _ROUND_OFF_GRADIENTS * zero and size > least / 2
             least = min(least, size)
             if settled or at_round_off or self.steps >= self._limit:
                 break
             new, alpha = self._searched(at, gradient, self._direction(at, free, gradient))
             self.steps += 1
-            if alpha == 0 and self._damping >= tuning.largest_damping:
+            if alpha == 0 and self._damping >= _LARGEST_DAMPING:
                 break
             self._adapt(alpha)
             at = new
         self.Y = at.psd_part(self._sigma)
         self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
         if settled or at_round_off:
-            self._sigma = min(self._sigma * tuning.penalty_growth, tuning.largest_penalty)
+            self._sigma = min(self._sigma * tuning.penalty_growth, _LARGEST_PENALTY)
 
     def _adapt(self, alpha: float) -> None:
         """Adapt the damping to the length of a step."""
         tuning, factor = self._tuning, 1.0
         if alpha == 1:
-            factor = tuning.damping_decrease
+            factor = _DAMPING_DECREASE
         elif alpha < tuning.short_step:
-            factor = tuning.damping_increase
-        self._damping = min(max(self._damping * factor, tuning.least_damping), tuning.largest_damping)
+            factor = _DAMPING_INCREASE
+        self._damping = min(max(self._damping * factor, _LEAST_DAMPING), _LARGEST_DAMPING)
 
     def _point(self, Y: Array) -> _Point:
         scaled, sigma = self._scaled, self._sigma
@@ -210,8 +235,8 @@ class AugmentedLagrangian:
     def _searched(self, at: _Point, gradient: Array, D: Array) -> tuple[_Point, float]:
         """Return the first point along a clipped step with sufficient decrease, and its step length."""
         alpha, scaled, tuning = 1.0, self._scaled, self._tuning
-        round_off = tuning.objective_noise * (abs(at.value) + float(np.linalg.norm(scaled.L)))
-        while alpha >= tuning.shortest_lagrangian_step:
+        round_off = _OBJECTIVE_NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
+        while alpha >= _SHORTEST_STEP:
             Y = np.clip(at.Y + alpha * D, scaled.lower, scaled.upper)
             fall = float(np.vdot(gradient, Y - at.Y))
             if fall >= 0:
@@ -323,7 +348,7 @@ class _Weighted:
             stop = None if S is None else self._judge(np.asarray(X), self._program.bounds.clip(start.y), S)
             if stop is not None:
                 return stop
-        scaled = scaled_nearness(self._program, self._tuning)
+        scaled = scaled_nearness(self._program)
         for run, steps in self._plan(interior_unknowns(scaled)):
             met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
@@ -343,7 +368,7 @@ class _Weighted:
         if unknowns <= tuning.first_interior_unknowns:
             yield self._interior, tuning.interior_steps
         yield self._lagrangian, self._steps if self._is_met else tuning.lagrangian_steps
-        if unknowns <= tuning.largest_interior_unknowns:
+        if unknowns <= _LARGEST_INTERIOR:
             yield self._interior, tuning.interior_steps
         yield self._lagrangian, tuning.weighted_limit
 
@@ -355,7 +380,7 @@ class _Weighted:
             moves = method.step()
             self._steps += moves
             size = scale + scaled.value_scale * abs(scaled.value(method.Y))
-            small = tuning.certified_complementarity * self._settings.tol * size
+            small = _CERTIFIED_COMPLEMENTARITY * self._settings.tol * size
             far = method.complementarity * scaled.value_scale > small
             if moves and far and self._steps % tuning.certificate_steps:
                 continue
@@ -369,7 +394,7 @@ class _Weighted:
         Z, y = self._multipliers(scaled)
         before, stalled, mark = self._steps, 0, np.inf
         method = AugmentedLagrangian(scaled, Z, y, limit - before, self._tuning)
-        while stalled < self._tuning.lagrangian_patience and self._steps < limit:
+        while stalled < _PATIENCE and self._steps < limit:
             method.round()
             self._steps = before + method.steps
             stop = self._judge(method.Y * scaled.scale, *scaled.dual_point(method.Z, method.y))

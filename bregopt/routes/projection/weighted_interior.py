@@ -21,6 +21,13 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
 
+# Step length at which the interior point stops.
+_SHORTEST_STEP = 1e-5
+# Power of the predictor's decrease of complementarity that gives the centering parameter (Mehrotra).
+_CENTERING_EXPONENT = 3
+# Least centering parameter.
+_LEAST_CENTERING = 1e-10
+
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
 
 
@@ -189,7 +196,7 @@ class InteriorPoint:
         except LinAlgError:
             return False
         alpha = min(1.0, self._tuning.step_fraction * self._step_length(step, scaling))
-        if not alpha > self._tuning.shortest_interior_step:
+        if not alpha > _SHORTEST_STEP:
             return False
         self.Y = self.Y + alpha * step.D
         self._X, self.Z = self._X + alpha * step.X, self.Z + alpha * step.Z
@@ -225,9 +232,9 @@ class InteriorPoint:
         nothing = tuple(np.zeros(len(self._value)) for _ in self._bounds)
         predictor = self._direction(solve, scaling, np.diag(-(s**2)), nothing, 0.0)
         alpha = min(1.0, self._step_length(predictor, scaling))
-        mu, tuning = self._mean_product(predictor, 0.0), self._tuning
+        mu = self._mean_product(predictor, 0.0)
         left = self._mean_product(predictor, alpha) / mu if mu > 0 else 0.0
-        center = min(max(left**tuning.centering_exponent, tuning.least_centering), 1.0)
+        center = min(max(left**_CENTERING_EXPONENT, _LEAST_CENTERING), 1.0)
         X, Z = scaling.of_primal(predictor.X), scaling.of_dual(predictor.Z)
         target = np.diag(center * mu - s**2) - symmetrize(X @ Z)
         second = tuple(side.slack * side.multiplier for side in predictor.bounds)
