@@ -412,8 +412,9 @@ def lyapunov(n, rng):
 def linear_quadratic_regulator(n, rng):
     """VB section 2: the regulator from Riccati's inequality."""
     m = max(n // 2, 2)
-    A, B, P = rng.normal(size=(m, m)) / np.sqrt(m), rng.normal(size=(m, 2)), cp.Variable((m, m), PSD=True)
-    body = cp.bmat([[A.T @ P + P @ A + np.eye(m), P @ B], [B.T @ P, np.eye(2)]])
+    p = m // 2 + 1
+    A, B, P = rng.normal(size=(m, m)) / np.sqrt(m), rng.normal(size=(m, p)), cp.Variable((m, m), PSD=True)
+    body = cp.bmat([[A.T @ P + P @ A + np.eye(m), P @ B], [B.T @ P, np.eye(p)]])
     return cp.Problem(cp.Maximize(cp.trace(P)), [body >> 0])
 
 
