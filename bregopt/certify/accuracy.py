@@ -61,6 +61,7 @@ __all__ = [
     "unknown_accuracy",
 ]
 
+_STEPS_TO_HALVE = 2
 _FINER_STEPS, _FINER = 3, 0.01  # until the radius is this fraction of the first
 _FAR = "no matrix that meets the constraints was found near X"
 _LINEAR = "the objective is linear in X, which does not bound the distance"
@@ -180,7 +181,7 @@ class NearnessRule:
     """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
 
     They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol`,
-    relative to the larger of them. They end earlier where a step does not halve the least distance from that.
+    relative to the larger of them. They end earlier where two steps do not halve the distance from that.
     Entries are relative to the largest entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``,
     which is one for correlations.
 
@@ -197,7 +198,8 @@ class NearnessRule:
 
     def __init__(self, program: Program, tol: float, tol_X: float) -> None:
         self._program, self._tol, self._tol_X = program, tol, tol_X
-        self._least = math.inf
+        self._least = self._halved = math.inf  # the least distance, and that of the last halving
+        self._steps = 0  # since then
         self.is_nearest = False
 
     @property
@@ -238,10 +240,13 @@ class NearnessRule:
         size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
         least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
-        distance, least = max(worst / self._tol_X, excess), self._least
-        self.is_nearest = distance < least
-        self._least = min(distance, least)
-        return not (1 < distance <= least / 2)
+        distance = max(worst / self._tol_X, excess)
+        self.is_nearest = distance < self._least
+        self._least = min(distance, self._least)
+        self._steps += 1
+        if distance <= self._halved / 2:
+            self._halved, self._steps = distance, 0
+        return distance <= 1 or self._steps == _STEPS_TO_HALVE
 
 
 class Near(NamedTuple):

@@ -181,6 +181,7 @@ def test_sdplib(data, name):
     solution = solve(problem, tol=1e-7)
     value, half = KNOWN[name]
     assert abs(abs(solution.value) - value) <= half
-    # Without an interior the last steps are round-off, which depends on the processor.
-    largest = 1e-6 if solution.status == "optimal" else 5e-6
+    # Without an interior the last steps are round-off: <X, Z> of hinf6 ends at 1.9e-6, 2.1e-6 and 2.5e-6 with
+    # the kernels of three processors, that of hinf1 at 2e-7, 9e-7 and 1.4e-6.
+    largest = 1e-6 if solution.status == "optimal" else 4e-6
     assert np.abs(bo.dimacs_errors(problem, solution)).max() <= largest
