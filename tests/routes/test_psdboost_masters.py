@@ -16,7 +16,7 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import oracle, semidefinite_master
+from bregopt.routes.matrix_generation import linear_master, oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -104,7 +104,7 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     peer = margin_by_clarabel(far, near, 3 / 60)
     rng = np.random.default_rng(0)
 
-    def poor(reward, face, count, start, tol, tuning):  # noise: estimates far too low, random directions
+    def poor(reward, face, count, start, tol):  # noise: estimates far too low, random directions
         V, _ = np.linalg.qr(rng.normal(size=(face.order, count)))
         return np.sort(np.einsum("ik,ik->k", V, reward.dense() @ V))[::-1], V
 
@@ -219,13 +219,14 @@ def test_answer_has_its_true_rank_and_says_what_that_costs():
     np.testing.assert_allclose(sol.X.factor.T @ sol.X.factor, np.diag(sol.X.eigenvalues()[::-1]), atol=1e-12)
 
 
-def test_compressed_master_comes_to_the_same_end():
+def test_compressed_master_comes_to_the_same_end(monkeypatch):
     far, near = comparisons(60, 8, 7)
     problem = margin_problem(far, near, 3 / 60)
     whole = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
-    few = {"least_columns": 20, "column_ratio": 1.0, "idle_rounds": 2, "pool_columns": 50}
-    tuning = replace(bo.tuning("psdboost"), **few)
-    sol = problem.solve(solver="psdboost", tol=1e-6, tuning=tuning, **LINEAR)
+    few = {"_LEAST_COLUMNS": 20, "_COLUMN_RATIO": 1.0, "_IDLE_ROUNDS": 2, "_POOL_COLUMNS": 50}
+    for name, value in few.items():
+        monkeypatch.setattr(linear_master, name, value)
+    sol = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
     assert sol.value == pytest.approx(whole.value, abs=2e-6 * max(1, abs(whole.value)))
     assert sol.history["directions"].max() < whole.history["directions"].max()
 

@@ -31,6 +31,25 @@ from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
 
 __all__ = ["Lagrangian", "Point", "Surface", "Tangent", "descend", "lagrangian", "read_surface"]
 
+# Ratio of successive residuals of a row above which its penalty grows.
+_PENALTY_RESIDUAL = 0.25
+# Eigenvalue assigned to the planes, relative to the largest of the rest. Larger ones cost digits of the rest.
+_PLANE_EIGENVALUE = 1e3
+# Least singular value of ``R`` in the multipliers of planes, relative to the largest. These multipliers grow
+# with its inverse square.
+_PLANE_SINGULAR_VALUE = 1e-4
+# Accuracy of the search for the best multipliers of dependent planes and spheres, relative to its range. Each
+# trial costs an eigenvalue.
+_MULTIPLIER_SEARCH_TOL = 1e-6
+# Largest number of rows ``<z z', X> <= 0`` that are treated as planes. The dense vectors of planes take part
+# in each product.
+_PLANES = 16
+# Limit on the steps of a retraction.
+_RETRACTION_STEPS = 100
+# Eigenvalues of the Gram matrix of the planes' tangent normals, at most one, that count as zero. The normals
+# of planes and spheres are then linearly dependent.
+_NORMALS_RANK_TOL = 1e-10
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -82,7 +101,7 @@ class Point:
     def off_planes(self, surface: Surface) -> SparsePlusLowRank:
         """Return the curvature with large eigenvalues along the planes, so that the lowest lie off them."""
         W, Q = self.curvature, surface.Q
-        level = surface.tuning.plane_eigenvalue * max(map(abs, W.ends()))
+        level = _PLANE_EIGENVALUE * max(map(abs, W.ends()))
         return replace(W, U=np.hstack([W.U, Q]), w=np.concatenate([W.w, np.full(Q.shape[1], level)]))
 
 
@@ -152,7 +171,7 @@ class Lagrangian:
         """
         residuals, tuning = self.residuals(at), self.surface.tuning
         costly = np.maximum(np.abs(at.y), np.abs(self.y)) * residuals > tol
-        slow = costly & (residuals > tuning.penalty_residual * before)
+        slow = costly & (residuals > _PENALTY_RESIDUAL * before)
         return replace(self, y=at.y, rho=np.where(slow, tuning.penalty_growth * self.rho, self.rho))
 
     def multipliers(self, at: Point, m: int, loss: float) -> Array:
@@ -162,14 +181,14 @@ class Lagrangian:
         optimal ones are not attained: the smallest eigenvalue tends to zero as they grow. The loss in the
         bound is at most `loss`.
         """
-        at, tuning = self._best(at), self.surface.tuning
+        at = self._best(at)
         y = np.zeros(m)
         y[self.at] = at.y
         y[self.surface.rows] = at.sphere_multipliers[:, 0] / self.surface.weight
         if len(self.surface.planes):
             _, s, Vh = np.linalg.svd(at.R, full_matrices=False)
             size = np.linalg.norm(at.plane_multipliers @ Vh.T, axis=0)
-            size /= np.maximum(s, tuning.plane_singular_value * s[0])
+            size /= np.maximum(s, _PLANE_SINGULAR_VALUE * s[0])
             W = at.curvature
             across = W @ self.surface.Q
             across -= self.surface.Q @ (self.surface.Q.T @ across)
@@ -208,7 +227,7 @@ class Lagrangian:
             return -float(eigenvalue)
 
         limit = 2 * max(map(abs, at.curvature.ends())) / float(np.abs(spheres).max())
-        options = {"xatol": self.surface.tuning.multiplier_search_tol * limit}
+        options = {"xatol": _MULTIPLIER_SEARCH_TOL * limit}
         best = minimize_scalar(negative_bound, bounds=(-limit, limit), method="bounded", options=options)
         return moved(float(best.x)) if best.fun < negative_bound(0.0) else at
 
@@ -369,7 +388,7 @@ class Surface:
         """
         R = self._on_spheres(R)
         distance = self.plane_distance(R)
-        for _ in range(self.tuning.retraction_steps):
+        for _ in range(_RETRACTION_STEPS):
             if distance <= self.tuning.retraction_tol:
                 break
             across = self.Q.T @ R
@@ -413,9 +432,7 @@ class Tangent:
             # A normal of the planes has a component along the normals of the spheres.
             T = (Q[:, :, None] * (R / np.sqrt(surface.square)[:, None])[:, None, :]).reshape(n, size)
             self._normals = np.eye(size) - T.T @ T
-            self._inverse = np.asarray(
-                np.linalg.pinv(self._normals, surface.tuning.normals_rank_tol, hermitian=True)
-            )
+            self._inverse = np.asarray(np.linalg.pinv(self._normals, _NORMALS_RANK_TOL, hermitian=True))
 
     def solve(self, across: Array) -> Array:
         """Return ``B`` for which ``Q'`` times the tangent part of ``Q B`` is `across`; shape ``(q, k)``."""
@@ -428,7 +445,7 @@ class Tangent:
             return []
         values, vectors = np.linalg.eigh(self._normals)
         shape = self._surface.Q.shape[1], self._R.shape[1]
-        null = np.abs(values) <= self._surface.tuning.normals_rank_tol
+        null = np.abs(values) <= _NORMALS_RANK_TOL
         return [b.reshape(shape) for b in vectors.T[null]]
 
     def split(self, V: Array) -> tuple[Array, Array, Array]:
@@ -464,7 +481,7 @@ def read_surface(
         square = program.bounds.hi[rows] * bound.multipliers[rows]
     if not (square > 0).all():
         return None
-    planes = _planes(program, sparse.rows, tuning.planes)
+    planes = _planes(program, sparse.rows, _PLANES)
     return Surface(square, rows, 1 / bound.multipliers[rows], *planes, tuning)
 
 

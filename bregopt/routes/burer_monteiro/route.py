@@ -45,6 +45,39 @@ from bregopt.threads import threads_for
 
 __all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
 
+# Limit on the trust-region steps where the option `max_iter` gives none.
+_DEFAULT_MAX_ITER = 3_000
+# Columns of the first R at large orders: for maximum cuts of order 20,000, 40 take half of the time of 24.
+# From a tolerance on fewer do: the loss of 16 columns is 5e-3 of the value at order 20,000 and 100,000.
+_FIRST_RANK_LARGE, _FIRST_RANK_COARSE, _COARSE_TOL = 40, 16, 5e-3
+# Least tolerance of a stage. Round-off prevents a smaller gradient.
+_LEAST_STAGE_TOL = 1e-13
+# Fraction of the tolerance that the last stages aim for, in the gradient and the rows. Below a half, so that
+# these errors together stay within the tolerance.
+_FINAL_SHARE = 0.3
+# Fraction of the tolerance that the bounded multipliers of planes may cost.
+_PLANE_SHARE = 0.1
+# Number of columns that may be added at a time, and the same relative to the present ones, if that is more.
+# Adding several saves eigenvalue proofs.
+_ADDED_COLUMNS, _COLUMN_GROWTH = 4, 0.5
+# Largest eigenvalue whose eigenvector becomes a column, relative to the lowest eigenvalue; both are negative.
+_ADDED_EIGENVALUE = 0.1
+# Lanczos steps for the eigenvectors that become columns.
+_LANCZOS_STEPS = 120
+# Singular values of ``R``, relative to the largest, whose columns are dropped before others are added.
+_GROWTH_RANK_TOL = 1e-5
+# Length of a row of ``R``, relative to the root mean square of all, below which it is tried at zero once the
+# gap is within the tolerance. Newton's method is slow there.
+_ZERO_ROW = 0.2
+# Stages without halving the error after which the method stalls, if the rows hold to the tolerance, and if
+# they do not: multipliers of rows converge linearly, over more stages.
+_STALL_STAGES, _STALL_STAGES_INFEASIBLE = 4, 12
+# Size of the random columns added to a start with too few columns, relative to the start.
+_START_PERTURBATION = 0.1
+# Largest penalty, relative to the first one. Above it the cost is round-off beside the penalty, and the
+# method stalls. A point where the gradients of the rows vanish leads there without a step.
+_LARGEST_PENALTY = 1e20
+
 
 @dataclass(frozen=True, kw_only=True)
 class LowRankSettings(base.Settings):
@@ -150,7 +183,7 @@ class Staircase:
         self._largest_rank = largest_rank(program)
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
-        self._largest_penalties = self._tuning.largest_penalty * self._L.rho
+        self._largest_penalties = _LARGEST_PENALTY * self._L.rho
         columns = _first_columns(program, surface, settings)
         R = _first_factor(program, surface, settings, start, columns, self._rng)
         checkpoint()
@@ -174,13 +207,13 @@ class Staircase:
 
     def _multipliers(self) -> Array:
         """Return the multipliers of all rows at the current point."""
-        loss = self._tuning.plane_share * self._settings.tol * self._scale
+        loss = _PLANE_SHARE * self._settings.tol * self._scale
         return self._L.multipliers(self._at, self._program.m, loss)
 
     def _run_stages(self) -> StopReason:
         """Run the stages, and return the reason to stop."""
         tol, tuning = self._settings.tol, self._tuning
-        stage_tol, final = tuning.first_stage_tol, tuning.final_share * tol
+        stage_tol, final = tuning.first_stage_tol, _FINAL_SHARE * tol
         residuals = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
@@ -195,7 +228,7 @@ class Staircase:
             if self._increase_rank():
                 continue
             feasible = certificate.primal_residual <= tol
-            patience = tuning.stall_stages if feasible else tuning.stall_stages_infeasible
+            patience = _STALL_STAGES if feasible else _STALL_STAGES_INFEASIBLE
             if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and stage_tol <= final:
                 return StopReason.STALLED
             before, residuals = residuals, self._L.residuals(self._at)
@@ -210,7 +243,7 @@ class Staircase:
                 min(stage_tol, reached)
                 * np.clip(needed, tuning.stage_tol_fastest, tuning.stage_tol_decrease),
                 min(loosest, tuning.first_stage_tol),
-                tuning.least_stage_tol,
+                _LEAST_STAGE_TOL,
             )
 
     @property
@@ -220,7 +253,7 @@ class Staircase:
 
     def _descend(self, tol: float) -> StopReason | None:
         """Minimize at the current rank; return the reason if it was cut short."""
-        limit = self._settings.max_iter or self._tuning.default_max_iter
+        limit = self._settings.max_iter or _DEFAULT_MAX_ITER
         for point in descend(self._L, self._at, tol):
             self._at = point
             self._steps += 1
@@ -232,7 +265,7 @@ class Staircase:
         """Return the certificate of the current point, and keep the best bound and matrix."""
         R, y, tol = self._at.R, self._multipliers(), self._settings.tol
         certificate = self._certificate(R, y)
-        small = _nearly_zero_rows(R, self._tuning.zero_row)
+        small = _nearly_zero_rows(R, _ZERO_ROW)
         if small.any() and certificate.gap <= tol < certificate.primal_residual:
             other = self._L.retract(np.where(small[:, None], 0.0, R)).R
             proven = self._certificate(other, y)
@@ -258,11 +291,11 @@ class Staircase:
     def _increase_rank(self) -> bool:
         """Whether the rank was increased along a direction of negative curvature."""
         L, at, tuning = self._L, self._at, self._tuning
-        R = _truncated(at.R, tuning.growth_rank_tol)
-        more = max(tuning.added_columns, int(tuning.column_growth * R.shape[1]))
+        R = _truncated(at.R, _GROWTH_RANK_TOL)
+        more = max(_ADDED_COLUMNS, int(_COLUMN_GROWTH * R.shape[1]))
         room = min(more, self._largest_rank - R.shape[1])
         noise = tuning.saddle_loss * np.sqrt(L.surface.trace) * at.gradient_norm
-        loss = max(noise, tuning.final_share * self._settings.tol * self._scale)
+        loss = max(noise, _FINAL_SHARE * self._settings.tol * self._scale)
         if room <= 0:
             return False
         V = self._negative_directions(room, -loss / L.surface.trace)
@@ -282,17 +315,17 @@ class Staircase:
 
         Eigenvalues are relative to the diagonal, as in the certificate.
         """
-        surface, tuning = self._L.surface, self._tuning
+        surface = self._L.surface
         W = self._at.off_planes(surface)
         root = np.ones(W.n)
         if len(surface.square) == W.n:
             D = relative_diagonal(self._at.curvature)
             root = np.sqrt(float(D @ surface.square) / surface.trace / D)
         N = W.scaled(root)
-        values, V = lowest(N, count, tuning.lanczos_steps)
+        values, V = lowest(N, count, _LANCZOS_STEPS)
         if values[0] > enough:
             return V[:, :0]
-        V = root[:, None] * V[:, values <= tuning.added_eigenvalue * values[0]]
+        V = root[:, None] * V[:, values <= _ADDED_EIGENVALUE * values[0]]
         return V / np.linalg.norm(V, axis=0)
 
 
@@ -302,7 +335,7 @@ def _first_columns(program: Program, surface: Surface, settings: Any) -> int:
     tuning = settings.tuning
     default = tuning.first_rank_planes if len(surface.planes) else tuning.first_rank
     if block.n > tuning.large_order:
-        default = tuning.first_rank_large if settings.tol < tuning.coarse_tol else tuning.first_rank_coarse
+        default = _FIRST_RANK_LARGE if settings.tol < _COARSE_TOL else _FIRST_RANK_COARSE
     columns = settings.rank or default
     return int(min(columns, largest_rank(program)))
 
@@ -352,7 +385,7 @@ def _first_factor(
         return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
     if given.shape[1] >= columns:
         return np.array(given)
-    size = settings.tuning.start_perturbation * float(np.linalg.norm(given)) / np.sqrt(n * columns)
+    size = _START_PERTURBATION * float(np.linalg.norm(given)) / np.sqrt(n * columns)
     more = columns - given.shape[1]
     return np.hstack([given, rng.normal(size=(n, more)) * size])
 

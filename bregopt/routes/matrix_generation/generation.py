@@ -38,6 +38,38 @@ from bregopt.routes.progress import Progress, reason
 
 __all__ = ["Incumbent", "balanced", "matrix_generation"]
 
+# Limit on the number of rounds where the option `max_iter` gives none.
+_DEFAULT_MAX_ITER = 5_000
+# Rounds of the linear master without progress after which the method stalls. Its gap may stay for many
+# rounds, as its multipliers jump between vertices.
+_LINEAR_PATIENCE = 500
+# Such rounds of the semidefinite master, whose multipliers are central.
+_SEMIDEFINITE_PATIENCE = 8
+# Ratio of successive gaps above which the next round of the semidefinite master adds twice as many
+# eigenvectors.
+_DOUBLING_RATIO = 0.5
+# Reward of a direction above which it is added to the linear master, relative to the size of ``A*(y) - C``.
+# Smaller rewards are round-off.
+_LEAST_REWARD = 1e-11
+# Largest loss in the proof of a bound, relative to the gap. A smaller one makes the Cholesky factorization
+# that proves it fail more often.
+_BOUND_LOSS = 0.02
+# Tolerance of Lanczos's method, relative to that loss, and the largest, also used before there is a gap.
+_LANCZOS_TOL_RATIO, _LARGEST_LANCZOS_TOL = 0.1, 1e-2
+# Number of hinge rows from which the problem of a random sample of them is solved first. It gives the first
+# point and working set.
+_SAMPLING_ROWS = 2_000
+# Number of hinge rows in the sample, relative to all.
+_SAMPLE_FRACTION = 0.1
+# Tolerance of the sample's problem.
+_SAMPLE_TOL = 1e-2
+# Size of the first working set, relative to the number of rows of the sample's problem.
+_SAMPLE_WORKING_SET = 0.5
+# Largest eigenvalue that counts as zero, relative to the trace.
+_ZERO_EIGENVALUE = 1e-14
+# Largest weight of smoothing. At one the master's multipliers would never be priced.
+_LARGEST_SMOOTHING = 0.98
+
 
 def matrix_generation(
     program: Program, settings: Any, master: str, start: Start | None, progress: Progress
@@ -88,14 +120,12 @@ class _Generation:
         else:
             self._master = LinearMaster(self._program, self._bound.value, self._tuning)
         self._compresses = not settings.published
-        self._patience = (
-            self._tuning.semidefinite_patience if self._semidefinite else self._tuning.linear_patience
-        )
+        self._patience = _SEMIDEFINITE_PATIENCE if self._semidefinite else _LINEAR_PATIENCE
         self._gap, self._stalled_rounds = np.inf, 0
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
-        round_, limit = 0, self._settings.max_iter or self._tuning.default_max_iter
+        round_, limit = 0, self._settings.max_iter or _DEFAULT_MAX_ITER
         try:
             self._begin(start)
             while round_ < limit:
@@ -134,7 +164,7 @@ class _Generation:
 
     def _solve_sample(self, sample: Program) -> None:
         """Solve the problem of a sample of the rows roughly, for a first point and working set."""
-        loose = replace(self._settings, tol=max(self._tuning.sample_tol, self._settings.tol), verbose=False)
+        loose = replace(self._settings, tol=max(_SAMPLE_TOL, self._settings.tol), verbose=False)
         first = _Generation(sample, loose, "psd", Progress("sample"))
         answer = first.run(None)
         checkpoint()
@@ -142,7 +172,7 @@ class _Generation:
             (X,) = answer.X
             assert isinstance(X, LowRank)
             self._incumbent.offer_point(X, answer.u)
-            self._master.fix_rows(X, answer.u, int(self._tuning.sample_working_set * sample.m))
+            self._master.fix_rows(X, answer.u, int(_SAMPLE_WORKING_SET * sample.m))
             self._master.add(first._master.used)
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
@@ -163,7 +193,7 @@ class _Generation:
         self._progress.record(round_, certificate, **more)
         progressed = certificate.gap < self._tuning.progress_ratio * self._gap
         self._stalled_rounds = 0 if progressed or outcome.joined else self._stalled_rounds + 1
-        if self._may_double and certificate.gap > self._tuning.doubling_ratio * self._gap:
+        if self._may_double and certificate.gap > _DOUBLING_RATIO * self._gap:
             self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
         if certificate.meets(self._settings.tol):
@@ -191,7 +221,7 @@ class _Generation:
         if self._compresses:
             self._master.compress(outcome.X)
             self._master.recall(
-                lambda V: np.einsum("ik,ik->k", V, times(V)) - self._tuning.least_reward * own.size,
+                lambda V: np.einsum("ik,ik->k", V, times(V)) - _LEAST_REWARD * own.size,
                 self._cuts,
             )
         if self._smoothing.weight > 0 and np.isfinite(self._incumbent.dual):
@@ -208,7 +238,7 @@ class _Generation:
 
     def _add_paying(self, V: Array, times: Any, size: float) -> bool:
         """Add the directions with a positive reward; False if there is none."""
-        pays = np.einsum("ik,ik->k", V, times(V)) > self._tuning.least_reward * size
+        pays = np.einsum("ik,ik->k", V, times(V)) > _LEAST_REWARD * size
         if pays.any():
             self._master.add(V[:, pays])
         return bool(pays.any()) and self._stalled_rounds < self._patience
@@ -233,10 +263,10 @@ class _Generation:
         """Return the oracle's result at given multipliers, as accurate as the gap requires."""
         gap, tuning, reward = self._incumbent.width, self._tuning, Reward(self._program, y)
         bounded = np.isfinite(gap) and self._bound.value > 0
-        slack = tuning.bound_loss * gap / self._bound.value if bounded else 0.0
-        tol = tuning.largest_lanczos_tol
+        slack = _BOUND_LOSS * gap / self._bound.value if bounded else 0.0
+        tol = _LARGEST_LANCZOS_TOL
         if np.isfinite(self._gap):
-            tol = min(tuning.lanczos_tol_ratio * tuning.bound_loss * self._gap, tol)
+            tol = min(_LANCZOS_TOL_RATIO * _BOUND_LOSS * self._gap, tol)
         return leading(reward, self._face, count, slack, self._master.directions, tol, tuning=tuning)
 
 
@@ -258,8 +288,8 @@ def _sampled(program: Program, settings: Any) -> Program | None:
     """Return the program with a sample of its hinge rows at a higher price, None if it has few."""
     bounds, tuning = program.bounds, settings.tuning
     hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
-    size = max(tuning.sample_rows, int(tuning.sample_fraction * len(hinge)))
-    if len(hinge) < tuning.sampling_rows or len(hinge) <= size:
+    size = max(tuning.sample_rows, int(_SAMPLE_FRACTION * len(hinge)))
+    if len(hinge) < _SAMPLING_ROWS or len(hinge) <= size:
         return None
     drawn = np.sort(np.random.default_rng(settings.seed).choice(hinge, size, replace=False))
     rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
@@ -310,7 +340,7 @@ class _Smoothing:
             self.weight = max(self.weight - self._tuning.smoothing_decrease, 0.0)
         else:
             larger = self.weight + self._tuning.smoothing_increase * (1 - self.weight)
-            self.weight = min(larger, self._tuning.largest_smoothing)
+            self.weight = min(larger, _LARGEST_SMOOTHING)
 
 
 class Incumbent:
@@ -394,7 +424,7 @@ class Incumbent:
         Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
         present = self.certificate()
         tol = max(tol, present.gap, present.primal_residual)
-        rank = max(int((s**2 > self._tuning.zero_eigenvalue * float(s @ s)).sum()), 1)
+        rank = max(int((s**2 > _ZERO_EIGENVALUE * float(s @ s)).sum()), 1)
         for limit in self._tuning.truncation_limits:
             fewer = max(int((s**2 > limit * float(s @ s)).sum()), 1)
             if fewer < rank:

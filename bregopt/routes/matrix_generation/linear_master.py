@@ -26,6 +26,20 @@ from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["LinearMaster"]
 
+# Feasibility tolerance of HiGHS for a master scaled to size one. HiGHS takes 1e-10 or more.
+_SIMPLEX_TOL = 1e-9
+# Number of columns up to which none is dropped, and the same relative to those in use.
+_LEAST_COLUMNS, _COLUMN_RATIO = 2_000, 4.0
+# Rounds without use after which a column may be dropped.
+_IDLE_ROUNDS = 50
+# Largest number of dropped directions that are stored and priced again.
+_POOL_COLUMNS = 2_000
+# Singular values of the current factor, relative to the largest, below which its eigenvectors do not replace
+# dropped columns.
+_AGGREGATE_RANK_TOL = 1e-4
+# Growth factor of the runs of HiGHS, so that one is eventually long enough for a simplex step.
+_SIMPLEX_SECONDS_GROWTH = 1.1
+
 _DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4  # in HiGHS
 
 _FINISHED = {
@@ -54,7 +68,7 @@ class LinearMaster:
         self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
         self._pool = self.directions
         self._scale = Scale(program, tau)
-        self._model = _new_model(tuning)
+        self._model = _new_model()
         self._add_rows()
         self._add_variables()
         self._slacks = self._add_slacks()
@@ -112,7 +126,7 @@ class LinearMaster:
                 self._model.run()
             if self._model.getModelStatus() != cut_short:
                 return
-            length *= self._tuning.simplex_seconds_growth
+            length *= _SIMPLEX_SECONDS_GROWTH
 
     def recall(self, reward: Callable[[Array], Array], count: int) -> None:
         """Add up to `count` directions of largest reward from the pool of dropped ones.
@@ -138,20 +152,20 @@ class LinearMaster:
         The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
         of bundle methods, Shen et al. 2008, §5.1).
         """
-        used, tuning = int((self._idle == 0).sum()), self._tuning
-        if len(self._idle) <= max(tuning.least_columns, tuning.column_ratio * used):
+        used = int((self._idle == 0).sum())
+        if len(self._idle) <= max(_LEAST_COLUMNS, _COLUMN_RATIO * used):
             return
-        out = np.flatnonzero(self._idle > tuning.idle_rounds)
+        out = np.flatnonzero(self._idle > _IDLE_ROUNDS)
         if len(out) == 0:
             return
         first = self._program.k + self._slacks
         status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
         _checked(status, "deleteCols")
-        self._pool = np.hstack([self._pool, self.directions[:, out]])[:, -tuning.pool_columns :]
+        self._pool = np.hstack([self._pool, self.directions[:, out]])[:, -_POOL_COLUMNS:]
         self.directions = np.delete(self.directions, out, axis=1)
         self._idle = np.delete(self._idle, out)
         Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-        self.add(Q[:, s > tuning.aggregate_rank_tol * s.max(initial=0.0)])
+        self.add(Q[:, s > _AGGREGATE_RANK_TOL * s.max(initial=0.0)])
 
     def _point(self, theta: Array) -> LowRank:
         """Return ``sum_k theta_k tau v_k v_k'``."""
@@ -219,7 +233,7 @@ class LinearMaster:
             _checked(status, "addCols")
 
 
-def _new_model(tuning: MatrixGenerationTuning) -> Any:
+def _new_model() -> Any:
     # highspy.Highs starts the callbacks, and HiGHS then prints its banner whatever the options say. Its base
     # class has all that is called here.
     (plain,) = highspy.Highs.__bases__
@@ -229,8 +243,8 @@ def _new_model(tuning: MatrixGenerationTuning) -> Any:
         "presolve": "off",  # a presolved infeasible model has no dual ray
         "solver": "simplex",
         "threads": 1,
-        "primal_feasibility_tolerance": tuning.simplex_tol,
-        "dual_feasibility_tolerance": tuning.simplex_tol,
+        "primal_feasibility_tolerance": _SIMPLEX_TOL,
+        "dual_feasibility_tolerance": _SIMPLEX_TOL,
     }
     for name, value in options.items():
         _checked(model.setOptionValue(name, value), name)

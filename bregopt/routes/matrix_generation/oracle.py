@@ -26,6 +26,12 @@ from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 
 __all__ = ["Leading", "Reward", "leading"]
 
+# Lanczos vectors for each requested eigenvector, besides ten.
+_LANCZOS_VECTORS = 2.5
+# Limit on the restarts of Lanczos's method. The estimates need not converge, as the bound is proven apart
+# from them.
+_LANCZOS_RESTARTS = 30
+
 _ROUND_OFF = 4 * EPS  # of the eigenvalues of a symmetric matrix, relative to its norm
 
 _Product = Callable[[Array], Array]
@@ -128,7 +134,7 @@ def leading(
     count = min(count, face.order)
     if face.order <= max(tuning.decomposed_order, 2 * count):
         return _decomposed(face.compress(reward.dense()), face, count)
-    found = _iterated(reward, face, count, start, tol, tuning)
+    found = _iterated(reward, face, count, start, tol)
     H = face.compress(reward.dense())
     if found is None:
         return _decomposed(H, face, count)
@@ -154,7 +160,6 @@ def _iterated(
     count: int,
     start: Array | None,
     tol: float,
-    tuning: MatrixGenerationTuning,
 ) -> tuple[Array, Array] | None:
     """Return eigenpairs by Lanczos's method, None if it fails."""
     times = reward.product()
@@ -168,10 +173,10 @@ def _iterated(
     first = np.random.default_rng(0).normal(size=n) / np.sqrt(n)
     if start is not None and start.shape[1]:
         first = first + face.project(start).sum(axis=1)
-    width = min(n, int(tuning.lanczos_vectors * count) + 10)
+    width = min(n, int(_LANCZOS_VECTORS * count) + 10)
     try:
         values, V = eigsh(
-            operator, count, which="LA", v0=first, ncv=width, maxiter=tuning.lanczos_restarts, tol=tol
+            operator, count, which="LA", v0=first, ncv=width, maxiter=_LANCZOS_RESTARTS, tol=tol
         )
     except ArpackNoConvergence as stopped:
         values, V = stopped.eigenvalues, stopped.eigenvectors

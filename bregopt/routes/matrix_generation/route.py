@@ -17,6 +17,10 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["PSDBoost", "PSDBoostSettings"]
 
+# Eigenvectors in a round of the semidefinite master from this number of rows: a master with many rows costs
+# more with each direction.
+_MANY_ROWS_CUTS, _MANY_ROWS = 8, 2_500
+
 
 _MASTERS = ("auto", "lp", "psd")
 
@@ -89,7 +93,7 @@ class PSDBoostSettings(base.Settings):
         tuning = self.tuning
         if master == "lp":
             return tuning.linear_cuts
-        return tuning.semidefinite_cuts if rows < tuning.many_rows else tuning.many_rows_cuts
+        return tuning.semidefinite_cuts if rows < _MANY_ROWS else _MANY_ROWS_CUTS
 
 
 class PSDBoost:

@@ -44,6 +44,28 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["SemidefiniteMaster"]
 
+# Least tolerance of the master after a round without a smaller gap, from which on it decreases by
+# `master_tol_ratio`.
+_FINEST_MASTER_TOL = 1e-13
+# Singular values of the directions, relative to the largest, below which they are linearly dependent.
+_BASIS_RANK_TOL = 1e-8
+# Number of rows that may join at once besides the first, relative to the working set.
+_JOINING_GROWTH = 0.5
+# Distance of a multiplier from an end of its range that counts as at the end, relative to the range.
+_END_DISTANCE = 1e-2
+# Rounds at an end after which a row is fixed there.
+_END_ROUNDS = 2
+# Growth factor of the prices of hard rows, and the limit on the number of times that they grow.
+_PRICE_GROWTH, _PRICE_RAISES = 10.0, 9
+# Multiplier of a hard row, relative to its price, from which the price may be too small.
+_PRICE_REACHED = 0.9
+# Gap, relative to the penalties paid for hard rows, below which these rows stay violated at the present
+# prices.
+_PENALTY_GAP = 0.5
+# Size of an ordinary variable of a stalled master, relative to the scale of the bounds, above which it is on
+# a ray.
+_RAY_SIZE = 1e6
+
 
 class SemidefiniteMaster:
     """The restricted master over a subspace and a working set of the rows.
@@ -97,7 +119,7 @@ class SemidefiniteMaster:
     @property
     def price_is_largest(self) -> bool:
         """Whether the price of violating hard rows has its largest value."""
-        return self._raises >= self._tuning.price_raises
+        return self._raises >= _PRICE_RAISES
 
     def fix_rows(self, X: LowRank, u: Array, count: int) -> None:
         """Fix the rows at their ends at a good point, except the `count` rows nearest to their bounds."""
@@ -115,7 +137,7 @@ class SemidefiniteMaster:
         """Add directions, orthonormal columns; those not used for some rounds are dropped."""
         self._recent = [*self._recent, np.hstack([self.used, V])][-self._tuning.memory_rounds :]
         Q, s, _ = np.linalg.svd(np.hstack(self._recent), full_matrices=False)
-        self._V = Q[:, s > self._tuning.basis_rank_tol * s.max(initial=0.0)]
+        self._V = Q[:, s > _BASIS_RANK_TOL * s.max(initial=0.0)]
 
     def solve(self, gap: float) -> Outcome:
         """Solve the master, and update the working set.
@@ -128,7 +150,7 @@ class SemidefiniteMaster:
         tuning = self._tuning
         wanted, least = tuning.master_tol_ratio * gap, tuning.least_master_tol * self._tol
         if np.isfinite(gap) and gap >= self._gap:  # relative to other sizes, the last answer met that
-            wanted, least = tuning.master_tol_ratio * self._master_tol, tuning.finest_master_tol
+            wanted, least = tuning.master_tol_ratio * self._master_tol, _FINEST_MASTER_TOL
         self._gap = gap
         self._master_tol = min(self._master_tol, max(wanted, least))
         working = np.flatnonzero(self._working)
@@ -139,7 +161,7 @@ class SemidefiniteMaster:
         if self._imposes and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._imposes = self._may_impose = False
             return self.solve(gap)
-        if answer.stop is StopReason.UNBOUNDED or _stalls_on_ray(restricted, answer, tuning.ray_size):
+        if answer.stop is StopReason.UNBOUNDED or _stalls_on_ray(restricted, answer, _RAY_SIZE):
             return self._along_ray(self._scale.variable * answer.u / np.abs(answer.u).max())
         X, y, u = self._point(answer), self._fixed.copy(), self._scale.variable * answer.u
         y[working] = self._scale.objective * self._scale.row[working] * answer.y[:-1]
@@ -164,13 +186,13 @@ class SemidefiniteMaster:
         """
         bounds, program = self._program.bounds, self._program
         activity = program.activity((outcome.X,), outcome.u)
-        hard, tuning = bounds.hard & ~self._implied, self._tuning
+        hard = bounds.hard & ~self._implied
         penalties = float(self._price[hard] @ bounds.violation(activity)[hard])
-        reached = (np.abs(outcome.y) >= tuning.price_reached * self._price)[hard].any()
+        reached = (np.abs(outcome.y) >= _PRICE_REACHED * self._price)[hard].any()
         value = self._block.cost_value(outcome.X) + float(program.c @ outcome.u) + program.offset
         value += float(bounds.penalty(activity).sum())
-        if value + penalties - dual <= tuning.penalty_gap * penalties and reached:
-            self._price[hard] *= tuning.price_growth
+        if value + penalties - dual <= _PENALTY_GAP * penalties and reached:
+            self._price[hard] *= _PRICE_GROWTH
             self._raises += 1
             return True
         self._imposes = self._may_impose and penalties <= self._tol * abs(value)
@@ -231,7 +253,7 @@ class SemidefiniteMaster:
         joining = np.argsort(step)[: min(int(crossed.sum()), self._most_joining)]
         self._working[joining], self._fixed[joining] = True, 0.0
         if len(joining) == 0:  # only prices bound the ray
-            self._price[program.bounds.hard] *= self._tuning.price_growth
+            self._price[program.bounds.hard] *= _PRICE_GROWTH
             self._raises += 1
         state = State.FAILED if self.price_is_largest else State.AGAIN
         return Outcome(state, zero, u, np.zeros(program.m), len(joining))
@@ -244,12 +266,12 @@ class SemidefiniteMaster:
         wrong = ~self._working & ~self._implied & (end != self._fixed)
         cost = np.where(wrong, self._to_bounds(activity) * self._price, -1.0)
         joining = np.argsort(-cost)[: min(int(wrong.sum()), self._most_joining)]
-        near, largest = self._tuning.end_distance, np.abs(y).max(initial=0.0)
+        near, largest = _END_DISTANCE, np.abs(y).max(initial=0.0)
         inactive = (np.abs(y) <= near * np.minimum(self._price, largest)) & (violation == 0)
         paying = (np.abs(y) >= (1 - near) * bounds.gamma) & (violation > 0)
         self._rounds_at_end = np.where(self._working & (inactive | paying), self._rounds_at_end + 1, 0)
         if self.rows > self._tuning.least_working_set:
-            long_enough = self._rounds_at_end >= self._tuning.end_rounds
+            long_enough = self._rounds_at_end >= _END_ROUNDS
             leaving = self._working & self._can_be_fixed() & long_enough & ~self._has_left
             self._working[leaving], self._has_left[leaving] = False, True
             self._fixed[leaving] = end[leaving]
@@ -259,7 +281,7 @@ class SemidefiniteMaster:
     @property
     def _most_joining(self) -> int:
         """The largest number of rows that may join the working set at once."""
-        return self._tuning.least_working_set + int(self._tuning.joining_growth * self.rows)
+        return self._tuning.least_working_set + int(_JOINING_GROWTH * self.rows)
 
     def _end(self, activity: Array) -> Array:
         """Return the ends of the multipliers' ranges that belong to these activities."""
