@@ -316,7 +316,8 @@ class Units(NamedTuple):
         """Return the units of a program whose matrices have a size, and whose multipliers a price."""
         rows = np.maximum(program.row_units, TINY)
         columns = np.maximum(program.column_sizes, TINY)
-        return cls(rows * size, price / rows, size / columns, price * columns)
+        with np.errstate(over="ignore"):  # of rows without coefficients
+            return cls(rows * size, price / rows, size / columns, price * columns)
 
 
 @dataclass(frozen=True, eq=False)
