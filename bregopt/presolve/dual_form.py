@@ -60,6 +60,9 @@ __all__ = [
 _LARGEST_LISTED = 10_000_000
 # Operations of Newton's step in the dual, relative to those in the program, up to which the dual is solved.
 _DUAL_PAYS = 0.5
+# Operations of a step from which a matrix is defined in part. Fixed entries of a smaller one are seldom an
+# inequality, and the faces that they imply are found in the program alone.
+_SPLITTING_PAYS = 1e7
 _PENALTIES = {Penalty.HARD, Penalty.HINGE}
 
 
@@ -132,7 +135,8 @@ class DualForm:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> Dualized | None:
-        most = _DUAL_PAYS * newton_work(program)
+        work = newton_work(program)
+        most = _DUAL_PAYS * work
         posed = program if pays(program) else _of_least_traces(program)
         form = matrix_inequalities(posed, largest=math.cbrt(3 * most))
         if form is None:
@@ -143,6 +147,8 @@ class DualForm:
         used |= np.bincount(form.K.indices, minlength=len(form.c)) > 0
         used[held] = True
         if not used.any() or form.c[~used].any():  # no rows, or unbounded along an unused variable
+            return None
+        if form.splits and work < _SPLITTING_PAYS:
             return None
         found = _dual(program, form, np.flatnonzero(used), held)
         return found if newton_work(found.program) < most else None
@@ -259,6 +265,13 @@ class MatrixInequalities:
     def prices(self) -> Array:
         """The costs of the entries in `whole`, shape ``(q,)``."""
         return entry_prices(self.whole)
+
+    @property
+    def splits(self) -> bool:
+        """Whether some entries of a matrix are defined, and others are not."""
+        widths = [n * (n + 1) // 2 for n in self.whole.A.orders]
+        defined = np.split(self.pivot >= 0, np.cumsum(widths)[:-1])
+        return any(0 < np.count_nonzero(own) < len(own) for own in defined)
 
     @property
     def others(self) -> IntArray:

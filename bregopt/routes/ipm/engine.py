@@ -439,7 +439,9 @@ class Engine:
         total = at.bounds.complementarity_after(step.bounds, primal, dual)
         if len(at.u):
             total += at.second_order.complementarity_after(step.second_order, primal, dual)
-        return total + self._inner(at.X + primal * step.X, at.Z + dual * step.Z, groups)
+        total += self._inner(at.X, at.Z, groups) + primal * self._inner(step.X, at.Z, groups)
+        total += dual * self._inner(at.X, step.Z, groups)
+        return total + dual * primal * self._inner(step.X, step.Z, groups)
 
     def _inner(self, X: Array, Z: Array, groups: Sequence[int]) -> float:
         """Return ``<X, Z>`` in some groups."""
