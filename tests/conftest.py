@@ -19,6 +19,7 @@ import hypothesis
 import numpy as np
 import peers
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from bregopt import clock
 from bregopt.divergences import DIVERGENCES
@@ -39,6 +40,8 @@ hypothesis.settings.register_profile(
     phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
 )
 hypothesis.settings.load_profile("bregopt")
+# Hypothesis would also draw numbers that stand in the modules loaded so far, which differ between workers.
+providers._get_local_constants = lambda: providers._local_constants
 
 DATA = Path(os.environ.get("BREGOPT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
