@@ -107,7 +107,7 @@ class Dominated:
         free = (program.c == 0) & ~program.in_cones
         if not free.any():
             return None
-        B, bounds = sp.csr_array(program.B), program.bounds
+        B, bounds = sp.csr_array(program.B, copy=True), program.bounds
         B.eliminate_zeros()
         B = B.tocoo()
         row, column, value = B.row, B.col, B.data
@@ -175,9 +175,10 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
 
 def _finite_end(program: Program, J: IntArray) -> Array:
     """Return the end of the box that each variable goes to, which relaxes all of its rows."""
-    first, B = program.B[:, J].tocsc(), program.bounds
-    row = first.indices[first.indptr[:-1]]
-    rises = (first.data[first.indptr[:-1]] > 0) == np.isfinite(B.lo[row])
+    columns = program.B[:, J].tocsc()
+    columns.eliminate_zeros()
+    first = columns.indptr[:-1]  # of all rows of a variable, which it relaxes in the same direction
+    rises = (columns.data[first] > 0) == np.isfinite(program.bounds.lo[columns.indices[first]])
     return np.where(rises, program.u_hi[J], program.u_lo[J])
 
 
@@ -274,7 +275,8 @@ class AbsoluteValues:
         priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)
         if not priced.any() or not _comparable(program):
             return None
-        columns = sp.csc_array(program.B)
+        columns = sp.csc_array(program.B, copy=True)
+        columns.eliminate_zeros()
         variable = np.flatnonzero(priced & (np.diff(columns.indptr) == 2))
         if not len(variable):
             return None

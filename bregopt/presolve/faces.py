@@ -155,7 +155,7 @@ class Faces:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> OnFaces | None:
-        exposures, faces = _exposures_of(program), None
+        exposures = _exposures_of(program)
         if not exposures:
             faces = _without_null_spaces(program)
             return None if faces is None else on_faces(program, (), np.arange(program.m), faces)

@@ -4,12 +4,14 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
+import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT
 from bregopt.presolve import presolve, reductions
 from bregopt.presolve.epigraphs import AbsoluteValues, Dominated, ParallelRows
 from bregopt.program import Start
+from bregopt.records import replace
 from bregopt.routes.base import Settings
 
 NAMES = ("boxes", "epigraphs", "absolute values", "parallel rows")
@@ -113,6 +115,23 @@ def test_opposite_rows_alone_are_folded():
     program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
     program = presolve(program, reductions(("boxes",)), Settings()).program
     assert AbsoluteValues().apply(program, None).variable.tolist() == [0]
+
+
+def test_stored_zeros_are_no_coefficients():
+    """A program keeps the zeros that it stores, and no rule counts them."""
+    X, u = bo.PSD(2), bo.Variable(2)
+    rows = [X[0, 1] <= u[0], -X[0, 1] <= u[0], X[0, 1] <= u[1], u[1] <= 2, bo.trace(X) == 1]
+    problem = bo.Problem(bo.Minimize(u[0] + X[0, 1]), rows)
+    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
+    B = program.B.tocoo()
+    row, column = np.r_[B.row, [2, 3]], np.r_[B.col, [0, 1]]
+    stored = sp.csr_array((np.r_[B.data, [0.0, 0.0]], (row, column)), B.shape)
+    given = replace(program, B=stored)
+    before = [part.copy() for part in (stored.data, stored.indices, stored.indptr)]
+    assert AbsoluteValues().apply(given, None).variable.tolist() == [0]
+    assert Dominated().apply(given, None).J.tolist() == [1]
+    for part, kept in zip((stored.data, stored.indices, stored.indptr), before, strict=True):
+        np.testing.assert_array_equal(part, kept)
 
 
 # --- Parallel rows -------------------------------------------------------------------------------------
