@@ -14,9 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.presolve.svec import alike, orientation
 from bregopt.records import dataclass
 
-__all__ = ["Cone", "Triangle", "cones_of", "triangle"]
+__all__ = ["Cone", "Isometry", "Triangle", "cones_of", "isometry", "triangle"]
 
 _ROOT = np.sqrt(2.0)
 _LEAST = 1e-300  # replaces zero in logarithms
@@ -204,3 +205,59 @@ def cones_of(dims: Any) -> Iterator[Cone]:
     yield from (_Psd(rows(int(n) * (int(n) + 1) // 2), int(n)) for n in dims.psd)
     if dims.exp:
         yield _Exponential(rows(3 * int(dims.exp)))
+
+
+class Isometry(NamedTuple):
+    """Vectors of second-order cones as ``S w`` with shorter vectors ``w`` of the same cones, ``S'S = I``.
+
+    Parameters
+    ----------
+    S : csr_array
+    dimensions : int array
+        Of the ``w``.
+    """
+
+    S: Any
+    dimensions: IntArray
+
+    @property
+    def back(self) -> Any:
+        """``S'``: the ``w`` of vectors, and the rows of the ``w``."""
+        return sp.csr_array(self.S.T)
+
+
+def isometry(rows: Any, dimensions: IntArray) -> Isometry | None:
+    """Return vectors whose elements are equal up to sign, such as mirrored ones, by each of them once.
+
+    Such elements become one, times the root of their number, which leaves the norm. The norm of a symmetric
+    matrix has each element off its diagonal twice.
+
+    Parameters
+    ----------
+    rows : csr_array of shape (sum(dimensions), width)
+        The coefficients and the constant of each element, the axis of a vector first.
+    dimensions : int array
+        Of the vectors.
+
+    Returns
+    -------
+    Isometry or None
+        None if no elements are equal.
+    """
+    if not len(dimensions):
+        return None
+    rows = sp.csr_array(rows, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    owner, axis = np.repeat(np.arange(len(dimensions)), dimensions), np.zeros(rows.shape[0])
+    axis[np.cumsum(dimensions) - dimensions] = 1.0
+    sign = orientation(rows)
+    group = alike(rows, sign, axis, owner)
+    if group is None:
+        return None
+    _, leader, of = np.unique(group, return_index=True, return_inverse=True)
+    kept = np.sort(leader)
+    place = np.searchsorted(kept, leader)[np.ravel(of)]
+    value = sign * sign[kept][place] / np.sqrt(np.bincount(place))[place]
+    S = sp.csr_array((value, (np.arange(len(value)), place)), (len(value), len(kept)))
+    return Isometry(S, np.bincount(owner[kept], minlength=len(dimensions)))

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import is_farkas
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.presolve.svec import sparse_svec
+from bregopt.presolve.svec import alike, orientation, sparse_svec
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
@@ -406,25 +406,13 @@ class ParallelRows:
         if not _comparable(program):
             return None
         rows = _coefficients(program)
-        used = np.diff(rows.indptr) > 0
-        first = np.ones(program.m)
-        first[used] = np.sign(rows.data[rows.indptr[:-1][used]])
-        key = first * (rows @ np.random.default_rng(0).uniform(1.0, 2.0, rows.shape[1]))
+        first = orientation(rows)
         lo, hi = _oriented(program.bounds, first)
         hinge = program.bounds.kind == _HINGE
         # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
-        order = np.lexsort((np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge, key, ~used))
-        a, b = order[:-1], order[1:]
-        same = used[a] & used[b] & (key[a] == key[b]) & (hinge[a] == hinge[b])
-        same &= ~hinge[a] | ((lo[a] == lo[b]) & (hi[a] == hi[b]))
-        if not same.any():
+        group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
+        if group is None:
             return None
-        pairs = (
-            sp.diags_array(first[a[same]]) @ rows[a[same]] - sp.diags_array(first[b[same]]) @ rows[b[same]]
-        )
-        same[same] = np.asarray(abs(pairs).sum(axis=1)).ravel() == 0
-        group = np.empty(program.m, dtype=np.intp)
-        group[order] = np.cumsum(np.concatenate([[True], ~same])) - 1
         return _merged(program, group, first, lo, hi)
 
 

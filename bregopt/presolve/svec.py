@@ -21,6 +21,8 @@ from bregopt.records import dataclass, replace
 __all__ = [
     "ENTRY_NOISE",
     "Svec",
+    "alike",
+    "orientation",
     "recognize",
     "sparse_svec",
     "svec",
@@ -223,3 +225,41 @@ def _family(n: int, place: IntArray, z: Array, weight: Array, distances: bool) -
     m, s = z.shape
     Z = sp.csr_array((z.ravel(), place.ravel(), s * np.arange(m + 1)), (m, n))
     return RankOne(Z.toarray() if s > _DENSE_FRACTION * n else Z, weight)
+
+
+def orientation(rows: Any) -> Array:
+    """Return the sign of the first coefficient of each row of a CSR matrix; 1 for a row of zeros."""
+    used, sign = np.diff(rows.indptr) > 0, np.ones(rows.shape[0])
+    sign[used] = np.sign(rows.data[rows.indptr[:-1][used]])
+    return sign
+
+
+def alike(rows: Any, sign: Array, *labels: Array | IntArray) -> IntArray | None:
+    """Return the groups of rows that are equal, times their signs, and have equal labels.
+
+    Parameters
+    ----------
+    rows : csr_array of shape (m, width)
+        Without stored zeros, and with sorted columns.
+    sign : array of shape (m,)
+    *labels : arrays of shape (m,)
+
+    Returns
+    -------
+    int array of shape (m,), or None
+        A number for each row, the same for those of a group; None if each row is alone, as rows of zeros are.
+    """
+    used = np.diff(rows.indptr) > 0
+    key = sign * (rows @ np.random.default_rng(0).uniform(1.0, 2.0, rows.shape[1]))
+    order = np.lexsort((*labels, key, ~used))
+    a, b = order[:-1], order[1:]
+    same = used[a] & used[b]
+    for label in (key, *labels):
+        same &= label[a] == label[b]
+    if not same.any():
+        return None
+    left, right = (sp.diags_array(sign[k[same]]) @ rows[k[same]] for k in (a, b))
+    same[same] = np.asarray(abs(left - right).sum(axis=1)).ravel() == 0
+    group = np.empty(len(order), dtype=np.intp)
+    group[order] = np.cumsum(np.concatenate([[True], ~same])) - 1
+    return group

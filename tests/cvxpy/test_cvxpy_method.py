@@ -10,7 +10,9 @@ import peers
 import pytest
 
 import bregopt as bo
-import bregopt.cvxpy  # registers the method
+from bregopt.cvxpy import BREGOPT
+from bregopt.cvxpy.conic import read_conic
+from bregopt.cvxpy.conic_solver import _conic
 from bregopt.cvxpy.problems import method
 from bregopt.cvxpy.problems.lower import lower
 
@@ -609,6 +611,33 @@ def test_epigraphs_of_second_order_cones_and_matrices_are_read(make):
         np.testing.assert_allclose(c.dual_value, other.dual_value, atol=1e-3)
 
 
+@pytest.mark.parametrize("how", ["method", "solver"])
+@pytest.mark.parametrize("parametric", [False, True])
+def test_equal_elements_of_second_order_cones_are_one(how, parametric):
+    X, r, D = psd(), cp.Variable(), cp.Parameter((N, N), symmetric=True, value=K)
+    target = D if parametric else K
+    vector = cp.hstack([cp.vec(X - target, order="F"), X[0, 1] + 1, -1 - X[1, 0]])
+    problem = cp.Problem(cp.Minimize(r + cp.trace(A @ X)), [cp.SOC(r, vector), cp.trace(X) == 1])
+    elements = 2 + N * (N + 1) // 2
+    if how == "method":
+        assert list(lower(problem).problem.program().cones.dimensions) == [elements]
+    else:
+        conic = _conic(problem.get_problem_data(BREGOPT)[0])
+        assert conic.soc == (3 + N**2,)
+        assert all(list(r.program.cones.dimensions) == [elements] for r in read_conic(conic))
+    ours = {"method": {"method": "bregopt"}, "solver": {"solver": BREGOPT}}[how] | {"tol": 1e-10}
+    precise = dict.fromkeys(["tol_gap_rel", "tol_gap_abs", "tol_feas"], 1e-10)
+    for _ in range(2):
+        answers = []
+        for options in (ours, {"solver": "CLARABEL", **precise}):
+            problem.solve(**options)
+            dual = np.concatenate([np.ravel(part) for part in problem.constraints[0].dual_value])
+            answers.append((problem.value, X.value, dual))
+        for mine, theirs in zip(*answers, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
+        D.value = D.value + np.eye(N)
+
+
 @pytest.mark.filterwarnings("ignore:The problem has an expression with dimension")
 @pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 @pytest.mark.parametrize("make", PASSED_ON)
@@ -659,7 +688,7 @@ def bounds_of_entries():
 )
 def test_duals_of_symmetric_rows_are_symmetric(make, how):
     problem = make()
-    options = {"method": "bregopt", "strict": True} if how == "method" else {"solver": bregopt.cvxpy.BREGOPT}
+    options = {"method": "bregopt", "strict": True} if how == "method" else {"solver": BREGOPT}
     problem.solve(tol=1e-8, **options)
     assert problem.status == "optimal"
     for c in problem.constraints:
@@ -672,7 +701,7 @@ def test_duals_of_symmetric_rows_are_symmetric(make, how):
 
 def test_the_dual_of_a_symmetric_equation_is_that_of_conic_solvers():
     problem = equation_of_symmetric_matrices()
-    for options in ({"method": "bregopt"}, {"solver": bregopt.cvxpy.BREGOPT}):
+    for options in ({"method": "bregopt"}, {"solver": BREGOPT}):
         problem.solve(**options)
         for c in problem.constraints:  # stationarity: 1 1' = v = l, as C and X are there in one row alone
             np.testing.assert_allclose(c.dual_value, np.ones((2, 2)), atol=1e-5)
@@ -721,7 +750,7 @@ RAYS = {
     "one entry": lambda X: [X[-1, -1] >= 1],
     "floor": lambda X: [X >> np.eye(X.shape[0])],
 }
-WAYS = [{"method": "bregopt", "strict": True}, {"solver": bregopt.cvxpy.BREGOPT}]
+WAYS = [{"method": "bregopt", "strict": True}, {"solver": BREGOPT}]
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -9,9 +9,11 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
 from bregopt.arrays import Array, IntArray
+from bregopt.cvxpy.cones import isometry
 from bregopt.cvxpy.conic_solver import check_sizes
 from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
 from bregopt.cvxpy.problems.convex_atoms import SENSES, Spectral, affine_problem
@@ -20,6 +22,7 @@ from bregopt.cvxpy.problems.psd_constraints import (
     Claim,
     Link,
     claim_of,
+    coefficients,
     compared,
     is_symmetric_array,
     is_symmetric_map,
@@ -48,7 +51,7 @@ from bregopt.modeling.variables import PSD, Parameter
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["ImpliedCone", "Lowered", "RealForm", "lower"]
+__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "lower"]
 
 _LONGEST = 60  # characters of a constraint's text
 _CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
@@ -91,13 +94,13 @@ def lower(problem: Any) -> Lowered:
     second_orders = _second_orders(problem, forms, parameters, written)
     spectral, more = _arguments(goal.spectral, forms, links)
     objective, paid = objective_of(goal, forms, spectral)
-    others = [*linked, *more, *_boxes(forms)]
-    fixed: list[Constraint | SecondOrderConstraint] = [*others, *second_orders.values()]
+    others, in_cones = [*linked, *more, *_boxes(forms)], [own.constraint for own in second_orders.values()]
+    fixed: list[Constraint | SecondOrderConstraint] = [*others, *in_cones]
     rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
     if not goal.spectral and not goal.penalties:  # divergences and penalties have labels of their own
         sense.source_text = _text(given_objective)
-    constraints: list[Any] = [*rows.values(), *others, *paid, *second_orders.values()]
+    constraints: list[Any] = [*rows.values(), *others, *paid, *in_cones]
     try:
         ours = Problem(sense, constraints)
     except ValueError as error:
@@ -238,14 +241,14 @@ def _text(formula: Any) -> str:
 
 def _second_orders(
     problem: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
-) -> dict[Any, SecondOrderConstraint]:
+) -> dict[Any, VectorsInCones]:
     """Return the constraints with second-order cones; substituted parameters are added to `written`."""
     found = {}
     for number, c in enumerate(problem.constraints):
         if type(c).__name__ == "SOC":
             with _named(number):
                 found[c] = _second_order(c, forms, parameters, written)
-            found[c].label = _text(c)
+            found[c].constraint.label = _text(c)
     return found
 
 
@@ -338,7 +341,7 @@ def _is_psd(S: Array) -> bool:
 
 def _second_order(
     c: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
-) -> SecondOrderConstraint:
+) -> VectorsInCones:
     """Return a constraint ``cvxpy.SOC``, which may hold several cones of equal dimension.
 
     Parameters
@@ -365,7 +368,14 @@ def _second_order(
     if body.is_constant:
         raise UnsupportedProblemError("it has no variable")
     dimensions = np.full(t.size, order.shape[1])
-    return SecondOrderConstraint(body, dimensions, body.label, np.zeros(order.size))
+    parts = [coefficients(leaf, found) for leaf in (*found.variables, *(found.parameters or ()))]
+    shorter = isometry(sp.hstack([*parts, found.constant[:, None]], format="csr"), dimensions)
+    if shorter is None:
+        return VectorsInCones(SecondOrderConstraint(body, dimensions, body.label, np.zeros(order.size)))
+    body = body.combined(shorter.back, (len(shorter.back.indptr) - 1,), body.label)
+    return VectorsInCones(
+        SecondOrderConstraint(body, shorter.dimensions, body.label, np.zeros(body.size)), shorter.S
+    )
 
 
 def _vectors(count: int, shape: tuple[int, ...], axis: int) -> IntArray:
@@ -376,6 +386,20 @@ def _vectors(count: int, shape: tuple[int, ...], axis: int) -> IntArray:
     elif axis == 0:
         tails = tails.T
     return np.column_stack([np.arange(count), tails])
+
+
+@dataclass(frozen=True, eq=False)
+class VectorsInCones:
+    """A constraint ``cvxpy.SOC`` as ours, in ``w`` where its vectors are ``S w`` with ``S'S = I``."""
+
+    constraint: SecondOrderConstraint
+    S: Any = None
+
+    def multipliers(self) -> Array:
+        """Return the multipliers of CVXPY's vectors."""
+        z = self.constraint.multipliers
+        assert z is not None
+        return z if self.S is None else np.asarray(self.S @ z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,7 +422,7 @@ class Lowered:
     symmetric : set
         Those of `rows` whose coefficients form a symmetric matrix: mirrored entries are one row.
     cones : dict from psd constraint of CVXPY to the psd matrix that implies it
-    second_orders : dict from SOC constraint of CVXPY to constraint of ours
+    second_orders : dict from SOC constraint of CVXPY to VectorsInCones
     given : dict
         The user's constraint for each of CVXPY's whose convex atoms were replaced by their epigraphs.
     trivial : list
@@ -418,7 +442,7 @@ class Lowered:
     rows: dict[Any, Constraint]
     symmetric: set[Any]
     cones: dict[Any, ImpliedCone]
-    second_orders: dict[Any, SecondOrderConstraint]
+    second_orders: dict[Any, VectorsInCones]
     given: dict[Any, Any]
     trivial: list[Any]
     relaxed: list[RelaxedBound]
@@ -465,8 +489,7 @@ class Lowered:
         for c, cone in self.cones.items():
             duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
         for c, second_order in self.second_orders.items():
-            assert second_order.multipliers is not None
-            duals[c.id] = second_order.multipliers
+            duals[c.id] = second_order.multipliers()
         duals |= {theirs.id: duals[c.id].reshape(theirs.shape) for c, theirs in self.given.items()}
         return duals
 

@@ -36,6 +36,7 @@ __all__ = [
     "Claim",
     "Link",
     "claim_of",
+    "coefficients",
     "compared",
     "is_real_form",
     "is_symmetric",
@@ -68,7 +69,7 @@ def is_symmetric_map(rows: Coefficients, shape: tuple[int, ...]) -> bool:
     if len(shape) != 2 or shape[0] != shape[1]:
         return False
     mirror = _transposed(shape[0])
-    slopes = [_coefficients(v, rows) for v in rows.variables]
+    slopes = [coefficients(v, rows) for v in rows.variables]
     return all(abs(slope - slope[mirror]).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
 
 
@@ -89,7 +90,7 @@ def is_real_form(matrix: Any) -> bool:
     rows = rows_of(matrix)
     if (rows.constant[first] != sign * rows.constant[second]).any():
         return False
-    slopes = [_coefficients(v, rows) for v in rows.variables]
+    slopes = [coefficients(v, rows) for v in rows.variables]
     return all(abs(slope[first] - sp.diags_array(sign) @ slope[second]).max() == 0 for slope in slopes)
 
 
@@ -98,14 +99,13 @@ def _transposed(n: int) -> IntArray:
     return np.arange(n * n).reshape(n, n).T.ravel()
 
 
-def _coefficients(variable: Any, rows: Coefficients) -> Any:
-    """Return the coefficients of a variable in rows, with those of mirrored entries added up."""
-    row, at, weight = joined(
-        [*rows.elements.get(variable, []), *(q.elements() for q in rows.quadratics.get(variable, []))]
-    )
-    if is_mirrored(variable):
-        at = upper_entries(at, variable.shape[0])
-    return sp.csr_array((weight, (row, at)), (rows.m, variable.size))
+def coefficients(leaf: Any, rows: Coefficients) -> Any:
+    """Return the coefficients of a variable or parameter in rows, with those of mirrored entries added up."""
+    by_element, forms = rows.elements | (rows.parameters or {}), rows.quadratics
+    row, at, weight = joined([*by_element.get(leaf, []), *(q.elements() for q in forms.get(leaf, []))])
+    if is_mirrored(leaf):
+        at = upper_entries(at, leaf.shape[0])
+    return sp.csr_array((weight, (row, at)), (rows.m, leaf.size))
 
 
 def claim_of(matrix: Any) -> Claim | None:
@@ -121,7 +121,7 @@ def claim_of(matrix: Any) -> Claim | None:
     (X,) = rows.variables
     if X.shape != matrix.shape or not (is_matrix(X) or is_square(X)):
         return None
-    slope = _coefficients(X, rows).tocoo()
+    slope = coefficients(X, rows).tocoo()
     to = upper_entries(np.arange(n * n), n)
     row, column = to[slope.coords[0]], to[slope.coords[1]]
     symmetric = sp.csr_array((slope.data, (row, column)), (n * n, n * n))
