@@ -175,6 +175,8 @@ class Presolved:
 
 
 def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:
+    if not steps:
+        return answer
     inner = answer.inner
     for step in reversed(steps):
         answer = step.restore(answer)

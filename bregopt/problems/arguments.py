@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.routes.base import Settings, Solver
 from bregopt.routes.options import option_names, own_settings
 from bregopt.routes.registry import load
 
@@ -82,12 +80,7 @@ def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
 def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
-    return own_settings(load(METHOD), own) if own else _defaults(load(METHOD))
-
-
-@cache
-def _defaults(cls: type[Solver]) -> Settings:
-    return cls.Settings()
+    return own_settings(load(METHOD), own)
 
 
 def citation_of(divergence: str) -> str:

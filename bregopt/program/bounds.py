@@ -169,6 +169,8 @@ class Bounds(PickledWithoutCache):
 
     def violation(self, a: Array) -> Array:
         """Return the violation of each row's unrelaxed bounds."""
+        if self._all_equal:
+            return np.abs(self.lo - a)
         return np.maximum(np.maximum(self.lo - a, a - self.hi), 0.0)
 
     def missed(self, a: Array) -> Array:

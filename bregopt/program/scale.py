@@ -77,9 +77,11 @@ def scale_of(program: Program) -> Scale:
     units = [nearness.mu * _unit(nearness) for nearness in near]
     resolutions = [getattr(divergence_of(n), "resolution", Divergence.resolution) for n in near]
     resolution = sum(share * unit for share, unit in zip(resolutions, units, strict=True))
-    units += program.bounds.gamma[program.bounds.kind == int(Penalty.LOG)].tolist()
-    hinge = program.bounds.kind == int(Penalty.HINGE)  # it is a difference of activity and bound
-    resolution += Divergence.resolution * float(program.bounds.gamma[hinge] @ program.bounds.sizes[hinge])
+    bounds = program.bounds
+    if not bounds.all_hard:
+        units += bounds.gamma[bounds.kind == int(Penalty.LOG)].tolist()
+        hinge = bounds.kind == int(Penalty.HINGE)  # it is a difference of activity and bound
+        resolution += Divergence.resolution * float(bounds.gamma[hinge] @ bounds.sizes[hinge])
     linear = dual * (demand or primal)
     return Scale(primal, dual, max(linear, *units, 0.0), max(_RESOLUTION * linear, resolution))
 
@@ -98,14 +100,16 @@ def _stated_sizes(program: Program) -> tuple[float, float]:
 
     A bound demands its violation at ``X = 0``, ``u = 0``. Variables are measured by their columns.
     """
-    bounds = program.bounds
-    norms, columns = program.row_units, program.column_sizes
-    rows, boxes = norms > 0, columns > 0
-    lo = np.concatenate([bounds.lo[rows] / norms[rows], program.u_lo[boxes] * columns[boxes]])
-    hi = np.concatenate([bounds.hi[rows] / norms[rows], program.u_hi[boxes] * columns[boxes]])
-    stated = np.where(np.isfinite([lo, hi]), np.abs([lo, hi]), 0.0)
-    demanded = np.maximum(np.maximum(lo, -hi), 0.0)
-    return float(demanded.max(initial=0.0)), float(stated.max(initial=0.0))
+    bounds, norms = program.bounds, program.row_units
+    rows = norms > 0
+    ends = np.array([bounds.lo[rows], bounds.hi[rows]]) / norms[rows]
+    if program.k:
+        columns = program.column_sizes
+        boxes = columns > 0
+        of_boxes = np.array([program.u_lo[boxes], program.u_hi[boxes]]) * columns[boxes]
+        ends = np.concatenate([ends, of_boxes], axis=1)
+    demanded = np.maximum(ends[0], -ends[1]).max(initial=0.0)
+    return float(demanded), float(np.abs(ends).max(initial=0.0, where=np.isfinite(ends)))
 
 
 def _norm_below_caps(program: Program) -> float:
@@ -126,8 +130,9 @@ def _dual_size(program: Program, primal: float) -> float:
         used = column > 0
         sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
     square = bounds.kind == int(Penalty.SQUARE)
-    relaxed = np.maximum(np.maximum(bounds.lo, -bounds.hi), 0.0)[square]
-    sizes.append(float((2 * bounds.gamma[square] * relaxed * row_units[square]).max(initial=0.0)))
+    if not bounds.all_hard:
+        relaxed = np.maximum(np.maximum(bounds.lo, -bounds.hi), 0.0)[square]
+        sizes.append(float((2 * bounds.gamma[square] * relaxed * row_units[square]).max(initial=0.0)))
     largest = max(sizes, default=0.0)
     if largest > 0 or any(program.divergences):
         return largest

@@ -58,7 +58,7 @@ def with_attainment(
         ray = _logarithmic_ray(program, answer.X)
         if ray is not None:
             return replace(answer, X=ray[0], u=ray[1], stop=StopReason.UNBOUNDED), certificate
-    if not _is_linear(program, answer):
+    if program.curved or any(isinstance(X, LowRank) for X in answer.X):
         return answer, certificate
     sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
     if divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) > 1:
@@ -69,16 +69,14 @@ def with_attainment(
             sentences.append(_RECEDES.format(rank=found.rank, norm=norm))
         elif unexplained:
             sentences.append(_LARGE.format(norm=norm, times=norm / scale_of(program).primal))
-    largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
-    if unexplained and largest > DIVERGENT * scale_of(program).dual > 0:
-        sentences.append(_PRICED.format(times=largest / scale_of(program).dual))
+    if unexplained:
+        largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
+        costs = scale_of(program).dual
+        if largest > DIVERGENT * costs > 0:
+            sentences.append(_PRICED.format(times=largest / costs))
+    if not sentences:
+        return answer, certificate
     return replace(answer, detail=" ".join([answer.detail, *sentences]).strip()), certificate
-
-
-def _is_linear(program: Program, answer: Answer) -> bool:
-    """Whether the objective is linear in matrices that are arrays, without caps."""
-    linear = not program.capped and not any(program.divergences)
-    return linear and not any(isinstance(X, LowRank) for X in answer.X)
 
 
 def _found(program: Program, X: Sequence[Any]) -> Recession | None:

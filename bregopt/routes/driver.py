@@ -44,7 +44,7 @@ from bregopt.records import replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
-from bregopt.routes.extensions import answer_of, unchanged
+from bregopt.routes.extensions import Guard, answer_of, guard
 from bregopt.routes.progress import Progress, Watcher, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution
@@ -73,8 +73,9 @@ def run(
     """Solve a program by one route and return the certified answer, in the program's terms."""
     with clock.limited(settings.time_limit), digits_bar(solver.name, settings.tol, settings.progress) as bar:
         watchers = [watcher for watcher in (settings.callback, bar) if watcher is not None]
-        with unchanged(solver, program):
-            solution = _run(solver, program, settings, start, watchers)
+        kept = guard(solver, program)
+        with kept(solver, program):
+            solution = _run(solver, program, settings, start, watchers, kept)
     if warn:
         warn_unproven(solution, settings.tol)
     return solution
@@ -109,6 +110,7 @@ def _run(
     settings: Settings,
     start: Solution | None,
     watchers: Sequence[Watcher],
+    kept: Guard,
 ) -> Solution:
     begin = time.perf_counter()
     given, program = program, settings.completed(program)
@@ -121,11 +123,11 @@ def _run(
     first = _started(start, restated, given.m)
     ready = time.perf_counter()
     reserved = clock.reserving(_seconds_to_certify(restated.program))
-    with reserved, clock.stoppable(), unchanged(solver, restated.program):
+    with reserved, clock.stoppable(), kept(solver, restated.program):
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
     solved = time.perf_counter()
-    with clock.finishing(), unchanged(solver, restated.program, answer):
+    with clock.finishing(), kept(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
         answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(restated.program, answer, certificate, settings.tol)
@@ -133,7 +135,7 @@ def _run(
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     whole = restated.restore(answer)
     status = _judged(restated.whole, whole, certificate, settings.tol)
-    answer = restated.restore(replace(answer, y=answer.y[: given.m]))
+    answer = whole if given is program else restated.restore(replace(answer, y=answer.y[: given.m]))
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
     timings = {
@@ -216,10 +218,12 @@ def _plain(program: Program, answer: Answer) -> Answer:
 
     The multipliers of a contradiction are in their range, and those of a zero objective are zero.
     """
-    X = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X)
+    X, y = tuple(LowRank(M.factor) if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X), answer.y
     if answer.stop is StopReason.INFEASIBLE:
-        return replace(answer, X=X, y=program.bounds.clip_required(answer.y))
-    return replace(answer, X=X, y=answer.y if pays(program) else 0 * answer.y)
+        y = program.bounds.clip_required(y)
+    elif not pays(program):
+        y = 0 * y
+    return replace(answer, X=X, y=y)
 
 
 def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[Answer, Certificate]:
@@ -278,7 +282,8 @@ def _within_first_order(
     blurred = certificate.evaluation_error > 0 or certificate.dual_residual > 0
     if certificate.dual_residual > small or (blurred and certificate.gap > 100 * small):
         return replace(certificate, error=math.inf)
-    return replace(certificate, error=certificate.error + _cost_of_round_off(program, answer))
+    cost = _cost_of_round_off(program, answer)
+    return replace(certificate, error=certificate.error + cost) if cost else certificate
 
 
 def _cost_of_round_off(program: Program, answer: Answer) -> float:

@@ -8,8 +8,8 @@ package are not copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -20,8 +20,11 @@ from bregopt.program import Answer, LowRank, Program, Start, StopReason
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress
 
-__all__ = ["answer_of", "failure", "is_foreign", "unchanged"]
+__all__ = ["Guard", "answer_of", "failure", "guard", "is_foreign"]
 
+Guard = Callable[..., AbstractContextManager[None]]
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
 _OPAQUE = (str, bytes, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 
@@ -36,19 +39,25 @@ def is_foreign(solver: Any, program: Program | None = None) -> bool:
     return any(kind.__module__.partition(".")[0] != "bregopt" for kind in kinds)
 
 
+def guard(solver: Solver, program: Program) -> Guard:
+    """Return :func:`unchanged`, or a context that does nothing where all code is of this package."""
+    return unchanged if is_foreign(solver, program) else _trusted
+
+
+def _trusted(solver: Solver, *objects: Any) -> AbstractContextManager[None]:
+    return _NOTHING
+
+
 @contextmanager
-def unchanged(solver: Solver, program: Program, *others: Any) -> Iterator[None]:
-    """Keep the arrays of a program, and of other objects, as they are, if code of others runs in the block.
+def unchanged(solver: Solver, *objects: Any) -> Iterator[None]:
+    """Keep the arrays of a program, and of other objects, as they are while code of others runs.
 
     Raises
     ------
     SolverError
         If they were changed all the same; they have their former values then.
     """
-    if not is_foreign(solver, program):
-        yield
-        return
-    kept = _Kept((program, *others))
+    kept = _Kept(objects)
     try:
         yield
     except BaseException:

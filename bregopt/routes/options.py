@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -87,7 +88,13 @@ def own_options(solver: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def own_settings(cls: type[Solver], options: Mapping[str, Any]) -> Settings:
     """Return the settings of a route from those of the options that it has."""
-    return cls.Settings(**own_options(cls, options))
+    return cls.Settings(**own_options(cls, options)) if options else _defaults(cls)
+
+
+@cache
+def _defaults(cls: type[Solver]) -> Settings:
+    """Return the settings without options, made once: they are immutable."""
+    return cls.Settings()
 
 
 def has_option(cls: type[Solver], name: str, value: Any) -> bool:

@@ -77,7 +77,7 @@ def solve(
         if logger.isEnabledFor(logging.INFO):
             _log_route(cls, program, own_settings(cls, options))
         try:
-            return driver.run(cls(), program, cls.Settings(**options), start, warn)
+            return driver.run(cls(), program, own_settings(cls, options), start, warn)
         except CallbackError as failed:
             raise failed.error from failed.error.__cause__
         except (ArithmeticError, LinAlgError) as error:
@@ -97,7 +97,7 @@ def _directly(
     cls: Any = load(first) if is_one_of(solver, ("auto", first)) else None
     if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
         return None
-    settings = cls.Settings(**options)
+    settings = own_settings(cls, options)
     solution = driver.run_directly(cls(), program, settings, warn)
     if solution is not None and logger.isEnabledFor(logging.INFO):
         _log_route(cls, program, settings)
@@ -201,7 +201,7 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     order = _order(program)
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
-    coarse = options.get("tol", Settings().tol) >= _COARSE
+    coarse = options.get("tol", Settings.tol) >= _COARSE
     if hard and coarse and int(can_be_inactive(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", route_names())
     if large and program.m <= order + _FEW_MORE and not _narrow(program):

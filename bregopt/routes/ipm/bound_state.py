@@ -13,10 +13,13 @@ An equality is one bound without slack, whose ``p`` may have either sign. The re
 unknown of its own, with ``b (gamma / b0 + sign p) = gamma``. All unknowns besides the multipliers thus have
 one form: a slack, ``s``, ``t`` or ``b``, and its price ``c + k p``, whose product has a target.
 Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with ``D >= 0``.
+
+Where all rows are equalities there are no slacks, and the state is that of the multipliers alone.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +31,7 @@ from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.records import dataclass
 
-__all__ = ["BoundState", "BoundStep", "FiniteBounds"]
+__all__ = ["BoundEquations", "BoundState", "BoundStep", "Equalities", "FiniteBounds"]
 
 # Least first slack, relative to the larger of a bound and its activity.
 _LEAST_SLACK = 0.1
@@ -48,12 +51,23 @@ _LEAST_PRICE = 1e-12  # of a first p and gamma - p, relative to gamma: smaller d
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
 
+_NONE = np.zeros(0)
+
+
+class BoundEquations(NamedTuple):
+    """The right-hand sides ``r`` of each row and of each bound, and the targets of the slacks' products."""
+
+    of_rows: Array
+    of_bounds: Array
+    target: Array
+
+
 class BoundStep(NamedTuple):
     """A Newton step in the multipliers, the slacks and their prices."""
 
     p: Array
-    s: Array
-    price: Array
+    s: Array = _NONE
+    price: Array = _NONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +92,7 @@ class Slacks:
     centered: int
     fixed_targets: Array
 
-    def target(self, nu: float, predictor: BoundStep | None = None) -> Array:
+    def target(self, nu: float, predictor: BoundStep | None) -> Array:
         """Return the targets of the products, less the second-order terms of a predictor."""
         target = np.empty(len(self.bound_index))
         target[: self.centered] = nu
@@ -220,6 +234,16 @@ class FiniteBounds:
         return np.array_equal(self.row, np.arange(self.m))
 
     @cached_property
+    def exact(self) -> bool:
+        """Whether each row is a hard equality."""
+        return self.one_each and bool(self.free.all()) and not self.kind.any()
+
+    @property
+    def centered(self) -> int:
+        """The number of slacks whose product with the price has the target ``nu``."""
+        return 0 if self.exact else self.slacks.centered
+
+    @cached_property
     def _is_paired(self) -> Mask:
         is_paired: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
         return is_paired
@@ -234,6 +258,35 @@ class FiniteBounds:
         if len(term) == 0:
             return np.zeros(len(self.row))
         return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
+
+
+class Equalities:
+    """The multipliers `y` of rows that are all equalities; it has the methods of :class:`BoundState`."""
+
+    def __init__(self, finite: FiniteBounds, y: Array) -> None:
+        self.finite, self.multipliers = finite, y
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def row_diagonal(self) -> Array | None:
+        return np.zeros(len(self.multipliers))
+
+    def equations(self, activity: Array, nu: float, predictor: BoundStep | None) -> BoundEquations:
+        r = self.finite.bound - activity
+        return BoundEquations(r, r, _NONE)
+
+    def step(self, dy: Array, equations: BoundEquations) -> BoundStep:
+        return BoundStep(dy)
+
+    def step_lengths(self, step: BoundStep) -> tuple[float, float]:
+        return np.inf, np.inf
+
+    def after_step(self, step: BoundStep, primal: float, dual: float) -> Equalities:
+        return Equalities(self.finite, self.multipliers + dual * step.p)
+
+    def complementarity_after(self, step: BoundStep, primal: float, dual: float) -> float:
+        return 0.0
 
 
 class BoundState:
@@ -305,29 +358,25 @@ class BoundState:
         k = self.finite.slacks.centered
         return float(self.s[:k] @ self.price[:k]) if k else 0.0
 
-    def complementarity_diagonal(self) -> Array:
-        """Return ``D >= 0`` of each bound in ``sign da + D dp = r``."""
+    @cached_property
+    def _diagonal(self) -> Array:
+        """``D >= 0`` of each bound in ``sign da + D dp = r``."""
         D = self.finite.slack_sums(self.s / self.price)
         if len(self.finite.relaxed):
             D[self.finite.relaxed] -= self._relaxed_bounds()[1]
         return D
 
-    def right_hand_side(self, activity: Array, target: Array) -> Array:
-        """Return ``r`` of each bound in ``sign da + D dp = r``, for the `target` of the products."""
-        finite, slack_origin = self.finite, self.finite.slack_origin
-        if len(finite.relaxed):
-            slack_origin = slack_origin.copy()
-            slack_origin[finite.relaxed] = self._relaxed_bounds()[0]
-        r = finite.slack_sums(finite.slacks.price_slope * target / self.price)
-        r -= finite.sign * ((activity if finite.one_each else activity[finite.row]) - slack_origin)
-        return r
+    def row_diagonal(self) -> Array | None:
+        """Return ``D`` of each row in ``da + D dy = r``; infinite for a row without finite bounds.
 
-    def row_diagonal(self, D: Array) -> Array:
-        """Return ``D`` of each row in ``da + D dy = r``; infinite for a row without finite bounds."""
-        finite, paired = self.finite, self.finite.paired
+        It is None if a multiplier is at an end of its range, or so close that the system overflows.
+        """
+        finite, D = self.finite, self._diagonal
+        if not math.isfinite(np.add.reduce(D)):
+            return None
         if finite.one_each:
-            return D
-        total = np.full(finite.m, np.inf)
+            return D.copy()
+        total, paired = np.full(finite.m, np.inf), finite.paired
         total[finite.row_of_unpaired] = D[finite.unpaired]
         if len(paired):
             weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)
@@ -335,9 +384,20 @@ class BoundState:
             total[k] = 1 / weight[k]
         return total
 
-    def row_right_hand_side(self, D: Array, r: Array) -> Array:
-        """Return ``r`` of each row in ``da + D dy = r``."""
-        finite, paired = self.finite, self.finite.paired
+    def equations(self, activity: Array, nu: float, predictor: BoundStep | None) -> BoundEquations:
+        """Return the right-hand sides at an activity, towards `nu` and with a predictor's second order."""
+        finite, slack_origin = self.finite, self.finite.slack_origin
+        if len(finite.relaxed):
+            slack_origin = slack_origin.copy()
+            slack_origin[finite.relaxed] = self._relaxed_bounds()[0]
+        target = finite.slacks.target(nu, predictor)
+        r = finite.slack_sums(finite.slacks.price_slope * target / self.price)
+        r -= finite.sign * ((activity if finite.one_each else activity[finite.row]) - slack_origin)
+        return BoundEquations(self._of_rows(r), r, target)
+
+    def _of_rows(self, r: Array) -> Array:
+        """Return ``r`` of each row in ``da + D dy = r`` from those of the bounds."""
+        finite, paired, D = self.finite, self.finite.paired, self._diagonal
         if finite.one_each:
             return np.asarray(finite.sign * r)
         total = np.zeros(finite.m)
@@ -349,7 +409,7 @@ class BoundState:
             total[k] = rhs[k] / weight[k]
         return total
 
-    def step(self, dy: Array, D: Array, r: Array, target: Array) -> BoundStep:
+    def step(self, dy: Array, equations: BoundEquations) -> BoundStep:
         """Return the step of all bounds from that of the multipliers of the rows.
 
         The two bounds of a row share ``dy``; the sum of their equations, which does not contain ``da``,
@@ -357,7 +417,8 @@ class BoundState:
         """
         row, sign, slacks, m = self.finite.row, self.finite.sign, self.finite.slacks, self.finite.m
         p = sign * (dy if self.finite.one_each else dy[row])
-        paired = self.finite.paired
+        _, r, target = equations
+        paired, D = self.finite.paired, self._diagonal
         if len(paired):
             D_both = np.bincount(row, weights=D, minlength=m)[row]
             r_both = np.bincount(row, weights=r, minlength=m)[row]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, trace_bounds
 from bregopt.certify.constants import (
     DIVERGENT,
@@ -219,6 +219,7 @@ class _Scores:
         unit = program.row_units * scale.primal
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
+        self._units = self._units_at(self._reach)
 
     def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
@@ -237,8 +238,8 @@ class _Scores:
                 else:
                     cost -= LARGEST_X * least * float(trace)
                     miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
-        missed = np.maximum(np.maximum(program.bounds.lo - at.activity, at.activity - program.bounds.hi), 0.0)
-        reach, largest = self._reach, float(traces.max())
+        missed = program.bounds.violation(at.activity)
+        reach, units, largest = self._reach, self._units, max(traces.tolist())
         if program.k:
             if ((at.u < program.u_lo) | (at.u > program.u_hi)).any():
                 return None
@@ -247,12 +248,14 @@ class _Scores:
             dual, cost = dual + of_box, cost + LARGEST_U * left
             miss = max(miss, beyond, far / sizes.costs)
             reach = np.maximum(reach, program.absolute_B @ np.abs(at.u))
+            units = self._units_at(reach)
             largest = max(largest, float((np.abs(at.u) * program.column_sizes).max()))
         if not largest <= DIVERGENT * self._scale.primal:
             return None
-        residual = self._residual(missed, reach)
+        residual = self._residual(missed, units)
         if residual > _NEGLIGIBLE:
-            residual = self._residual(missed, np.maximum(reach, self._plan.magnitudes(at.X)))
+            units = self._units_at(np.maximum(reach, self._plan.magnitudes(at.X)))
+            residual = self._residual(missed, units)
         residual = max(residual, math.sqrt(float(missed @ missed)) / sizes.bounds)
         dual -= cost
         loss, constant = float(np.abs(y) @ missed), program.stated_constant
@@ -269,11 +272,18 @@ class _Scores:
             primal += loss
         return Certificate(primal, dual, gap, residual, miss, distance + loss, size=size)
 
-    def _residual(self, missed: Array, reach: Array) -> float:
-        """Return the largest relative violation of a row; `reach` is the size of its terms."""
-        relative = missed / np.maximum(np.minimum(reach, self._stated), TINY)
-        relative[(reach <= self._noise) & (missed <= self._round_off)] = 0.0
-        return float(relative.max(initial=0.0))
+    def _units_at(self, reach: Array) -> tuple[Array, IntArray]:
+        """Return the unit of each row's violation, and the rows that are small; `reach` is of its terms."""
+        units = np.maximum(np.minimum(reach, self._stated), TINY)
+        return units, (reach <= self._noise).nonzero()[0]
+
+    def _residual(self, missed: Array, units: tuple[Array, IntArray]) -> float:
+        """Return the largest relative violation of a row, zero for those of small rows by round-off."""
+        unit, small = units
+        relative = missed / unit
+        if len(small):
+            relative[small[missed[small] <= self._round_off[small]]] = 0.0
+        return float(np.maximum.reduce(relative, initial=0.0))
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

@@ -29,12 +29,12 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
-from bregopt.routes.ipm.bound_state import BoundState, BoundStep, FiniteBounds
+from bregopt.routes.ipm.bound_state import BoundState, BoundStep, Equalities, FiniteBounds
 from bregopt.routes.ipm.cones import LEAST_STEP
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
+from bregopt.routes.ipm.second_order import NO_STEP, SecondOrderState, SecondOrderStep
 from bregopt.routes.ipm.systems import system_for
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
@@ -79,7 +79,7 @@ class Iterate(NamedTuple):
     u, z : array of shape (k,)
         Variables, and the multipliers of their box and of their second-order cones.
     y, activity : array of shape (m,)
-    bounds : BoundState
+    bounds : BoundState or Equalities
         Of the rows and, after them, of the box.
     second_order : SecondOrderState
         Of the variables in second-order cones.
@@ -97,7 +97,7 @@ class Iterate(NamedTuple):
     z: Array
     y: Array
     activity: Array
-    bounds: BoundState
+    bounds: BoundState | Equalities
     second_order: SecondOrderState
     dual_residual: float
 
@@ -117,8 +117,7 @@ class Direction(NamedTuple):
 class Linearization(NamedTuple):
     """Newton's system at an iterate, factorized.
 
-    `X`, `Z` and `K`, the inverse of ``Z``, are views of the groups. `D` is of the bounds, ``q`` is
-    ``B'dy + dz``.
+    `X`, `Z` and `K`, the inverse of ``Z``, are views of the groups. `q` is ``B'dy + dz``.
     """
 
     at: Iterate
@@ -126,7 +125,6 @@ class Linearization(NamedTuple):
     X: list[Array]
     Z: list[Array]
     K: list[Array]
-    D: Array
     q: Array
 
 
@@ -170,7 +168,7 @@ class Engine:
         self.plan = Plan.of(program.A, tuning, faces, weights, stacked)
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
-        self._of_variables = self._finite.slacks.centered + program.cones.count
+        self._of_variables = self._finite.centered + program.cones.count
         self._weights = tuple(group.weight for group in self.plan.groups)
         self._weight, self._weighted = self.plan.spread(self._weights), any(self._weights)
         self._faces = [group for group in self.plan.groups if group.cone.is_face]
@@ -217,17 +215,23 @@ class Engine:
         Z : array of shape (size,), optional
             ``C - A*(y)`` by default.
         """
-        y_near = np.full(self._m + len(u), np.nan)
-        if y is not None:
-            y_near[: self._m] = y
-        bounded_values = np.concatenate([self.activity(X, u), u])
-        magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
-        bounds = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
         cones = self._program.cones
-        near = None if y is None else (self._c - self._Bt @ y)[cones.index]
+        near = None if y is None or not cones.count else (self._c - self._Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
         exact = (Z is None,) * len(self.plan.groups)
-        return self._iterate(X.copy(), Z, exact, u, bounds, second_order)
+        return self._iterate(X.copy(), Z, exact, u, self._first_bounds(X, u, nu, y), second_order)
+
+    def _first_bounds(self, X: Array, u: Array, nu: float, y: Array | None) -> BoundState | Equalities:
+        """Return the state of the bounds, centered at `nu`, with multipliers close to `y`."""
+        exact = self._finite.exact
+        y_near = np.full(self._m + len(u), 0.0 if exact else np.nan)
+        if y is not None:
+            y_near[: self._m] = y
+        if exact:
+            return Equalities(self._finite, y_near)
+        bounded_values = np.concatenate([self.activity(X, u), u])
+        magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
+        return BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
 
     def activity(self, X: Array, u: Array) -> Array:
         """Return ``A(X) + B u``."""
@@ -240,24 +244,20 @@ class Engine:
         return np.maximum(size, self._program.bounds.sizes)
 
     def linearization(self, at: Iterate) -> Linearization | None:
-        """Return Newton's system at an iterate.
-
-        None if a multiplier is at an end of its range, or so close that the system overflows.
-        """
-        D, m = at.bounds.complementarity_diagonal(), self._m
-        if not math.isfinite(np.add.reduce(D)):
+        """Return Newton's system at an iterate, None where it overflows."""
+        D, m = at.bounds.row_diagonal(), self._m
+        if D is None:
             return None
-        of_rows = at.bounds.row_diagonal(D)
-        K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), of_rows[m:], None, at.second_order.cones
+        K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), D[m:], None, at.second_order.cones
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()
         try:
-            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, of_rows[:m], D_u, cones, p_u)
+            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, D[:m], D_u, cones, p_u)
             solve = self._system.factor(point)
         except np.linalg.LinAlgError:
             return None
         q = self._c - self._Bt @ at.y - at.z if len(at.u) else at.u
-        return Linearization(at, solve, point.X_parts, self.plan.views(at.Z), point.K_parts, D, q)
+        return Linearization(at, solve, point.X_parts, self.plan.views(at.Z), point.K_parts, q)
 
     def direction(
         self,
@@ -272,10 +272,9 @@ class Engine:
         """
         checkpoint()
         at, q, m = linearization.at, linearization.q, self._m
-        target = at.bounds.finite.slacks.target(nu, None if predictor is None else predictor.bounds)
         values = np.concatenate([at.activity, at.u]) if len(q) else at.activity
-        bound_rhs = at.bounds.right_hand_side(values, target)
-        r = at.bounds.row_right_hand_side(linearization.D, bound_rhs)
+        equations = at.bounds.equations(values, nu, None if predictor is None else predictor.bounds)
+        r = equations.of_rows
         r_u, in_cones = r[m:], at.second_order.cones.index
         if len(in_cones):
             r_u[in_cones] = at.second_order.right_hand_side(
@@ -286,9 +285,11 @@ class Engine:
         multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
-        bounds = at.bounds.step(multipliers, linearization.D, bound_rhs, target)
+        bounds = at.bounds.step(multipliers, equations)
         dZ = -step.adjoint if at.residual is None else at.residual - step.adjoint
-        second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
+        second_order = NO_STEP
+        if len(in_cones):
+            second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
         parts = self.plan.views(step.X), self.plan.views(dZ)
         return Direction(step.X, dZ, *parts, step.u, bounds, second_order)
 
@@ -320,7 +321,7 @@ class Engine:
         if at.second_order.cones.count:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
-        _, _, X, Z, K, _, _ = linearization
+        _, _, X, Z, K, _ = linearization
         dX, dZ = step.X_parts, step.Z_parts
         for g, group in enumerate(self.plan.groups):
             primal = min(primal, group.cone.primal_length(X[g], at.X_roots[g], dX[g], tol))
@@ -456,7 +457,7 @@ class Engine:
         Z: Array | None,
         exact: Sequence[bool],
         u: Array,
-        bounds: BoundState,
+        bounds: BoundState | Equalities,
         second_order: SecondOrderState | None,
     ) -> Iterate | None:
         """Return an iterate, None if one of its matrices is not positive definite on its face.

@@ -258,6 +258,8 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
 # Pays on: 60 triplets at a price too low, few at a time.
 def _single_variable_ray(program: Program) -> Answer | None:
     """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
+    if not program.k:
+        return None
     least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
     for j in np.flatnonzero((program.c > largest) | (program.c < least)):

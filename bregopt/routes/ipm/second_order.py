@@ -23,7 +23,7 @@ from bregopt.cache import cached_property
 from bregopt.program import SecondOrderCones
 from bregopt.records import dataclass
 
-__all__ = ["SecondOrderState", "SecondOrderStep"]
+__all__ = ["NO_STEP", "SecondOrderState", "SecondOrderStep"]
 
 
 class SecondOrderStep(NamedTuple):
@@ -31,6 +31,9 @@ class SecondOrderStep(NamedTuple):
 
     x: Array
     z: Array
+
+
+NO_STEP = SecondOrderStep(np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,8 @@ class SecondOrderState:
 
         None if `x` is not in the interior of the cones.
         """
+        if not cones.count:
+            return cls(cones, x, x)
         if not _inside(cones, x):
             return None
         z = nu * cones.inverse(x)
