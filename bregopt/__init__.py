@@ -42,8 +42,7 @@ from bregopt.routes.solution import Solution
 if _TYPE_CHECKING:
     from bregopt.chunks import RowChunks, TripletChunks
     from bregopt.crosscheck import CrossCheck, cross_check
-    from bregopt.io.cbf_reader import read_cbf
-    from bregopt.io.cbf_writer import write_cbf
+    from bregopt.io.cbf import read_cbf, write_cbf
     from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
     from bregopt.many import solve_many
@@ -213,8 +212,8 @@ _MODULES = {
     "TripletChunks": "bregopt.chunks",
     "CrossCheck": "bregopt.crosscheck",
     "cross_check": "bregopt.crosscheck",
-    "read_cbf": "bregopt.io.cbf_reader",
-    "write_cbf": "bregopt.io.cbf_writer",
+    "read_cbf": "bregopt.io.cbf",
+    "write_cbf": "bregopt.io.cbf",
     "dimacs_errors": "bregopt.problems.verify",
     "read_sdpa": "bregopt.io.sdpa",
     "write_sdpa": "bregopt.io.sdpa",

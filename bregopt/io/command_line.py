@@ -13,8 +13,8 @@ import numpy as np
 
 from bregopt.arrays import symmetric_matrix
 from bregopt.files import is_standard, replacing, zipped
-from bregopt.io.cbf_reader import SUFFIXES as CBF
-from bregopt.io.cbf_reader import read_cbf
+from bregopt.io.cbf import SUFFIXES as CBF
+from bregopt.io.cbf import read_cbf
 from bregopt.io.matrices import SUFFIXES as MATRICES
 from bregopt.io.matrices import csv_text, read_matrix
 from bregopt.io.sdpa import SUFFIXES as SDPA

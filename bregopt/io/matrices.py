@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
-from bregopt.io.text_files import Lines
+from bregopt.io.text_files import Lines, read_latin
 from bregopt.memory import check_memory
 from bregopt.records import dataclass
 
@@ -202,7 +202,7 @@ def _is_integer(cell: str) -> bool:
 
 def _read_mtx(path: Path, key: str | None) -> Table:
     """Read a Matrix Market file: a matrix in coordinates stays sparse, and entries of a pattern are one."""
-    lines = read_bytes(path).decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = read_latin(path).split("\n")
     kind, field, symmetric = _banner(path, lines[0])
     source = Lines(path, ["" if line.startswith("%") else line for line in lines])
     head, *body = source.written(0) or [len(lines) - 1]

@@ -10,7 +10,6 @@ with all matrices block-diagonal. Both directions use (D); ``x`` is the vector o
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray
-from bregopt.files import path_of, read_bytes, replacing, unpacked
-from bregopt.io.text_files import Lines, check_linear, number
+from bregopt.files import path_of
+from bregopt.io.text_files import Lines, check_linear, number, read_latin, write_ascii
 from bregopt.memory import check_memory
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
@@ -112,11 +111,7 @@ def read_sdpa(path: str | Path) -> Problem:
 
 
 def _source(path: Path) -> Lines:
-    raw = read_bytes(path)
-    if path.suffix.lower() == ".gz":
-        raw = unpacked(path, raw)
-    # Latin-1 decodes every byte, so a comment may have any encoding; words that are no numbers fail later.
-    text = raw.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").translate(_PUNCTUATION).rstrip()
+    text = read_latin(path).translate(_PUNCTUATION).rstrip()
     if not text:
         raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
     return Lines(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
@@ -266,11 +261,8 @@ def write_sdpa(problem: Problem, path: str | Path) -> None:
     sizes += [len(cost) - sum(sizes)] if len(cost) > sum(sizes) else []
     parts = [_matrix_entries(program, b) for b in range(len(program.blocks))]
     parts.append(_vector_entries(B, cost, sizes, first=len(program.blocks)))
-    text = _text([block.n for block in program.blocks] + [-size for size in sizes], c, _joined(parts))
-    data = text.encode("ascii")
-    # No time of day, so that the same problem gives the same bytes.
-    with replacing(path) as file:
-        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+    orders = [block.n for block in program.blocks] + [-size for size in sizes]
+    write_ascii(path, _text(orders, c, _joined(parts)))
 
 
 def _standard_form(program: Program) -> tuple[Any, Array, Array]:

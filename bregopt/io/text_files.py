@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.files import read_bytes, replacing, unpacked
 from bregopt.program import Program
 from bregopt.records import dataclass
 
-__all__ = ["Lines", "check_linear", "number"]
+__all__ = ["Lines", "check_linear", "number", "read_latin", "write_ascii"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,23 @@ class Lines:
                 yield [number(word) for word in words]
             except ValueError as error:
                 raise self.error(k, repr(error.args[0]), "a number") from None
+
+
+def read_latin(path: Path) -> str:
+    """Return a text with the line ends of Unix, unpacked if its name ends with ``.gz``.
+
+    Latin-1 decodes every byte, so a comment may have any encoding; words that are no numbers fail later.
+    """
+    raw = read_bytes(path)
+    text = (unpacked(path, raw) if path.suffix.lower() == ".gz" else raw).decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_ascii(path: Path, text: str) -> None:
+    """Write a text, packed if the name ends with ``.gz``: without the time of day, so bytes repeat."""
+    data = text.encode("ascii")
+    with replacing(path) as file:
+        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
 
 
 def number(word: str) -> float:

@@ -32,8 +32,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.errors import is_one_of
-from bregopt.online.instances import total_loss, vectors
-from bregopt.online.learner import LossLearner
+from bregopt.online.learner import LossLearner, total_loss, vectors
 from bregopt.online.losses import SQUARE, Loss, implicit_step
 
 __all__ = [

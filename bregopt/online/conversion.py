@@ -29,8 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregopt.arrays import Array, RandomState, finite_array
 from bregopt.errors import did_you_mean, is_one_of
-from bregopt.online.instances import total_loss
-from bregopt.online.learner import ConservativeLearner
+from bregopt.online.learner import ConservativeLearner, total_loss
 from bregopt.threads import threads_for
 
 __all__ = ["OnlineToBatch"]

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, finite_array, positive_number
-from bregopt.online.instances import total_loss
-from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number
+from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number, total_loss
 
 __all__ = [
     "GeneralMatrixWinnow",

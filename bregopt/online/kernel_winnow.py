@@ -22,8 +22,7 @@ import numpy as np
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.online import meg, winnow
-from bregopt.online.instances import total_loss
-from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number
+from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number, total_loss
 
 __all__ = ["KernelWinnow", "KernelWinnowState", "init", "traces", "update"]
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online.burg import BurgLearner, Trial, rate_limit
-from bregopt.online.instances import differences, factors, positive_definite, vectors
+from bregopt.online.learner import differences, factors, positive_definite, vectors
 from bregopt.online.losses import SQUARE, Loss
 
 __all__ = [

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, positive_number
-from bregopt.online.instances import (
+from bregopt.online.learner import (
+    LossLearner,
     activities,
     hermitian,
     instances,
@@ -21,7 +22,6 @@ from bregopt.online.instances import (
     spectrum_ends,
     total_loss,
 )
-from bregopt.online.learner import LossLearner
 from bregopt.online.losses import SQUARE, Loss, find_loss, implicit_step
 
 __all__ = [

@@ -29,8 +29,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt.arrays import Array, Mask, RandomState, finite_array, positive_number
-from bregopt.online.instances import total_loss
-from bregopt.online.learner import OnlineLearner
+from bregopt.online.learner import OnlineLearner, total_loss
 from bregopt.online.meg import add_instance
 
 __all__ = [

@@ -49,16 +49,19 @@ from bregopt.modeling.objectives import Minimize, von_neumann_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.online import meg
-from bregopt.online.instances import (
+from bregopt.online.learner import (
+    ROUND_OFF,
+    ConservativeLearner,
     activities,
+    checked_rank,
     differences,
     hermitian,
     instances,
+    number,
     positive_definite,
     spectrum_ends,
     total_loss,
 )
-from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number
 from bregopt.online.meg import MEGState, add_instance, exponential
 
 __all__ = [
