@@ -99,7 +99,7 @@ def timed(place, name, spent, kind):
 
 def measure(m, r, sample):
     """Return the constants of this machine."""
-    from bregopt.chunks import sample as samples
+    from bregopt.chunks import solve as samples
     from bregopt.chunks.chunk import sums_of
     from bregopt.chunks.objective import ExecutorPasses
 

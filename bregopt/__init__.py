@@ -17,12 +17,11 @@ from bregopt.errors import (
 )
 from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import CutRows, between, cut_rows, soft
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.constraints import Constraint, MatrixInequality
 from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,

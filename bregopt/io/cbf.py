@@ -36,7 +36,7 @@ from bregopt.program import Block, Program, rows
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["SUFFIXES", "Cbf", "Entries", "read_cbf", "write_cbf"]
+__all__ = ["SUFFIXES", "read_cbf", "write_cbf"]
 
 Cones = Sequence[tuple[str, int]]
 SUFFIXES = (".cbf", ".cbf.gz")

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
+from bregopt.modeling.affine import Named
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
@@ -36,7 +37,6 @@ from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, squa
 from bregopt.modeling.convex.expression import as_curved
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
 from bregopt.modeling.stacking import bmat, hstack, vstack

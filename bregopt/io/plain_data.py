@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from bregopt.errors import did_you_mean
 from bregopt.modeling.affine import Affine, Product
 from bregopt.modeling.complex_expressions import ComplexEquality, ComplexExpression, HermitianInequality
-from bregopt.modeling.constraints import SecondOrderConstraint
+from bregopt.modeling.constraints import MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression, Term
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import FAMILIES, Bilinear, Coordinates, Rows
 from bregopt.records import dataclass

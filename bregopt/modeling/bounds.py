@@ -14,9 +14,9 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array
 from bregopt.errors import is_one_of
+from bregopt.modeling.affine import Named, axes_of
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
-from bregopt.modeling.naming import Named, axes_of
 from bregopt.program import Matrix
 
 __all__ = ["CutRows", "between", "broadcast_gamma", "cut_rows", "soft", "some_rows"]

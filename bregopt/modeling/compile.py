@@ -20,12 +20,16 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compiled import Compiled, slices
-from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
+from bregopt.modeling.constraints import (
+    Constraint,
+    MatrixInequality,
+    SecondOrderConstraint,
+    rows_of_inequalities,
+)
 from bregopt.modeling.convex.atom import DivergenceTerm, leaves
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Reduction
-from bregopt.modeling.matrix_inequalities import MatrixInequality, rows_of_inequalities
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.variables import PSD, Parameter, Variable

@@ -14,16 +14,14 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, rectangular
 from bregopt.divergences import DIVERGENCES, SCALARS
-from bregopt.modeling.affine import Affine
+from bregopt.modeling.affine import Affine, Named
 from bregopt.modeling.bounds import broadcast_gamma
-from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
+from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Share
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.naming import Named
 from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import (

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from bregopt.modeling.affine import Formula
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.naming import Formula
 from bregopt.modeling.notation import HTML, LATEX, UNICODE, Style, written
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.tables import html_table, latex_table, latex_text

@@ -10,10 +10,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, finite_array
-from bregopt.modeling.affine import Affine, check_shapes, matrix_product, multiplied, product
-from bregopt.modeling.constraints import Constraint, compare
-from bregopt.modeling.matrix_inequalities import MatrixInequality, matrix_inequality
-from bregopt.modeling.naming import as_factor, axes_of
+from bregopt.modeling.affine import (
+    Affine,
+    as_factor,
+    axes_of,
+    check_shapes,
+    matrix_product,
+    multiplied,
+    product,
+)
+from bregopt.modeling.constraints import Constraint, MatrixInequality, compare, matrix_inequality
 from bregopt.records import dataclass
 
 __all__ = ["Expression", "ExpressionLike", "Operand", "as_expression", "check_not_empty"]

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
+from bregopt.modeling.affine import Formula
 from bregopt.modeling.complex_expressions import HermitianPSD, embedded
-from bregopt.modeling.convex.curvature import check_objective
+from bregopt.modeling.convex.atom import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import ExpressionLike, Operand
-from bregopt.modeling.naming import Formula
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.range_space import RANK_TOL, with_complement
 from bregopt.program.lowrank import LowRank, Matrix

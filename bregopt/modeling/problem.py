@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
+from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compile import compile_problem
 from bregopt.modeling.compiled import Compiled
-from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
+from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.naming import Named
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable

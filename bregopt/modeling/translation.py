@@ -10,7 +10,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.modeling.compiled import Compiled
-from bregopt.modeling.matrix_inequalities import multiplier_of_cone
+from bregopt.modeling.constraints import multiplier_of_cone
 from bregopt.records import replace
 from bregopt.routes.solution import Ray, Solution
 

@@ -1,9 +1,9 @@
 """The numerical constants of the methods: where they stand, and what all methods share.
 
-Each method gathers the constants that change its steps in one frozen dataclass, in the file ``tuning.py``
-of its package; others stand at the head of the chapter that uses them. The option ``tuning`` of a route takes
-another instance. The status of an answer comes from its certificate and never depends on these constants: a
-bad choice costs time, or an answer. ``benchmarks/tuning.py`` measures the effect of each.
+Each method gathers the constants that change its steps in one frozen dataclass of its package; others stand
+at the head of the chapter that uses them. The option ``tuning`` of a route takes another instance. The status
+of an answer comes from its certificate and never depends on these constants: a bad choice costs time, or an
+answer. ``benchmarks/tuning.py`` measures the effect of each.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 import numpy as np
 
 import bregopt as bo
-from bregopt.modeling.convex.arguments import curved_argument, symmetric_argument
 from bregopt.modeling.convex.atom import Atom
-from bregopt.modeling.convex.expression import curved
+from bregopt.modeling.convex.expression import curved, curved_argument, symmetric_argument
 
 
 class MatrixFraction(Atom):

@@ -10,7 +10,7 @@ import pytest
 from test_row_chunks import DIVERGENCES, data, overlap
 
 import bregopt as bo
-from bregopt.chunks import sample, solve
+from bregopt.chunks import solve
 from bregopt.chunks.chunk import Chunk, sums_of
 from bregopt.chunks.objective import ExecutorPasses, FasterPasses
 from bregopt.chunks.sources import source
@@ -34,7 +34,7 @@ def test_each_sense_keeps_its_weight_and_a_row_at_least(share, seed):
     rng = np.random.default_rng(seed)
     sense = np.where(np.arange(1_000) < 3, 1, -1)[rng.permutation(1_000)]
     gamma = rng.exponential(size=1_000)
-    drawn = sample.drawn(chunk_of(sense, gamma), share, seed, Penalty.LOGDET)
+    drawn = solve.drawn(chunk_of(sense, gamma), share, seed, Penalty.LOGDET)
     for sign, count in ((1, 3), (-1, 997)):
         own = drawn.sense.read() == sign
         assert 1 <= own.sum() <= max(1, round(share * count))
@@ -49,7 +49,7 @@ def test_each_sense_keeps_its_weight_and_a_row_at_least(share, seed):
 def test_rows_of_equal_weight_are_drawn_once_and_evenly():
     counts = np.zeros(400)
     for seed in range(400):
-        drawn = sample.drawn(chunk_of(-np.ones(400), np.full(400, 0.3)), 0.1, seed, Penalty.LOGDET)
+        drawn = solve.drawn(chunk_of(-np.ones(400), np.full(400, 0.3)), 0.1, seed, Penalty.LOGDET)
         assert len(drawn.numbers) == 40
         assert np.allclose(drawn.gamma.read(), 3.0)
         counts[drawn.numbers - 700] += 1
@@ -60,7 +60,7 @@ def test_heavy_rows_are_not_missed():
     gamma = np.ones(1_000)
     gamma[[17, 400, 999]] = 1e4
     for seed in range(20):
-        drawn = sample.drawn(chunk_of(-np.ones(1_000), gamma), 0.02, seed, Penalty.LOGDET)
+        drawn = solve.drawn(chunk_of(-np.ones(1_000), gamma), 0.02, seed, Penalty.LOGDET)
         assert {717, 1100, 1699} <= set(drawn.numbers)
         assert np.isclose(drawn.gamma.read().sum(), gamma.sum())
 
@@ -70,7 +70,7 @@ def test_bad_rows_of_a_sample_are_named_by_their_number(value, message):
     chunk = chunk_of([1, 1, 1], [1, 1, 1])
     chunk.rows.data[2] = value
     with pytest.raises(ValueError, match=f"{message}" if value else f"value of row 702 .*{message}"):
-        sample.drawn(chunk, 0.999, 0, Penalty.LOGDET)
+        solve.drawn(chunk, 0.999, 0, Penalty.LOGDET)
 
 
 # --- Hard orders ------------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ def without_a_sample(gamma, divergence):
 def test_a_sample_that_misleads_costs_passes_only(name, gamma, divergence, watched, monkeypatch):
     given = data(m=3_000, n=300)
     rows, start = given.rows(gamma, chunk=250), bo.LowRank(given.F)
-    honest = sample.drawn
-    monkeypatch.setattr(sample, "drawn", lambda *arguments: MISLEADING[name](honest(*arguments)))
+    honest = solve.drawn
+    monkeypatch.setattr(solve, "drawn", lambda *arguments: MISLEADING[name](honest(*arguments)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", bo.ConvergenceWarning)
         sol = rows.solve(start, divergence, sample=750)
@@ -186,12 +186,10 @@ def in_files(given, folder, dtype=np.float64):
 
 @pytest.mark.parametrize(("name", "dtype"), zip(DIVERGENCES, [np.float32, np.float64], strict=True))
 def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_path, monkeypatch, processes):
-    monkeypatch.setattr(sample, "_CHUNK", 400)
+    monkeypatch.setattr(solve, "_CHUNK", 400)
     rows = in_files(data(m=6_000, n=300), tmp_path, dtype)
-    used = []
-    monkeypatch.setattr(
-        solve, "sample_objective", lambda *a: used.append(sample.sample_objective(*a)) or used[-1]
-    )
+    used, own = [], solve.sample_objective
+    monkeypatch.setattr(solve, "sample_objective", lambda *a: used.append(own(*a)) or used[-1])
     serial = rows.solve(np.eye(6), name, sample=1_500)
     with ThreadPoolExecutor(2) as threads:
         for executor in (threads, processes):
@@ -208,13 +206,13 @@ def test_digits_do_not_depend_on_where_the_sample_is_solved(name, dtype, tmp_pat
 
 
 def test_rows_of_a_sample_are_read_from_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(sample, "_CHUNK", 400)
+    monkeypatch.setattr(solve, "_CHUNK", 400)
     rows = in_files(data(m=6_000, n=300), tmp_path)
     with ProcessPoolExecutor(2) as idle:
         crew = Crew(idle)
         whole = tuple(rows.chunks())
-        samples = [sample.drawn(chunk, 0.2, 0, Penalty.LOGDET) for chunk in whole]
-        here, there = sample.passes_of_sample(crew, whole, samples)._kinds
+        samples = [solve.drawn(chunk, 0.2, 0, Penalty.LOGDET) for chunk in whole]
+        here, there = solve.passes_of_sample(crew, whole, samples)._kinds
         assert len(here.chunks) == len(there.chunks) == 3
         for a, b in zip(here.chunks, there.chunks, strict=True):
             assert b.rows.read().shape == (400, 2)
@@ -224,8 +222,8 @@ def test_rows_of_a_sample_are_read_from_files(tmp_path, monkeypatch):
             ):
                 assert np.array_equal(one, other)
         in_memory = tuple(data().rows().chunks(data().F))
-        samples = [sample.drawn(chunk, 0.9, 0, Penalty.LOGDET) for chunk in in_memory]
-        assert isinstance(sample.passes_of_sample(crew, in_memory, samples), ExecutorPasses)
+        samples = [solve.drawn(chunk, 0.9, 0, Penalty.LOGDET) for chunk in in_memory]
+        assert isinstance(solve.passes_of_sample(crew, in_memory, samples), ExecutorPasses)
 
 
 class Sleeping(Executor):

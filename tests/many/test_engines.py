@@ -31,7 +31,7 @@ import os, signal, sys
 from contextlib import contextmanager
 import numpy as np
 import bregopt as bo
-from bregopt.chunks import objective, sample
+from bregopt.chunks import objective, solve
 
 @contextmanager
 def executor(kind):
@@ -57,7 +57,7 @@ def executor(kind):
 
 # --- Rows in chunks ---
 
-sums_of, drawn = objective.sums_of, sample.drawn
+sums_of, drawn = objective.sums_of, solve.drawn
 MARK = sys.argv[2] + "/killed"
 
 def killed_once(chunk, root, *options):
@@ -111,7 +111,7 @@ def solves_problems(kind, engine):
         assert isinstance(dead, Exception) and all(isinstance(a, bo.Solution) for a in rest), rest
 
 def main(kind, folder):
-    sample._CHUNK = 400
+    solve._CHUNK = 400
     with executor(kind) as engine:
         solves_rows(kind, engine, folder)
         solves_problems(kind, engine)

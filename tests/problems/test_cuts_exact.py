@@ -8,7 +8,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.problems.cuts import proof as proofs
-from bregopt.problems.cuts.exact import Lattice, partitions, strongest
+from bregopt.problems.cuts.proof import Lattice, partitions, strongest
 
 KINDS = ("integers", "dyadic", "decimals", "decades", "reals", "reals over decades")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoTuning
 
 pandas = pytest.importorskip("pandas")
 

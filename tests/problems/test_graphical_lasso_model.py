@@ -6,10 +6,8 @@ from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
 from bregopt.routes.graphical_lasso.descent import DenseFace, NewtonModel, SparseFace, face_of
-from bregopt.routes.graphical_lasso.problem import LassoData, ascended
-from bregopt.routes.graphical_lasso.solve import connected_parts
-from bregopt.routes.graphical_lasso.start import neighborhood_estimate
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning, ascended
+from bregopt.routes.graphical_lasso.solve import connected_parts, neighborhood_estimate
 
 TUNING = LassoTuning()
 

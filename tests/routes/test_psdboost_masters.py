@@ -16,7 +16,7 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import linear_master, oracle, semidefinite_master
+from bregopt.routes.matrix_generation import master, oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -225,7 +225,7 @@ def test_compressed_master_comes_to_the_same_end(monkeypatch):
     whole = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
     few = {"_LEAST_COLUMNS": 20, "_COLUMN_RATIO": 1.0, "_IDLE_ROUNDS": 2, "_POOL_COLUMNS": 50}
     for name, value in few.items():
-        monkeypatch.setattr(linear_master, name, value)
+        monkeypatch.setattr(master, name, value)
     sol = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
     assert sol.value == pytest.approx(whole.value, abs=2e-6 * max(1, abs(whole.value)))
     assert sol.history["directions"].max() < whole.history["directions"].max()

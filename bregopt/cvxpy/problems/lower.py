@@ -43,8 +43,7 @@ from bregopt.cvxpy.problems.variables import (
     vector,
 )
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
-from bregopt.modeling.matrix_inequalities import multiplier_of_cone
+from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, multiplier_of_cone
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter

@@ -11,10 +11,9 @@ from bregopt.arrays import Array
 from bregopt.divergences import LogDet as LogDetDivergence
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.affine import product
-from bregopt.modeling.convex.arguments import copies_of, symmetric_argument
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Parts, Row
 from bregopt.modeling.convex.eigenvalues import as_trace
-from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.expression import CurvedExpression, copies_of, curved, symmetric_argument
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program.lowrank import Matrix

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, positive_number
-from bregopt.modeling.convex.arguments import copies_of, matrix_argument, symmetric_argument
+from bregopt.modeling.affine import Named
+from bregopt.modeling.constraints import MatrixInequality
 from bregopt.modeling.convex.atom import Atom, Row, is_symmetric
-from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.expression import (
+    CurvedExpression,
+    copies_of,
+    curved,
+    matrix_argument,
+    symmetric_argument,
+)
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.matrix_inequalities import MatrixInequality
-from bregopt.modeling.naming import Named
 from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD, Variable
 

@@ -11,10 +11,8 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import SecondOrderConstraint
-from bregopt.modeling.convex.arguments import curved_argument
-from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows
-from bregopt.modeling.convex.curvature import sign_of
-from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
+from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows
+from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved, curved_argument
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 
 __all__ = ["abs", "log", "max", "maximum", "min", "minimum", "pos", "square"]

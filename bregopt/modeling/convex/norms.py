@@ -9,10 +9,8 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.modeling.constraints import SecondOrderConstraint
-from bregopt.modeling.convex.arguments import curved_argument, euclidean_argument
-from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, soft_rows, svec
-from bregopt.modeling.convex.curvature import sign_of
-from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows, svec
+from bregopt.modeling.convex.expression import CurvedExpression, curved, curved_argument, euclidean_argument
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.variables import Variable
 

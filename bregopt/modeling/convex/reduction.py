@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
+from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
 from bregopt.modeling.convex.divergence import LogDet, started_from_cost
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.matrix_inequalities import MatrixInequality
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.records import dataclass
 

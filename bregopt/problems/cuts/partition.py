@@ -28,9 +28,8 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
-from bregopt.problems.cuts.exact import partitions
 from bregopt.problems.cuts.multilevel import SignGraph, cycle
-from bregopt.problems.cuts.proof import Proof, principal, relaxed, unrelaxed
+from bregopt.problems.cuts.proof import Proof, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names

@@ -35,9 +35,8 @@ from bregopt.program import StopReason
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.graphical_lasso.problem import LassoData
+from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
 from bregopt.routes.progress import CallbackError, Progress
 from bregopt.routes.solution import Ray, Solution, Status
 

@@ -38,8 +38,13 @@ from bregopt.program import (
 from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
-from bregopt.routes.burer_monteiro.lagrangian import Surface, descend, lagrangian, read_surface
-from bregopt.routes.burer_monteiro.tuning import BurerMonteiroTuning
+from bregopt.routes.burer_monteiro.lagrangian import (
+    BurerMonteiroTuning,
+    Surface,
+    descend,
+    lagrangian,
+    read_surface,
+)
 from bregopt.routes.progress import Progress, reason
 from bregopt.threads import threads_for
 

@@ -30,8 +30,14 @@ from bregopt.arrays import TINY, Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.records import replace
-from bregopt.routes.graphical_lasso.problem import LassoData, LassoPoint, ascended, clipped, with_dual
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
+from bregopt.routes.graphical_lasso.problem import (
+    LassoData,
+    LassoPoint,
+    LassoTuning,
+    ascended,
+    clipped,
+    with_dual,
+)
 
 __all__ = ["DenseFace", "Descent", "Face", "NewtonModel", "SparseFace", "face_of"]
 

@@ -17,8 +17,7 @@ from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
-from bregopt.routes.graphical_lasso.problem import LassoData
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["LassoProgram", "as_lasso"]

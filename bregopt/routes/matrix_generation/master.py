@@ -1,20 +1,132 @@
-"""What the two restricted masters have in common: their result, and their scale.
+"""The restricted master as a linear program, and what it has in common with the semidefinite one.
 
-The scale makes the tolerances of their solvers independent of the scale of the data.
+It is one HiGHS model, built once and extended by columns (Shen et al. 2008, (P1)):
+
+    minimize    sum_k theta_k tau <C, v_k v_k'>  +  c'u  +  sum gamma_r (up_r + down_r)
+    subject to  lo <= sum_k theta_k tau A(v_k v_k') + B u - up + down <= hi,
+                theta, up, down >= 0,  u in its box
+
+The slacks ``up`` and ``down`` belong to the soft rows. Rows, columns and the objective are scaled to size
+one, so that absolute tolerances of solvers have the same meaning at every scale of the data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
+import highspy
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import LowRank, Program
+from bregopt.clock import checkpoint, remaining
+from bregopt.errors import SolverError
+from bregopt.program import LowRank, Penalty, Program
 from bregopt.records import dataclass
+from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.tuning import Tuning
 
-__all__ = ["Outcome", "Scale", "State"]
+__all__ = ["LinearMaster", "MatrixGenerationTuning", "Outcome", "Scale", "State"]
+
+# Feasibility tolerance of HiGHS for a master scaled to size one. HiGHS takes 1e-10 or more.
+_SIMPLEX_TOL = 1e-9
+# Number of columns up to which none is dropped, and the same relative to those in use.
+_LEAST_COLUMNS, _COLUMN_RATIO = 2_000, 4.0
+# Rounds without use after which a column may be dropped.
+_IDLE_ROUNDS = 50
+# Largest number of dropped directions that are stored and priced again.
+_POOL_COLUMNS = 2_000
+# Singular values of the current factor, relative to the largest, below which its eigenvectors do not replace
+# dropped columns.
+_AGGREGATE_RANK_TOL = 1e-4
+# Growth factor of the runs of HiGHS, so that one is eventually long enough for a simplex step.
+_SIMPLEX_SECONDS_GROWTH = 1.1
+
+_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4  # in HiGHS
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixGenerationTuning(Tuning):
+    """Constants of matrix generation, besides those of every method.
+
+    `progress_ratio` applies to the gaps of the rounds.
+
+    Parameters
+    ----------
+    interior : InteriorPointTuning
+        Constants of the interior-point method that solves the semidefinite master.
+    linear_cuts : int
+        Eigenvectors added in each round of the linear master. On margin SDPs 3 to 5 were best, and 24 were
+        slower.
+    semidefinite_cuts : int
+        Eigenvectors added in each round of the semidefinite master.
+    sample_rows : int
+        Least number of hinge rows in the sample.
+    truncation_tol : float
+        Largest gap and residual of an answer from which eigenvalues are dropped, relative to the tolerance.
+        Below one, so that the certificate of the route still meets the tolerance after round-off.
+    truncation_limits : tuple of float
+        Limits below which eigenvalues are dropped from the answer, relative to the trace, tried in order.
+    balancing_steps : int
+        Limit on the corrections that make the dual residual of unbounded variables zero. One suffices unless
+        a multiplier reaches an end of its range.
+    simplex_seconds : float
+        Seconds of the first run of HiGHS between two checkpoints. Ctrl-C does not reach HiGHS, and each run
+        starts from the last basis.
+    decomposed_order : int
+        Largest order at which all eigenvalues of ``A*(y) - C`` are computed, instead of a few by Lanczos's
+        method.
+    first_master_tol : float
+        Tolerance of the first semidefinite master.
+    master_tol_ratio : float
+        Tolerance of the next semidefinite master, relative to the gap.
+    least_master_tol : float
+        Least tolerance of a semidefinite master, relative to that of the problem.
+    memory_rounds : int
+        Rounds for which an unused direction stays in the basis.
+    used_eigenvalue : float
+        Least eigenvalue of a used direction, relative to the trace times the square root of the master's
+        tolerance. The eigenvalues of unused directions on the central path are of the order of the
+        tolerance.
+    least_working_set : int
+        Size of the working set up to which no rows leave, and number of rows that may join at once. So few
+        rows cost little.
+    first_price : float
+        First price of violating a hard row, relative to a guess of the row's multiplier.
+    first_smoothing : float
+        First weight of the best multipliers in the priced ones. On margin SDPs 0.8 to 0.9 was best.
+    smoothing_increase : float
+        Increase of the weight at a step, relative to its distance from one.
+    smoothing_decrease : float
+        Decrease of the weight at a step.
+    """
+
+    interior: InteriorPointTuning = InteriorPointTuning()
+    # generation.py
+    linear_cuts: int = 5
+    semidefinite_cuts: int = 16
+    sample_rows: int = 1_000
+    truncation_tol: float = 0.9
+    truncation_limits: tuple[float, ...] = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
+    balancing_steps: int = 3
+    # master.py
+    simplex_seconds: float = 0.2
+    # oracle.py
+    decomposed_order: int = 700
+    # semidefinite_master.py
+    first_master_tol: float = 1e-2
+    master_tol_ratio: float = 0.1
+    least_master_tol: float = 0.2
+    memory_rounds: int = 3
+    used_eigenvalue: float = 1e-2
+    least_working_set: int = 300
+    first_price: float = 3.0
+    # generation.py, its smoothing
+    first_smoothing: float = 0.8
+    smoothing_increase: float = 0.1
+    smoothing_decrease: float = 0.1
 
 
 class State(Enum):
@@ -26,6 +138,13 @@ class State(Enum):
     FAILED = "failed"
     CUT_SHORT = "cut short"
     AGAIN = "again"  # rows joined that it had not included
+
+
+_FINISHED = {
+    highspy.HighsModelStatus.kOptimal: State.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: State.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: State.UNBOUNDED,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,3 +200,210 @@ class Scale:
         terms = [] if block.cost is None else [tau * float(norm) for norm in block.cost.norms()]
         terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
         self.objective = max(terms) or 1.0
+
+
+class LinearMaster:
+    """The restricted master over the directions added so far.
+
+    Parameters
+    ----------
+    program : Program
+        One block, linear objective, hard and hinge rows.
+    tau : float
+        The bound on the trace.
+    tuning : MatrixGenerationTuning
+    """
+
+    def __init__(self, program: Program, tau: float, tuning: MatrixGenerationTuning) -> None:
+        self._program, self._tau, self._tuning = program, tau, tuning
+        (self._block,) = program.blocks
+        self.directions = np.zeros((self._block.n, 0))
+        self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
+        self._pool = self.directions
+        self._scale = Scale(program, tau)
+        self._model = _new_model()
+        self._add_rows()
+        self._add_variables()
+        self._slacks = self._add_slacks()
+
+    def add(self, V: Array) -> None:
+        """Add the unit directions in the columns of `V`, each as a column of the model."""
+        count = V.shape[1]
+        entries = np.empty((count, self._program.m))
+        cost = np.empty(count)
+        for k in range(count):
+            vv = LowRank(V[:, k : k + 1])
+            entries[k] = self._tau * self._scale.row * self._program.A.apply((vv,))
+            cost[k] = self._tau * self._block.cost_value(vv) / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
+        self.directions = np.hstack([self.directions, V])
+        self._idle = np.append(self._idle, np.zeros(count, dtype=int))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._program.m
+
+    def solve(self, gap: float) -> Outcome:
+        """Solve the master exactly from its last basis; `gap` is not used."""
+        model = self._model
+        self._run()
+        if model.getModelStatus() not in _FINISHED:  # again, without the last basis
+            model.clearSolver()
+            _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
+            self._run()
+        state = _FINISHED.get(model.getModelStatus(), State.FAILED)
+        columns, rows = self._vectors(state)
+        if state is State.OPTIMAL:  # as only columns are added from now on, the basis stays primal feasible
+            _checked(model.setOptionValue("simplex_strategy", _PRIMAL_SIMPLEX), "simplex_strategy")
+        k = self._program.k
+        theta = np.maximum(columns[k + self._slacks :], 0.0)
+        y = self._scale.objective * self._scale.row * rows
+        return Outcome(
+            state,
+            self._point(theta) if state is State.OPTIMAL else LowRank(np.zeros((len(self.directions), 1))),
+            self._scale.variable * columns[:k],
+            self._program.bounds.clip(y) if state is State.OPTIMAL else y,
+        )
+
+    def _run(self) -> None:
+        """Run HiGHS in slices of time, each from the last basis, as Ctrl-C does not reach HiGHS."""
+        cut_short, length = highspy.HighsModelStatus.kTimeLimit, self._tuning.simplex_seconds
+        while True:
+            checkpoint()
+            end = self._model.getRunTime() + min(length, remaining())
+            _checked(self._model.setOptionValue("time_limit", end), "time_limit")
+            if self._model.run() == highspy.HighsStatus.kError:
+                # HiGHS refuses one thread once another caller in this process has started its threads.
+                _checked(self._model.setOptionValue("threads", 0), "threads")
+                self._model.run()
+            if self._model.getModelStatus() != cut_short:
+                return
+            length *= _SIMPLEX_SECONDS_GROWTH
+
+    def recall(self, reward: Callable[[Array], Array], count: int) -> None:
+        """Add up to `count` directions of largest reward from the pool of dropped ones.
+
+        Parameters
+        ----------
+        reward : callable
+            Returns the rewards of the directions in the columns of an array.
+        count : int
+        """
+        if self._pool.shape[1] == 0:
+            return
+        pays = reward(self._pool)
+        best = np.argsort(-pays)[:count]
+        best = best[pays[best] > 0]
+        back = self._pool[:, best]
+        self._pool = np.delete(self._pool, best, axis=1)
+        self.add(back)
+
+    def compress(self, X: LowRank) -> None:
+        """Move long unused directions to the pool, once they far outnumber the used ones.
+
+        The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
+        of bundle methods, Shen et al. 2008, §5.1).
+        """
+        used = int((self._idle == 0).sum())
+        if len(self._idle) <= max(_LEAST_COLUMNS, _COLUMN_RATIO * used):
+            return
+        out = np.flatnonzero(self._idle > _IDLE_ROUNDS)
+        if len(out) == 0:
+            return
+        first = self._program.k + self._slacks
+        status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
+        _checked(status, "deleteCols")
+        self._pool = np.hstack([self._pool, self.directions[:, out]])[:, -_POOL_COLUMNS:]
+        self.directions = np.delete(self.directions, out, axis=1)
+        self._idle = np.delete(self._idle, out)
+        Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
+        self.add(Q[:, s > _AGGREGATE_RANK_TOL * s.max(initial=0.0)])
+
+    def _point(self, theta: Array) -> LowRank:
+        """Return ``sum_k theta_k tau v_k v_k'``."""
+        status = self._model.getBasis().col_status[self._program.k + self._slacks :]
+        basic = np.array([column == highspy.HighsBasisStatus.kBasic for column in status], dtype=bool)
+        self._idle = np.where(basic, 0, self._idle + 1)
+        used = np.flatnonzero(theta)
+        if len(used) == 0:
+            return LowRank(np.zeros((len(self.directions), 1)))
+        return LowRank(self.directions[:, used] * np.sqrt(self._tau * theta[used]))
+
+    def _vectors(self, state: State) -> tuple[Array, Array]:
+        """Return the solution by columns and by rows, or the ray instead."""
+        columns, rows = np.zeros(self._model.getNumCol()), np.zeros(self._model.getNumRow())
+        if state is State.OPTIMAL:
+            solution = self._model.getSolution()
+            return np.array(solution.col_value), np.array(solution.row_dual)
+        if state is State.UNBOUNDED:
+            status, exists, ray = self._model.getPrimalRay()
+            _checked(status, "getPrimalRay")
+            return (np.array(ray) if exists else columns), rows
+        if state is State.INFEASIBLE:
+            status, exists, ray = self._model.getDualRay()
+            _checked(status, "getDualRay")
+            return columns, (np.array(ray) if exists else rows)
+        return columns, rows
+
+    def _add_rows(self) -> None:
+        bounds, m = self._program.bounds, self._program.m
+        lower, upper = (self._scale.row * end for end in (bounds.lo, bounds.hi))
+        none = np.zeros(0, dtype=np.int32)
+        _checked(
+            self._model.addRows(m, lower, upper, 0, np.zeros(m, dtype=np.int32), none, np.zeros(0)), "addRows"
+        )
+
+    def _add_variables(self) -> None:
+        p, scale = self._program, self._scale
+        entries = sp.csr_array((sp.diags_array(scale.row) @ p.B @ sp.diags_array(scale.variable)).T)
+        cost = p.c * scale.variable / scale.objective
+        self._add_columns(cost, p.u_lo / scale.variable, p.u_hi / scale.variable, entries)
+
+    def _add_slacks(self) -> int:
+        """Add one slack for each finite bound of a soft row; return their number."""
+        bounds = self._program.bounds
+        soft = bounds.kind == Penalty.HINGE
+        over, under = (np.flatnonzero(soft & np.isfinite(end)) for end in (bounds.hi, bounds.lo))
+        rows = np.concatenate([over, under])
+        sign = np.concatenate([np.full(len(over), -1.0), np.ones(len(under))])
+        count = len(rows)
+        entries = sp.csr_array((sign, (np.arange(count), rows)), (count, self._program.m))
+        cost = bounds.gamma[rows] / self._scale.row[rows] / self._scale.objective
+        self._add_columns(cost, np.zeros(count), np.full(count, np.inf), entries)
+        return count
+
+    def _add_columns(self, cost: Array, lower: Array, upper: Array, entries: Any) -> None:
+        """Add columns; `entries` is CSR with one row for each of them."""
+        for name, values in (("cost", cost), ("entries", entries.data)):
+            if not np.isfinite(values).all():  # HiGHS accepts NaN silently
+                raise SolverError(f"a column of the restricted master has NaN or Inf in its {name}")
+        if len(cost):
+            starts, index = (part.astype(np.int32) for part in (entries.indptr[:-1], entries.indices))
+            status = self._model.addCols(
+                len(cost), cost, lower, upper, entries.nnz, starts, index, entries.data
+            )
+            _checked(status, "addCols")
+
+
+def _new_model() -> Any:
+    # highspy.Highs starts the callbacks, and HiGHS then prints its banner whatever the options say. Its base
+    # class has all that is called here.
+    (plain,) = highspy.Highs.__bases__
+    model: Any = plain()
+    options = {
+        "output_flag": False,
+        "presolve": "off",  # a presolved infeasible model has no dual ray
+        "solver": "simplex",
+        "threads": 1,
+        "primal_feasibility_tolerance": _SIMPLEX_TOL,
+        "dual_feasibility_tolerance": _SIMPLEX_TOL,
+    }
+    for name, value in options.items():
+        _checked(model.setOptionValue(name, value), name)
+    return model
+
+
+def _checked(status: Any, call: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolverError(f"HiGHS refused {call}")

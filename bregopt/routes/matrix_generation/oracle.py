@@ -22,7 +22,7 @@ from bregopt.clock import checkpoint
 from bregopt.program import Face, Program
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass
-from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
+from bregopt.routes.matrix_generation.master import MatrixGenerationTuning
 
 __all__ = ["Leading", "Reward", "leading"]
 

@@ -37,9 +37,8 @@ from bregopt.records import replace
 from bregopt.rigorous import recedes
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
-from bregopt.routes.matrix_generation.master import Outcome, Scale, State
+from bregopt.routes.matrix_generation.master import MatrixGenerationTuning, Outcome, Scale, State
 from bregopt.routes.matrix_generation.oracle import Reward
-from bregopt.routes.matrix_generation.tuning import MatrixGenerationTuning
 from bregopt.routes.progress import Progress
 
 __all__ = ["SemidefiniteMaster"]

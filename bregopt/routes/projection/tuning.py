@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bregopt.records import dataclass
-from bregopt.routes.graphical_lasso.tuning import LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoTuning
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.tuning import WorkingSetTuning
 

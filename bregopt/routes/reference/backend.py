@@ -11,9 +11,17 @@ from bregopt.clock import CutShort, checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
 from bregopt.records import dataclass
-from bregopt.routes.reference.tuning import ReferenceTuning
+from bregopt.routes.tuning import Tuning
 
-__all__ = ["FAILED", "Backend", "BackendStatus", "check_backend", "check_backend_options", "choose_backend"]
+__all__ = [
+    "FAILED",
+    "Backend",
+    "BackendStatus",
+    "ReferenceTuning",
+    "check_backend",
+    "check_backend_options",
+    "choose_backend",
+]
 
 # Arguments of cvxpy.Problem.solve itself; all others go to the backend.
 _CVXPY_OPTIONS = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
@@ -23,6 +31,67 @@ FAILED = "solver_error"
 
 _PANIC = "PanicException"  # of a solver in Rust; it derives from BaseException, and no solver exports it
 _SCS_INTERRUPTED = -5  # SCS catches Ctrl-C itself, and CVXPY reports it as a failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceTuning(Tuning):
+    """Constants of the reference, besides those of every method.
+
+    Parameters
+    ----------
+    clarabel_order : int
+        Largest order of a matrix in a linear objective for which the default backend is Clarabel, where it
+        takes about a second. The time of SCS grows more slowly, and it is less accurate. A divergence has its
+        own limit.
+    clarabel_tol_ratio : float
+        Tolerance of Clarabel, relative to ours. Its last steps converge fast, so that a small tolerance costs
+        little, and our certificate requires it.
+    scs_tol_ratio : float
+        Tolerance of SCS, relative to ours. Its steps converge slowly.
+    least_clarabel_tol : float
+        Least tolerance of Clarabel. It does not get below in reasonable time.
+    least_scs_tol : float
+        The same for SCS.
+    scs_max_iter : int
+        Limit on the iterations of SCS where the option `max_iter` gives none.
+    proof_tol : float
+        Tolerance of the problems whose solutions are Farkas vectors and rays. The driver checks these to the
+        same.
+    zero_part : float
+        Part of a ray of size one, or multiplier relative to the largest, that counts as zero. It is of the
+        size of `proof_tol`.
+    zero_multiplier : float
+        Multiplier that counts as zero, relative to the size of the divergence, if there are ordinary
+        variables too.
+    interior_eigenvalue : float
+        Least eigenvalue of the answer if its divergence is infinite on the boundary of the cone, relative to
+        the largest or one.
+    import_seconds : float
+        Estimated seconds of the first import of CVXPY, which is one call without a checkpoint.
+    compile_seconds : float
+        Estimated seconds of CVXPY's compilation of any problem, also one call.
+    compile_seconds_entry : float
+        Additional seconds for each row and each entry of a matrix.
+    compile_seconds_cone : float
+        Additional seconds for each cone of a divergence.
+    """
+
+    # backend.py
+    clarabel_order: int = 50
+    clarabel_tol_ratio: float = 1e-3
+    scs_tol_ratio: float = 1e-2
+    least_clarabel_tol: float = 1e-12
+    least_scs_tol: float = 1e-9
+    scs_max_iter: int = 100_000
+    # route.py
+    proof_tol: float = 1e-9
+    zero_part: float = 1e-9
+    zero_multiplier: float = 1e-8
+    interior_eigenvalue: float = 1e-13
+    import_seconds: float = 1.5
+    compile_seconds: float = 0.05
+    compile_seconds_entry: float = 1e-5
+    compile_seconds_cone: float = 0.03
 
 
 @dataclass(frozen=True)

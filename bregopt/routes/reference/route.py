@@ -28,12 +28,12 @@ from bregopt.routes.reductions import behind
 from bregopt.routes.reference.backend import (
     Backend,
     BackendStatus,
+    ReferenceTuning,
     check_backend,
     check_backend_options,
     choose_backend,
 )
 from bregopt.routes.reference.translate import Translation, as_declared, joined
-from bregopt.routes.reference.tuning import ReferenceTuning
 
 __all__ = ["Reference", "ReferenceSettings"]
 
