@@ -519,8 +519,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("theta of 600 edges, n = 150", solving(_theta, 150, 600)),
         ),
         (
-            *("semidefinite master", "routes.matrix_generation.route:_master"),
-            answering("routes.matrix_generation.route._master", ("lp", "")),
+            *("semidefinite master", "routes.matrix_generation.generation:_master"),
+            answering("routes.matrix_generation.generation._master", ("lp", "")),
             *("a matrix game, n = 24", case("psdboost", "game, n = 24")),
         ),
         (
@@ -600,8 +600,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("10 groups of 20 variables", calling(bo.graphical_lasso, independent_parts(10, 20), 0.15)),
         ),
         (
-            *("start by regressions", "routes.graphical_lasso.start:_candidates"),
-            replaced("routes.graphical_lasso.start.neighborhood_estimate", lambda data, _: np.eye(data.n)),
+            *("start by regressions", "routes.graphical_lasso.solve:_candidates"),
+            replaced("routes.graphical_lasso.solve.neighborhood_estimate", lambda data, _: np.eye(data.n)),
             *("300 variables", calling(bo.graphical_lasso, samples, 0.1)),
         ),
         (
@@ -611,7 +611,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         # Graphs.
         (
             *("enumeration", "problems.cuts.partition:partition"),
-            replaced("problems.cuts.exact._MOST_PARTITIONS", 0),
+            replaced("problems.cuts.proof._MOST_PARTITIONS", 0),
             *("9 vertices in 3 parts", calling(bo.partition, weights(9), 3)),
         ),
     ]
