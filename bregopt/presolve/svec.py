@@ -35,6 +35,8 @@ __all__ = [
 ENTRY_NOISE = 1e-12
 # Of an entry: rows that are recognized are changed by this much. A row of rank two may be that near rank one.
 _SAME = 4 * EPS
+# Rows ``w z'Xz``: their numbers, the supports of the ``z``, the ``z`` there, and the ``w``.
+_Squares = tuple[IntArray, IntArray, Array, Array]
 # Fraction of nonzeros above which the vectors of rank-one rows are stored dense.
 _DENSE_FRACTION = 0.25
 
@@ -150,7 +152,8 @@ def svec_map(orders: Sequence[int], vectors: Any) -> LinearMap:
             new = np.diff(row[own], prepend=-1) > 0
             at, local = row[own][new], np.cumsum(new) - 1
             coordinates = Coordinates(local, i[place[own]], j[place[own]], value[own])
-            terms.append(Term(b, at, SparseRows(len(at), n, coordinates)))
+            rows = SparseRows(len(at), n, coordinates)
+            terms += [Term(b, at[local], family) for local, family in recognize(rows)]
     return LinearMap(vectors.shape[0], tuple(orders), tuple(terms))
 
 
@@ -180,20 +183,23 @@ def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
     count = np.bincount(t.row, minlength=rows.m)
     support = np.bincount(t.row[t.i == t.j], minlength=rows.m)
     full = (support >= 2) & (count == support * (support + 1) // 2)
+    squares: list[_Squares] = []
     found: list[tuple[IntArray, Rows]] = []
     for s in np.unique(support[full]):
-        at, place, z, weight = _squares(rows, np.flatnonzero(full & (support == s)))
-        left[at] = False
-        apart = _differences(z)
-        for chosen, distances in ((apart, True), (~apart, False)):
-            if chosen.any():
-                family = _family(rows.n, place[chosen], z[chosen], weight[chosen], distances)
-                found.append((at[chosen], family))
+        own = _squares(rows, np.flatnonzero(full & (support == s)))
+        left[own[0]] = False
+        apart = _differences(own[2])
+        if apart.any():
+            at, place, _, weight = _taken(own, apart)
+            found.append((at, Distances(rows.n, place[:, 0], place[:, 1], weight)))
+        squares.append(_taken(own, ~apart))
+    if any(len(at) for at, *_ in squares):
+        found.append(_rank_one(rows.n, squares))
     rest = np.flatnonzero(left)
     return [*found, (rest, rows.slice(rest))] if len(rest) else found
 
 
-def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array, Array]:
+def _squares(rows: SparseRows, at: IntArray) -> _Squares:
     """Return the rows that are ``w z'Xz``, the supports of the ``z``, the ``z`` there, and the ``w``.
 
     All rows `at` have the same number of diagonal entries. The terms of a row ``w z'Xz`` are the upper
@@ -214,17 +220,25 @@ def _squares(rows: SparseRows, at: IntArray) -> tuple[IntArray, IntArray, Array,
     return at[same], place[same], z[same], weight[same]
 
 
+def _taken(squares: _Squares, chosen: Mask) -> _Squares:
+    at, place, z, weight = squares
+    return at[chosen], place[chosen], z[chosen], weight[chosen]
+
+
 def _differences(z: Array) -> Mask:
     """Return the mask of vectors ``(1, -1)``; every vector begins with one."""
     return np.abs(z[:, 1] + 1) <= _SAME if z.shape[1] == 2 else np.zeros(len(z), dtype=bool)
 
 
-def _family(n: int, place: IntArray, z: Array, weight: Array, distances: bool) -> Rows:
-    if distances:
-        return Distances(n, place[:, 0], place[:, 1], weight)
-    m, s = z.shape
-    Z = sp.csr_array((z.ravel(), place.ravel(), s * np.arange(m + 1)), (m, n))
-    return RankOne(Z.toarray() if s > _DENSE_FRACTION * n else Z, weight)
+def _rank_one(n: int, squares: Sequence[_Squares]) -> tuple[IntArray, Rows]:
+    """Return rows ``w z'Xz`` of several sizes of supports, in ascending order, as one family."""
+    at, weight = (np.concatenate([part[k] for part in squares]) for k in (0, 3))
+    place, z = (np.concatenate([part[k].ravel() for part in squares]) for k in (1, 2))
+    order = np.argsort(at)
+    row = np.repeat(np.argsort(order), np.concatenate([np.full(*part[1].shape) for part in squares]))
+    Z = sp.csr_array((z, (row, place)), (len(at), n))
+    dense = Z.nnz > _DENSE_FRACTION * len(at) * n
+    return at[order], RankOne(Z.toarray() if dense else Z, weight[order])
 
 
 def orientation(rows: Any) -> Array:

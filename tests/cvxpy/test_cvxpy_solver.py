@@ -17,9 +17,11 @@ import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
 from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
+from bregopt.presolve import presolve, reductions
 from bregopt.presolve.svec import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import routing
+from bregopt.routes.base import Settings
 
 OURS = {name: case for name, case in CASES.items() if case[3] == "path"}
 OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
@@ -162,6 +164,16 @@ def test_a_psd_variable_is_read_directly_and_an_inequality_as_the_dual():
                     for name in ("max_cut", "max_cut_dual"))  # fmt: skip
     assert (direct.dual, direct.program.m, direct.program.k) == (False, 8, 0)
     assert (dual.dual, dual.program.m, dual.program.k) == (True, 8, 0)
+
+
+def test_a_variable_in_several_entries_is_one_of_a_matrix_inequality():
+    t, x = cp.Variable(), cp.Variable(12)
+    body = t * np.eye(8) - sum(x[k] * symmetric(8, k) for k in range(12))
+    problem = cp.Problem(cp.Minimize(t), [body >> symmetric(8, 12)])
+    _, direct = read_conic(_conic(problem.get_problem_data(BREGOPT)[0]))
+    presolved = presolve(direct.program, reductions(["dual form"]), Settings()).program
+    assert (direct.dual, direct.program.m, direct.program.k) == (False, 36, 13)
+    assert (presolved.m, presolved.k) == (13, 0)
 
 
 def test_a_matrix_that_is_psd_twice_is_one_block_and_parallel_rows_are_one():

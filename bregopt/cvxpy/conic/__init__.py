@@ -11,9 +11,8 @@ root of two.
 
 Read directly, the matrices are the blocks of ``s``; variables that are entries of a block or second-order
 cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
-and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the reading
-with fewer rows and free variables or, where they are many and of similar number, with the least work for a
-step of Newton's method after all reductions.
+and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the direct
+reading, which presolve may dualize like any program, unless it sees a matrix inequality in few variables.
 """
 
 from __future__ import annotations
@@ -34,18 +33,15 @@ from bregopt.cvxpy.conic.implied import (
     without_mirrored_elements,
 )
 from bregopt.cvxpy.conic.readings import Pivots, pivots_of, read_directly, read_dual
-from bregopt.errors import InfeasibleRowError
-from bregopt.presolve import presolve, reductions
-from bregopt.presolve.dual_form import newton_work
 from bregopt.program import Program
-from bregopt.routes.base import Settings
 
 __all__ = ["Conic", "Reading", "read_conic", "read_dual"]
 
 _LAST = "BREGOPT readings"  # key of the last readings in the solver cache
-_FEW = 60  # size from which the work is predicted, which takes the time of a few small solves
-_REDUCTIONS = ("boxes", "epigraphs", "absolute values", "slacks", "parallel rows", "dual form")
-_NOT_MUCH = 4  # largest ratio of the sizes (rows and free variables) at which the larger reading is tried too
+# Entries of the matrices for each variable from which a program is one of matrix inequalities.
+_INEQUALITY = 2
+# Ratio of the sizes of two readings, rows and free variables, from which the smaller one is the only one.
+_MUCH_LESS = 4
 
 
 class Reading(Protocol):
@@ -78,9 +74,10 @@ class Reading(Protocol):
 
 
 def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Reading]:
-    """Yield the readings of a conic program with at least one psd matrix, the smaller one first.
+    """Yield the readings of a conic program with at least one psd matrix.
 
-    The other reading follows if it is not much larger: it may have an interior where the first has none.
+    The direct one comes first unless the matrices have many entries for each variable, and one that is much
+    larger than the other is left out. The second one may have an interior where the first has none.
 
     Parameters
     ----------
@@ -102,14 +99,11 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         last = _Last(smaller, pivots, (m - boxes + k - 2 * len(pivots.rows), k + smaller.zero), {})
         if cache is not None:
             cache[_LAST] = last
-    ways = [dual for _, dual in sorted(zip(last.sizes, (False, True), strict=True))]
-    if max(last.sizes) > _NOT_MUCH * min(last.sizes):
-        del ways[1]
-    elif min(last.sizes) > _FEW:
-        ways.sort(key=lambda dual: _work(last.read(smaller, dual).program))
-    for dual in ways:
-        reading = last.read(smaller, dual)
-        yield reading if shared is None else _Padded(reading, shared)
+    dual_first = _INEQUALITY * last.sizes[1] <= len(smaller.b) - smaller.first_psd
+    for dual in (dual_first, not dual_first):
+        if last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
+            reading = last.read(smaller, dual)
+            yield reading if shared is None else _Padded(reading, shared)
 
 
 class _Last(NamedTuple):
@@ -127,14 +121,6 @@ class _Last(NamedTuple):
             known = read_dual(conic, known) if dual else read_directly(conic, self.pivots, known)
             self.readings[dual] = known
         return known
-
-
-def _work(program: Program) -> float:
-    """Return the operations of a step of Newton's method on what is left of a program."""
-    try:
-        return newton_work(presolve(program, reductions(_REDUCTIONS), Settings()).program)
-    except InfeasibleRowError:
-        return 0.0  # the rows contradict each other
 
 
 class _Padded:

@@ -114,17 +114,30 @@ def pivots_of(conic: Conic) -> Pivots:
     column, entry = A.indices[first_curved:], A.data[first_curved:]
     start = A.indptr[conic.linear :] - first_curved
     count, columns = np.diff(start), A.shape[1]
+    row = np.repeat(np.arange(len(count)), count)
     single = start[np.flatnonzero(count == 1)]
+    single = single[_once_in_cone(conic, row, column)[single]]
     alone, first = np.unique(column[single], return_index=True)
     taken = np.zeros(columns, dtype=bool)
     taken[alone] = True
-    row = np.repeat(np.arange(len(count)), count)
     open_row = np.bincount(row, weights=taken[column], minlength=len(count)) == 0
     once = np.bincount(column, minlength=columns) == 1
     own = np.flatnonzero(open_row[row] & once[column])
     _, at = np.unique(row[own], return_index=True)
     chosen = np.concatenate([single[first], own[at]])
     return Pivots(row[chosen] + conic.linear, column[chosen], entry[chosen])
+
+
+def _once_in_cone(conic: Conic, row: IntArray, column: IntArray) -> Mask:
+    """Whether each variable of the rows of cones occurs in the cone of that row once.
+
+    One that occurs more often, such as ``t`` in ``t I``, is one of a matrix inequality in few variables.
+    """
+    sizes = [*conic.soc, *(n * (n + 1) // 2 for n in conic.orders)]
+    cone = np.repeat(np.arange(len(sizes)), sizes)[row]
+    _, pair, count = np.unique(cone * conic.A.shape[1] + column, return_inverse=True, return_counts=True)
+    once: Mask = count[np.ravel(pair)] == 1
+    return once
 
 
 def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> Direct:

@@ -234,7 +234,8 @@ def _sides(constraint: Any) -> tuple[Any, str]:
 def _text(formula: Any) -> str:
     """Return a constraint or expression as CVXPY prints it, in one line that is cut short."""
     label = getattr(formula, "label", None)
-    text = " ".join(str(formula).removeprefix(f"{label}: ").split())
+    with np.printoptions(threshold=_LONGEST):  # of arrays too long for a line, only ends are formatted
+        text = " ".join(str(formula).removeprefix(f"{label}: ").split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
