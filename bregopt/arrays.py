@@ -1,11 +1,14 @@
-"""Arrays from users: checked once on input, never modified, never repaired silently."""
+"""Arrays from users, checked on input and never modified or repaired silently; the memory that they need."""
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
@@ -13,7 +16,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.memory import check_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +38,7 @@ __all__ = [
     "SparseMatrix",
     "check_columns",
     "check_magnitude",
+    "check_memory",
     "check_pair_bounds",
     "complex_array",
     "covers",
@@ -45,10 +48,12 @@ __all__ = [
     "hermitian_matrix",
     "index_array",
     "is_mapping",
+    "memory",
     "positive_integer",
     "positive_number",
     "rectangular",
     "scattered",
+    "shortage",
     "span",
     "symmetric_matrix",
     "symmetrized",
@@ -95,6 +100,9 @@ SMALLEST, LARGEST = 1e-70, 1e70
 # `_SYMMETRY_TOL` that of single precision or of printed digits.
 _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
 
+# Of checks of memory: the fraction that may be used, as the system and existing data have the rest; gigabytes
+# above which messages use an exponent; the file with the limit of a container, "max" where there is none.
+_SHARE, _LEGIBLE, _CONTAINER = 0.8, 1e12, Path("/sys/fs/cgroup/memory.max")
 _ENTRY = 48  # bytes that an entry of a matrix takes in an expression: two indices, a value and copies
 
 
@@ -393,3 +401,58 @@ def scattered(index: IntArray, values: Array | float, size: int) -> Array:
     full = np.zeros(size)
     full[index] = values
     return full
+
+
+# --- Memory -----------------------------------------------------------------------------------------
+
+
+def memory() -> int | None:
+    """Return the number of bytes that this process may use, None where it is unknown.
+
+    It is the least of the machine's memory, the limit of the container and the limit on the address
+    space (``ulimit -v``).
+    """
+    found = [size for size in (_machine(), _container(), _address_space()) if size is not None]
+    return min(found, default=None)
+
+
+def shortage(needed: float) -> str | None:
+    """Return the message that `needed` bytes are too many, None where they are available."""
+    there = memory()
+    if there is None or needed <= _SHARE * there:
+        return None
+    wanted = min(needed, sys.float_info.max) / 1e9  # an integer may be beyond all doubles
+    size = f"{wanted:.1f}" if wanted < _LEGIBLE else f"{wanted:.1e}"
+    return f"it would need {size} GB of memory, this machine has {there / 1e9:.1f} GB"
+
+
+def check_memory(needed: float, name: str) -> None:
+    """Raise a ValueError with `name` and both numbers if `needed` bytes are too many."""
+    reason = shortage(needed)
+    if reason is not None:
+        raise ValueError(f"{name} is too large: {reason}")
+
+
+def _machine() -> int | None:
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names:
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@cache
+def _container() -> int | None:
+    try:
+        text = _CONTAINER.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _address_space() -> int | None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft

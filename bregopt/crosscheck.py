@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame
-from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
 from bregopt.plotting import Axes, plot_intervals
@@ -24,6 +23,7 @@ from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes import registry
 from bregopt.routes.options import check_options, own_options
+from bregopt.routes.progress import items_bar
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SeededOptions

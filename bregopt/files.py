@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 
-from bregopt.memory import check_memory
+from bregopt.arrays import check_memory
 
 __all__ = [
     "ARRAYS",

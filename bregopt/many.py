@@ -36,7 +36,6 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.bars import items_bar
 from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.command_line import problem_of_file
@@ -44,6 +43,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.records import dataclass
 from bregopt.routes.options import check_options, time_limit
+from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SeededOptions, SolverLike
 from bregopt.threads import threads_for

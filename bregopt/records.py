@@ -1,20 +1,29 @@
-"""Dataclasses of which nothing is compiled when a module is imported.
+"""Dataclasses of which nothing is compiled when a module is imported, and values that are computed once.
 
 The standard library writes the source of the methods of a dataclass and compiles it: half a millisecond for
 a frozen class of six fields, and this package has three hundred. Here the same methods are closures over the
 names of the fields. Type checkers see the library's own functions. `fields`, `asdict`, `is_dataclass`,
 :func:`inspect.signature` and dataclasses that users derive find what they expect: attributes of the
 library's class of the same fields, which is made when it is first asked for.
+
+Properties and functions of one object keep their values without a lock. Before Python 3.12
+``functools.cached_property`` holds one lock for all objects of a class while it computes. A process that is
+forked meanwhile, by another thread, never gets it. Without a lock two threads may compute a value twice; both
+find the same.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import sys
+from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field, make_dataclass
 from functools import cache
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
@@ -46,7 +55,7 @@ else:
         return type(item)(**{name: getattr(item, name) for name in names} | changes)
 
 
-__all__ = ["dataclass", "field_names", "replace"]
+__all__ = ["PickledWithoutCache", "cached_property", "dataclass", "field_names", "kept", "replace"]
 
 
 def field_names(cls: type[Any]) -> tuple[str, ...]:
@@ -223,3 +232,50 @@ def _library_class(cls: Any) -> type[Any]:
     """Return the dataclass that the standard library makes of the fields of a class."""
     own = cls.__record__
     return make_dataclass(cls.__name__, own.as_fields(), frozen=own.frozen, eq=own.eq)
+
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+_MISSING: Any = object()
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    cached_property = functools.cached_property
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801
+        """A property that replaces itself by its value at the first access."""
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            """Return the value of an object."""
+            if instance is None:
+                return self
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
+
+
+class PickledWithoutCache:
+    """A base class; the pickle of an object has no cached properties, which may be larger than the data."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        kind = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
+
+
+class kept(Generic[Item, Value]):  # noqa: N801
+    """A function of one object, whose `values` are kept as long as the objects."""
+
+    def __init__(self, function: Callable[[Item], Value]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self.values: WeakKeyDictionary[Item, Value] = WeakKeyDictionary()
+
+    def __call__(self, item: Item) -> Value:
+        """Return the value of an object, computed at the first call."""
+        value: Value = self.values.get(item, _MISSING)
+        if value is _MISSING:
+            value = self.values[item] = self._function(item)
+        return value

@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.cache import cached_property
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
@@ -47,7 +46,7 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.scale import scale_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = [
     "Accuracy",

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, Mask
-from bregopt.cache import cached_property
 from bregopt.certify.consistency import least_seen
 from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_U, LARGEST_X, ROW_NOISE
 from bregopt.certify.slacks import (
@@ -38,6 +37,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+from bregopt.records import cached_property
 
 __all__ = [
     "CapViolation",

@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, scattered
-from bregopt.cache import kept
 from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
 from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
 from bregopt.program.bounds import Bounds
@@ -23,7 +22,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
-from bregopt.records import dataclass, replace
+from bregopt.records import dataclass, kept, replace
 
 __all__ = [
     "TraceBound",

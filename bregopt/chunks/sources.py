@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, rectangular
-from bregopt.cache import cached_property
 from bregopt.errors import require
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = [
     "DaskArray",

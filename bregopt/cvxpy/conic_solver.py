@@ -18,7 +18,7 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
-from bregopt.arrays import Array
+from bregopt.arrays import Array, check_memory
 from bregopt.cvxpy.conic import Conic, read_conic
 from bregopt.cvxpy.conic.form import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.conic.solve import (
@@ -31,7 +31,6 @@ from bregopt.cvxpy.conic.solve import (
     with_a_point,
 )
 from bregopt.errors import UnsupportedProblemError
-from bregopt.memory import check_memory
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing

@@ -21,11 +21,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask
-from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.spectrum import Product, divided_differences
 from bregopt.divergences.trace_function import TraceDivergence, TraceSpectrum
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["CONDITIONED", "Conditioned", "ConditionedSpectrum", "conditioned"]
 

@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
-from bregopt.cache import cached_property
 from bregopt.divergences.base import Divergence
 from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.round_off import ROOT_UNITS, error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum
 from bregopt.linalg import root_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
 

@@ -10,7 +10,6 @@ from numpy.linalg import LinAlgError, cholesky
 from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
-from bregopt.cache import cached_property
 from bregopt.divergences.base import Completed, Divergence
 from bregopt.divergences.conditioned import conditioned
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
@@ -18,7 +17,7 @@ from bregopt.divergences.round_off import error_of_inverse, error_of_log_det
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint", "ReciprocalSpectrum", "reciprocal_spectrum"]
 

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.cache import cached_property
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "CappedSpectrum",

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.arrays import Array, IntArray, check_memory, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.text_files import Lines, read_latin
-from bregopt.memory import check_memory
 from bregopt.records import dataclass
 
 __all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]

@@ -22,13 +22,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import complex_array, finite_array
+from bregopt.arrays import check_memory, complex_array, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.files import path_of, read_arrays, read_text
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.plain_data import PlainReader
-from bregopt.memory import check_memory
 from bregopt.modeling.complex_expressions import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem

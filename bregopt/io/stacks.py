@@ -13,10 +13,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
-from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = [
     "ArrayStack",

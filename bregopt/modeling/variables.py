@@ -10,14 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, ComplexArray, IntArray, entry_indices, finite_array, symmetric_matrix
-from bregopt.cache import cached_property
-from bregopt.memory import check_memory
+from bregopt.arrays import (
+    Array,
+    ComplexArray,
+    IntArray,
+    check_memory,
+    entry_indices,
+    finite_array,
+    symmetric_matrix,
+)
 from bregopt.modeling.complex_expressions import HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
-from bregopt.records import replace
+from bregopt.records import cached_property, replace
 
 __all__ = ["PSD", "Parameter", "Variable"]
 

@@ -18,7 +18,6 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.linalg import root_of
 from bregopt.presolve.cliques import Clique, CliqueTree, clique_tree, entries, merged
@@ -36,7 +35,7 @@ from bregopt.program import (
     Term,
 )
 from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "CliqueTerms",

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import IntArray
-from bregopt.cache import cached_property
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["Clique", "CliqueTree", "chordal_tree", "clique_tree", "eliminate", "entries", "merged"]
 

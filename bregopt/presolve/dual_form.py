@@ -27,7 +27,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.divergences import psd_part
 from bregopt.linalg import root_of
 from bregopt.presolve.reduction import Reduced, Tolerances
@@ -44,7 +43,7 @@ from bregopt.program import (
     pays,
 )
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "DualForm",

@@ -28,13 +28,12 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import Svec, svec_rows, with_equalities
 from bregopt.program import Answer, Program, Start
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["Condensed", "Independent", "IndependentRows", "RedundantEqualities"]
 

@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask, finite_array, index_array, rectangular, symmetric_matrix
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    Mask,
+    check_memory,
+    finite_array,
+    index_array,
+    rectangular,
+    symmetric_matrix,
+)
 from bregopt.divergences import Divergence
 from bregopt.errors import did_you_mean
 from bregopt.io.pandas_labels import Labels
-from bregopt.memory import check_memory
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame, IntArray
-from bregopt.cache import cached_property
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.pandas_labels import labeled
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["ERROR", "NUMBERS", "Record", "Solutions", "Warnings"]

@@ -20,7 +20,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.bars import items_bar
 from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, SolverError
@@ -32,7 +31,7 @@ from bregopt.program import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
 from bregopt.routes.options import check_options, time_limit
-from bregopt.routes.progress import reason
+from bregopt.routes.progress import items_bar, reason
 from bregopt.routes.registry import load
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for

@@ -17,9 +17,8 @@ import math
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.divergences.scalar import SCALARS, Penalty
-from bregopt.records import dataclass, replace
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
 __all__ = ["Bounds", "Penalty", "Target", "relaxed_bounds"]
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import PickledWithoutCache, cached_property
-from bregopt.records import dataclass
+from bregopt.records import PickledWithoutCache, cached_property, dataclass
 
 __all__ = ["NO_CONES", "SecondOrderCones"]
 

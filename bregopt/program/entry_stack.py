@@ -8,13 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import plus_diagonal
 from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["EntryProgram", "EntryStack"]
 

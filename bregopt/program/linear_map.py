@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
-from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import DenseRows, Rows
-from bregopt.records import dataclass, replace
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
 __all__ = ["LinearMap", "Term"]
 

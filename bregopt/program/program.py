@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import PickledWithoutCache, cached_property, kept
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
 from bregopt.program.bounds import Bounds
@@ -27,7 +26,7 @@ from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
-from bregopt.records import dataclass, replace
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
 
 __all__ = ["Block", "Declaration", "Nearness", "ParameterSlope", "Program", "divergence_of"]
 

@@ -21,7 +21,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
-from bregopt.cache import cached_property
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.program.cones import SecondOrderCones
 from bregopt.program.rows import (
@@ -35,7 +34,7 @@ from bregopt.program.rows import (
     SparseRows,
 )
 from bregopt.program.rows.low_rank import dense_row
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import kept
 from bregopt.program import Penalty
+from bregopt.records import kept
 from bregopt.rigorous.ball import Ball, exp, inflated, log
 from bregopt.rigorous.data import Anchor, Data, MatrixData
 from bregopt.rigorous.linear_algebra import (

@@ -44,10 +44,9 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.certify.accuracy import Accuracy, unknown_accuracy
 from bregopt.program import LowRank, Penalty, Program
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData, data_of
 from bregopt.rigorous.linear_algebra import least_eigenvalue

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, check_memory
 from bregopt.files import read_arrays
-from bregopt.memory import check_memory
 from bregopt.program import Penalty
 from bregopt.program.cones import SecondOrderCones
 from bregopt.rigorous.ball import Ball

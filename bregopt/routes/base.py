@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bregopt.arrays import LARGEST
+from bregopt.arrays import LARGEST, shortage
 from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
-from bregopt.memory import shortage
 from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.records import dataclass, field_names

@@ -19,7 +19,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
-from bregopt.bars import items_bar
 from bregopt.certify import with_trace_multipliers
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
@@ -32,6 +31,7 @@ from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.contradiction import Conflict, Part, member, parts_of, weights
 from bregopt.routes.options import time_limit
+from bregopt.routes.progress import items_bar
 
 __all__ = ["find_conflict"]
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import EPS
-from bregopt.bars import digits_bar
 from bregopt.certify import (
     NEAR,
     Certificate,
@@ -45,7 +44,7 @@ from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes.attainment import with_attainment
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.extensions import Guard, answer_of, guard
-from bregopt.routes.progress import Progress, Watcher, reason
+from bregopt.routes.progress import Progress, Watcher, digits_bar, reason
 from bregopt.routes.reductions import behind
 from bregopt.routes.solution import Solution
 

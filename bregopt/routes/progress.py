@@ -1,12 +1,15 @@
-"""Progress of a route: its history, its clock, and the table that ``verbose=True`` prints."""
+"""Progress of a route: its history, its clock, the table that ``verbose=True`` prints, and progress bars."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,12 +17,13 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate
 from bregopt.clock import CutShort, Ending
+from bregopt.errors import require
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
 from bregopt.records import dataclass
 from bregopt.rigorous import contradicts, recedes
 
-__all__ = ["CallbackError", "Progress", "Step", "Watcher", "reason"]
+__all__ = ["CallbackError", "Progress", "Step", "Watcher", "digits_bar", "items_bar", "reason"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +40,7 @@ _REASONS = {
     Ending.INTERRUPT: StopReason.INTERRUPTED,
     Ending.REQUEST: StopReason.CALLBACK,
 }
+_FORM = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
 _TITLES = ("iteration", "primal", "bound", "gap", "residual", "seconds")
 
 
@@ -227,3 +232,42 @@ class Progress:
         titles += [f"{name:>{max(len(name), 9)}}" for name in more]
         line = "  ".join(titles)
         sys.stdout.write(f"{self._title}\n{line}\n{'-' * len(line)}\n")
+
+
+Item = TypeVar("Item")
+
+
+def items_bar(items: Iterable[Item], description: str, shown: bool) -> Iterator[Item]:
+    """Yield the items; a bar counts them if it is `shown`."""
+    yield from _tqdm()(items, desc=description) if shown else items
+
+
+@contextmanager
+def digits_bar(description: str, tol: float, shown: bool) -> Iterator[Callable[[Any], None] | None]:
+    """Yield a function that takes the steps of a solve, None if the bar is not `shown`.
+
+    The bar is full when the gap and the residuals are within the tolerance. Its length is in digits, that
+    is, in the logarithm of the largest of them, from the first step on.
+    """
+    if not shown:
+        yield None
+        return
+    with _tqdm()(total=1.0, desc=f"bregopt {description}", bar_format=_FORM) as bar:
+        first = math.nan
+
+        def step(state: Any) -> None:
+            nonlocal first
+            error = max(state.gap, state.primal_residual, state.dual_residual)
+            bar.set_postfix_str(f"gap {state.gap:.1e}")
+            if not 0 < error < math.inf:
+                return
+            digits = -math.log10(error / tol)
+            first = min(digits, -1.0) if math.isnan(first) else first
+            share = min(1.0, max(0.0, 1 - digits / first))
+            bar.update(max(share - bar.n, 0.0))
+
+        yield step
+
+
+def _tqdm() -> Any:
+    return require("tqdm.auto", "progress").tqdm  # imported only where a bar is shown

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
-from bregopt.cache import cached_property
 from bregopt.certify import Status, dimacs_errors
 from bregopt.certify.accuracy import Accuracy
 from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 

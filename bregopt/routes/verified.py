@@ -13,11 +13,10 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
-from bregopt.cache import cached_property
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.farkas import homogeneous, refutes

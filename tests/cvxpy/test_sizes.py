@@ -50,7 +50,7 @@ def test_the_conic_solver_refuses_before_cvxpy_compiles(problem):
 
 
 def test_the_sum_of_the_sizes_counts(monkeypatch):
-    monkeypatch.setattr("bregopt.memory.memory", lambda: 1_000_000)
+    monkeypatch.setattr("bregopt.arrays.memory", lambda: 1_000_000)
     x = [cp.Variable((100, 100), PSD=True) for _ in range(3)]
     fits, not_fits = (cp.Problem(cp.Minimize(sum(X[0, 0] for X in part))) for part in (x[:2], x))
     assert bo.from_cvxpy(fits).program().m == 0

@@ -521,7 +521,7 @@ def test_masked_entries_are_refused_by_name():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_fork_beside_threads_that_compute_ends():
-    from bregopt.cache import cached_property
+    from bregopt.records import cached_property
 
     inside, go = threading.Event(), threading.Event()
 

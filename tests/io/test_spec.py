@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt import memory
+from bregopt import arrays
 from bregopt.io import spec as spec_module
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import csv_text, read_matrix
@@ -369,7 +369,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, rng, suffix):
 
 @pytest.mark.parametrize("suffix", [".npz", ".dat-s.gz"])
 def test_what_unpacks_to_more_than_memory_is_refused_with_the_numbers(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(memory, "memory", lambda: 10**8)
+    monkeypatch.setattr(arrays, "memory", lambda: 10**8)
     path = tmp_path / f"A{suffix}"
     if suffix == ".npz":
         np.savez_compressed(path, A=np.zeros(3 * 10**6))

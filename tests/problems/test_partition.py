@@ -332,7 +332,7 @@ def test_progress_is_shown(monkeypatch):
         shown.append(desc)
         return items
 
-    monkeypatch.setattr("bregopt.bars._tqdm", lambda: bar)
+    monkeypatch.setattr("bregopt.routes.progress._tqdm", lambda: bar)
     edges = large_graph(60)
     bo.min_balanced_cut(edges, progress=True, bound=False)
     bo.partition(edges, 3, progress=True, bound=False)

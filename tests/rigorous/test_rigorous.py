@@ -643,7 +643,7 @@ def test_a_matrix_that_does_not_fit_in_memory_has_a_reason(monkeypatch):
     X = bo.PSD(n)
     prob = bo.Problem(bo.Maximize(bo.inner(sp.csr_array(W + W.T), X)), [bo.diag(X) == 1])
     sol = prob.solve(tol=1e-2, solver="lowrank")
-    monkeypatch.setattr("bregopt.memory.memory", lambda: 10**6)
+    monkeypatch.setattr("bregopt.arrays.memory", lambda: 10**6)
     monkeypatch.setattr("bregopt.rigorous.lower.LARGEST_DENSE", 500)
     found = sol.verify()
     assert "GB of memory" in found.reasons["upper"]

@@ -19,10 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["Conic", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
 

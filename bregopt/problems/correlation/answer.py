@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, ArrayOrFrame, Frame, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import is_one_of, require
@@ -29,7 +28,7 @@ from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
-from bregopt.records import dataclass, field_names, replace
+from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.accuracy import summary
 from bregopt.routes.solution import MatricesLike, Solution
 from bregopt.tables import escaped, html_table, table_lines

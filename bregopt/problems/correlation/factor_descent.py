@@ -26,11 +26,10 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import EPS, TINY, Array, Mask
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, bracket
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import StopReason
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.progress import reason
 
 __all__ = [

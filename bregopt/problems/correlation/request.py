@@ -21,7 +21,6 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.cache import cached_property
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
@@ -36,7 +35,7 @@ from bregopt.problems.nearest_arguments import (
     row_and_entry_weights,
 )
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = [
     "Given",

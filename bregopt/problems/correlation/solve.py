@@ -25,7 +25,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
@@ -43,7 +42,7 @@ from bregopt.problems.correlation.infeasible import explained
 from bregopt.problems.correlation.request import Groups, Request
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.changes import Congruence

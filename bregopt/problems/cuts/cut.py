@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.bars import items_bar
 from bregopt.clock import CutShort, checkpoint, remaining
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
@@ -39,6 +38,7 @@ from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
 from bregopt.routes.options import time_limit
+from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution
 from bregopt.routes.solve_options import CutOptions
 from bregopt.threads import threads_for

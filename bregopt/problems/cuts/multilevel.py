@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.clock import remaining
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["Contraction", "SignGraph", "contracted", "cycle", "refined"]
 

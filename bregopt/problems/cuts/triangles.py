@@ -23,7 +23,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import psd_part
@@ -33,7 +32,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.proof import TOL, Proof, relaxed
 from bregopt.program import Answer, Program, Start, StopReason
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes import base
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.solution import Solution

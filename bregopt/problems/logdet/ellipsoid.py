@@ -23,14 +23,13 @@ from bregopt.arrays import (
     check_columns,
     finite_array,
 )
-from bregopt.cache import cached_property
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.linalg import root_of
 from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_ellipse, verdict
 from bregopt.problems.logdet.candidates import Candidates, WeightBounds
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.base import Settings
 from bregopt.threads import threads_for
 

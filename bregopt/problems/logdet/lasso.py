@@ -18,26 +18,24 @@ from bregopt.arrays import (
     Array,
     Frame,
     MatrixLike,
+    check_memory,
     finite_array,
     positive_integer,
     rectangular,
     symmetric_matrix,
 )
-from bregopt.bars import digits_bar, items_bar
-from bregopt.cache import cached_property
 from bregopt.errors import DataWarning, did_you_mean, require, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
 from bregopt.linalg import inverse_of, root_of
-from bregopt.memory import check_memory
 from bregopt.plotting import Axes, plot_path
 from bregopt.problems.nearest_arguments import fixed_pairs
 from bregopt.program import StopReason
-from bregopt.records import dataclass, field_names, replace
+from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
-from bregopt.routes.progress import CallbackError, Progress
+from bregopt.routes.progress import CallbackError, Progress, digits_bar, items_bar
 from bregopt.routes.solution import Ray, Solution, Status
 
 __all__ = ["GraphicalLassoPath", "GraphicalLassoSolution", "graphical_lasso", "graphical_lasso_path"]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, check_memory
 from bregopt.linalg import dense
-from bregopt.memory import check_memory
 from bregopt.program.rows.base import Coordinates, DenseRows, Rows
 from bregopt.program.rows.bilinear import Bilinear
 from bregopt.program.rows.entries import Distances, Entries

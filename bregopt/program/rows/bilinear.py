@@ -8,13 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.linalg import dense
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, Products, RankOneTerms, RowFamily, Rows
 from bregopt.program.rows.entries import Entries
 from bregopt.program.rows.low_rank import RankTwo, row_dots
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["Bilinear", "multiplied_rows"]
 

@@ -8,10 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows.base import Coordinates, DenseRows, RowFamily, eigen_factor, symmetric_scatter
-from bregopt.records import dataclass, replace
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
 __all__ = ["SparseRows"]
 

@@ -22,11 +22,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.certify import TraceBound, lowest, trace_bound
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.tuning import Tuning
 
 __all__ = [

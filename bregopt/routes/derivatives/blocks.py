@@ -26,14 +26,13 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.projection.dual_newton import RowCurvature

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from bregopt.arrays import Array, finite_array
-from bregopt.cache import cached_property
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
 from bregopt.routes.derivatives.changes import (
     CG_TOL,

@@ -17,13 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, LinearMap, Penalty, Program
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point
 from bregopt.routes.derivatives.changes import CG_TOL, ROUNDS, STEPS, Differentiability
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns

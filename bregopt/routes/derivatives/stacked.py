@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.cache import PickledWithoutCache, cached_property
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import symmetrize
+from bregopt.records import PickledWithoutCache, cached_property
 from bregopt.routes.derivatives.changes import SMALLEST_MARGIN
 
 __all__ = ["StackedCorrelations"]

@@ -19,12 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
-from bregopt.arrays import TINY, Array
-from bregopt.cache import cached_property
+from bregopt.arrays import TINY, Array, check_memory
 from bregopt.linalg import factorized
-from bregopt.memory import check_memory
 from bregopt.program import LinearMap
 from bregopt.program.rows.algebra import upper_triangles
+from bregopt.records import cached_property
 from bregopt.routes.derivatives.blocks import BarrierPoint, BlockPoint
 from bregopt.routes.derivatives.changes import CG_STEPS, CONSISTENT, NULL, SINGULAR
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients

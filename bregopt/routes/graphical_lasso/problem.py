@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.certify.certificate import Certificate, bracket
 from bregopt.divergences.round_off import ROOT_UNITS
 from bregopt.linalg import log_det, root_of
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.tuning import Tuning
 
 __all__ = [

@@ -25,11 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.divergences import SCALARS
 from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["BoundEquations", "BoundState", "BoundStep", "Equalities", "FiniteBounds"]
 

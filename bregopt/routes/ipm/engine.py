@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
+from bregopt.records import cached_property
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep, Equalities, FiniteBounds
 from bregopt.routes.ipm.cones import LEAST_STEP
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor

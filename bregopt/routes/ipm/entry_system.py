@@ -19,12 +19,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import LinearMap
 from bregopt.program.rows import upper_triangles
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning

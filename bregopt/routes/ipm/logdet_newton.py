@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program import ENDED, Answer, LinearMap, Program, Start, StopReason
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor

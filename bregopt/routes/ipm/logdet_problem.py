@@ -9,14 +9,13 @@ from typing import NamedTuple, Protocol, Unpack
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.whitening import Whitened
 from bregopt.program import Block, Program
 from bregopt.program.program import divergence_of
-from bregopt.records import replace
+from bregopt.records import cached_property, replace
 from bregopt.routes.progress import Progress
 
 __all__ = ["LogDetIterate", "LogDetProblem", "LogDeterminants", "Matrices"]

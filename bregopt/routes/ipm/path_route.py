@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY
+from bregopt.arrays import EPS, TINY, shortage
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
-from bregopt.memory import shortage
 from bregopt.presolve import Presolved, presolve, reductions, summaries
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason

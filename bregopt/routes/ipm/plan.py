@@ -20,10 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
+from bregopt.records import cached_property
 from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 from bregopt.routes.ipm.row_action import RowAction

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, span
-from bregopt.cache import cached_property
 from bregopt.program import LinearMap
+from bregopt.records import cached_property
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
+from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.cache import cached_property
 from bregopt.program import SecondOrderCones
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["NO_STEP", "SecondOrderState", "SecondOrderStep"]
 

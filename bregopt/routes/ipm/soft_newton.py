@@ -17,13 +17,12 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.program import Bounds, Penalty
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.systems import system_for

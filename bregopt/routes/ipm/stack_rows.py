@@ -16,10 +16,9 @@ from typing import Protocol
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.program import LinearMap
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["ProductSchur", "SchurValues", "StackRows", "StackTerms", "TermSchur"]
 

@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cache import cached_property
 from bregopt.linalg import dense
 from bregopt.program import NO_CONES, SecondOrderCones
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["VariableMetric"]
 

@@ -27,14 +27,13 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgError
 
 from bregopt.arrays import Array
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import ExponentialSpectrum
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import upper_triangles
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress

@@ -22,14 +22,13 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.presolve.cliques import chordal_tree
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.program import divergence_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.rigorous import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor

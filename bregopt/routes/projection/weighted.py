@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.cache import cached_property
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.accuracy import NearnessRule, near_answer
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason

@@ -11,12 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, covers, span
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
 from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Rows
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.schur.congruences import Congruences, split_by_cost
 from bregopt.routes.ipm.schur.place_products import PlacedRows, PlaceProducts, block_of
 from bregopt.routes.ipm.tuning import InteriorPointTuning

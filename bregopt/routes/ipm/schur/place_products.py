@@ -16,11 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, span
-from bregopt.cache import cached_property
 from bregopt.clock import checkpoint
 from bregopt.linalg import symmetrize
 from bregopt.program.rows import Coordinates
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["PlaceProducts", "PlacedRows", "block_of", "lean_rows"]
