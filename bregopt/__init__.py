@@ -16,6 +16,7 @@ from bregopt.errors import (
     UnsupportedProblemError,
 )
 from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
+from bregopt.modeling.block_matrices import bmat, hstack, vstack
 from bregopt.modeling.bounds import CutRows, between, cut_rows, soft
 from bregopt.modeling.constraints import Constraint, MatrixInequality
 from bregopt.modeling.convex.divergence import log_det
@@ -31,7 +32,6 @@ from bregopt.modeling.objectives import (
     von_neumann_div,
 )
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.stacking import bmat, hstack, vstack
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import tuning
@@ -46,10 +46,10 @@ if _TYPE_CHECKING:
     from bregopt.io.spec import load_spec
     from bregopt.many import solve_many
     from bregopt.modeling.atoms import inner
+    from bregopt.modeling.block_matrices import kron, partial_trace, partial_transpose
     from bregopt.modeling.convex.eigenvalues import norm_nuc, sigma_max
     from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
     from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
-    from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
     from bregopt.problems.correlation.answer import CorrelationReport, CorrelationSolution
     from bregopt.problems.correlation.covariance import (
         nearest_covariance,
@@ -234,9 +234,9 @@ _MODULES = {
     "quad_over_lin": "bregopt.modeling.convex.norms",
     "sum_squares": "bregopt.modeling.convex.norms",
     "inner": "bregopt.modeling.atoms",
-    "kron": "bregopt.modeling.subsystems",
-    "partial_trace": "bregopt.modeling.subsystems",
-    "partial_transpose": "bregopt.modeling.subsystems",
+    "kron": "bregopt.modeling.block_matrices",
+    "partial_trace": "bregopt.modeling.block_matrices",
+    "partial_transpose": "bregopt.modeling.block_matrices",
     "CorrelationSolution": "bregopt.problems.correlation.answer",
     "nearest_covariance": "bregopt.problems.correlation.covariance",
     "FactorModel": "bregopt.problems.correlation.factors",

@@ -22,6 +22,7 @@ from bregopt.arrays import finite_array
 from bregopt.errors import did_you_mean
 from bregopt.modeling.affine import Named
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
+from bregopt.modeling.block_matrices import bmat, hstack, kron, partial_trace, partial_transpose, vstack
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise
@@ -39,8 +40,6 @@ from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin,
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
-from bregopt.modeling.stacking import bmat, hstack, vstack
-from bregopt.modeling.subsystems import kron, partial_trace, partial_transpose
 from bregopt.program.lowrank import LowRank
 
 __all__ = ["FUNCTIONS", "evaluate"]

@@ -14,14 +14,14 @@ import numpy as np
 from bregopt import clock
 from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
-from bregopt.modeling.compile import compile_problem
-from bregopt.modeling.compiled import Compiled
+from bregopt.modeling.compilation.compile import compile_problem
+from bregopt.modeling.compilation.compiled import Compiled
+from bregopt.modeling.compilation.translation import named, translated
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.translation import named, translated
 from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.records import replace
@@ -180,7 +180,7 @@ class Problem:
 
     def _in_rounds(self, solver: Any, start: Solution | None, options: Mapping[str, Any]) -> Solution:
         """Solve with the rows that are generated, which then are rows of the program."""
-        from bregopt.modeling.rounds import Rounds  # only those who generate rows wait
+        from bregopt.modeling.compilation.rounds import Rounds  # only those who generate rows wait
 
         rounds = Rounds(self, solver, options)
         answer = rounds.solve(start)
@@ -232,7 +232,7 @@ class Problem:
         TypeError, ValueError
             If a fixing has another shape or type, or is outside its bounds.
         """
-        from bregopt.modeling.compiled import fixed  # only those who prove bounds wait
+        from bregopt.modeling.compilation.compiled import fixed  # only those who prove bounds wait
         from bregopt.rigorous.certificate import ProvenBound
         from bregopt.routes.verified import node_bound
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bregopt.arrays import Array, positive_number
 from bregopt.modeling.affine import Named
+from bregopt.modeling.block_matrices import bmat
 from bregopt.modeling.constraints import MatrixInequality
 from bregopt.modeling.convex.atom import Atom, Row, is_symmetric
 from bregopt.modeling.convex.expression import (
@@ -22,7 +23,6 @@ from bregopt.modeling.convex.expression import (
     symmetric_argument,
 )
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD, Variable
 
 __all__ = ["EigenvalueBound", "lambda_max", "lambda_min", "lambda_sum_largest", "norm_nuc", "sigma_max"]

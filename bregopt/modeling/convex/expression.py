@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, MatrixLike, SparseMatrix, finite_array
 from bregopt.modeling.affine import Formula, Named, as_factor, linear_map, product
+from bregopt.modeling.block_matrices import bmat
 from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
 from bregopt.modeling.convex.atom import (
     Atom,
@@ -20,7 +21,6 @@ from bregopt.modeling.convex.atom import (
     text_of,
 )
 from bregopt.modeling.expressions import Expression, Operand, as_expression, check_not_empty
-from bregopt.modeling.stacking import bmat
 from bregopt.modeling.variables import PSD
 from bregopt.records import dataclass, replace
 

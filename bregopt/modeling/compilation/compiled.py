@@ -16,13 +16,13 @@ from bregopt.arrays import Array, IntArray, rectangular
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine, Named
 from bregopt.modeling.bounds import broadcast_gamma
+from bregopt.modeling.compilation.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Share
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.parametric import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import (
     Block,
@@ -126,7 +126,7 @@ class Compiled:
 
         With intervals it is the program at the current values of the parameters, else the given one.
         """
-        from bregopt.modeling.intervals import interval_data, uncertain
+        from bregopt.modeling.compilation.intervals import interval_data, uncertain
 
         names = uncertain(self)
         own = self.program() if names else program
@@ -164,7 +164,9 @@ class Compiled:
 
     def chain(self) -> Any:
         """Return how the data of the program depend on the parameters, for derivatives."""
-        from bregopt.modeling.derivatives import ParameterChain  # only those who differentiate wait
+        from bregopt.modeling.compilation.derivatives import (
+            ParameterChain,  # only those who differentiate wait
+        )
 
         return ParameterChain(self, dict(zip(self.parameters, slices(self.parameters), strict=True)))
 

@@ -19,7 +19,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compiled import Compiled, slices
+from bregopt.modeling.compilation.compiled import Compiled, slices
+from bregopt.modeling.compilation.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.constraints import (
     Constraint,
     MatrixInequality,
@@ -31,7 +32,6 @@ from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Reduction
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.parametric import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import Rows, concatenate_rows, storage

@@ -1,0 +1,1 @@
+"""From a declared problem to a program, and from its answer back."""
