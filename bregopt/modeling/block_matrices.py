@@ -1,4 +1,4 @@
-"""Block matrices, and maps of matrices on a product of spaces: partial trace and transpose, Kronecker product.
+"""Block matrices, and maps of matrices on products of spaces: partial trace and transpose, Kronecker product.
 
 Blocks stand side by side as NumPy puts arrays. A matrix of order ``n = d_0 d_1 ... d_k`` acts on the product
 of spaces of dimensions `dims`; the last factor varies fastest, as in ``numpy.kron``.
