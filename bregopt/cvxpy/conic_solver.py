@@ -25,7 +25,7 @@ from bregopt.cvxpy.conic.solve import (
     INFEASIBLE_OR_UNBOUNDED,
     UNBOUNDED,
     Outcome,
-    certified_status,
+    certified,
     solve_conic,
     status_of,
     with_a_point,
@@ -64,9 +64,10 @@ _CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coeff
 class Bregopt(CLARABEL):  # type: ignore[misc]
     """Programs with psd cones by a route of bregopt, exponential cones and all other programs by Clarabel.
 
-    ``problem.solver_stats.extra_stats`` holds the ``route``, and either the certificate or the ``reason`` why
-    Clarabel solved the problem. There is one instance, :data:`BREGOPT`, because CVXPY caches its compilation
-    by solver object.
+    ``problem.solver_stats.extra_stats`` holds the ``route``, the certificate, and the ``reason`` why Clarabel
+    solved the problem if it did. The ``bound`` is that of the minimization that CVXPY compiles, which for a
+    maximization has the negative objective. There is one instance, :data:`BREGOPT`, because CVXPY caches its
+    compilation by solver object.
     """
 
     def name(self) -> str:
@@ -142,7 +143,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         found = replace(found, stats={**found.stats, "reason": reason})
         if conic is not None and found.z is not None:
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
-            found = replace(found, status=certified_status(conic, found.status, x, z, tol))
+            status, numbers = certified(conic, found.status, x, z, tol)
+            found = replace(found, status=status, stats={**found.stats, **numbers})
         return self._with_a_point(found, data, options, tol) if found.status in UNBOUNDED else found
 
     def _by_clarabel(
@@ -171,7 +173,10 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
     def invert(self, solution: Outcome, inverse_data: Any) -> Any:
         """Return the answer in the user's terms."""
         inverted = super().invert(solution, inverse_data)
-        inverted.attr[s.EXTRA_STATS] = solution.stats
+        stats = dict(solution.stats)
+        if "bound" in stats:
+            stats["bound"] = float(stats["bound"] + inverse_data[s.OFFSET])
+        inverted.attr[s.EXTRA_STATS] = stats
         return inverted
 
     def cite(self, data: Mapping[str, Any]) -> str:

@@ -23,7 +23,8 @@ __all__ = [
     "INFEASIBLE_OR_UNBOUNDED",
     "UNBOUNDED",
     "Outcome",
-    "certified_status",
+    "certified",
+    "contradiction_of",
     "solve_conic",
     "status_of",
     "with_a_point",
@@ -103,8 +104,8 @@ def solve_conic(
     return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
 
 
-def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) -> str:
-    """Return Clarabel's status, weakened if our certificate does not confirm it.
+def certified(conic: Conic, status: str, x: Array, z: Array, tol: float) -> tuple[str, dict[str, Any]]:
+    """Return Clarabel's status, weakened if our certificate does not confirm it, and its numbers.
 
     The certificate is that of the dual reading, with the matrices of ``z`` and the multipliers ``x``.
     """
@@ -113,12 +114,25 @@ def certified_status(conic: Conic, status: str, x: Array, z: Array, tol: float) 
     if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
         certificate = certify(PrimalDualPoint(program, S, u, x))
         found = certificate.status(tol, StopReason.INACCURATE)
-        return status if found is Status.INACCURATE and status != "Solved" else _CLARABEL_STATUS[found]
+        kept = found is Status.INACCURATE and status != "Solved"
+        bound = -(certificate.primal + certificate.error)
+        return status if kept else _CLARABEL_STATUS[found], _numbers(certificate, bound)
     if status in _PROOFS:
         ray = status == "PrimalInfeasible"
         proven = proves_unbounded(program, S, u) if ray else proves_infeasible(program, x)
-        return status if proven else _PROOFS[status]
-    return status
+        return status if proven else _PROOFS[status], {}
+    return status, {}
+
+
+def _numbers(certificate: Certificate | Solution, bound: float) -> dict[str, Any]:
+    """Return the numbers of a certificate for ``extra_stats``."""
+    return {
+        "gap": certificate.gap,
+        "bound": bound,
+        "error": certificate.error,
+        "primal_residual": certificate.primal_residual,
+        "dual_residual": certificate.dual_residual,
+    }
 
 
 def with_a_point(unbounded: Outcome, aimless: Outcome, conic: Conic | None, tol: float) -> Outcome:
@@ -137,7 +151,7 @@ def with_a_point(unbounded: Outcome, aimless: Outcome, conic: Conic | None, tol:
     status, x, z = aimless.status, aimless.x, aimless.z
     if conic is not None and z is not None:
         z = 0 * z if status in _ANSWERS else z  # without objective these are optimal multipliers
-        status = certified_status(conic, status, x, z, tol)
+        status, _ = certified(conic, status, x, z, tol)
     if status == "Solved":
         return unbounded
     if status == "PrimalInfeasible":
@@ -240,17 +254,22 @@ def _gave_up(solution: Solution, options: Mapping[str, Any]) -> bool:
 
 def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> Outcome | str:
     """Return the outcome that one row contradicts the others, with its Farkas vector if there is one."""
-    program, y = reading.program, np.zeros(reading.program.m)
-    if error.row is not None:
-        y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
-    proven = proves_infeasible(program, y)
-    if reading.dual and not proven:
+    program, y = reading.program, contradiction_of(reading.program, error)
+    if reading.dual and y is None:
         return f"{route} found no proof: {error}"
-    z = reading.z((), np.zeros(program.k), y, priced=False) if proven and not reading.dual else None
+    z = None if y is None or reading.dual else reading.z((), np.zeros(program.k), y, priced=False)
     status = status_of(reading, Status.INFEASIBLE)
     reason = _CONTRADICTION if status == Status.INFEASIBLE else StopReason.INFEASIBLE.value
     stats = {"route": route, "form": _form(reading), "stop_reason": reason}
     return Outcome(_CLARABEL_STATUS[status], np.zeros(0), z, np.nan, 0.0, 0, stats)
+
+
+def contradiction_of(program: Program, error: InfeasibleRowError) -> Array | None:
+    """Return the Farkas vector of a row that alone contradicts ``X psd``, None if it needs no other proof."""
+    y = np.zeros(program.m)
+    if error.row is not None:
+        y[error.row] = 1.0 if program.bounds.lo[error.row] > 0 else -1.0
+    return y if proves_infeasible(program, y) else None
 
 
 def status_of(reading: Reading, found: str) -> Status:
@@ -275,10 +294,7 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
     stats = {
         "route": solution.solver,
         "form": _form(reading),
-        "gap": solution.gap,
-        "error": solution.error,
-        "primal_residual": solution.primal_residual,
-        "dual_residual": solution.dual_residual,
+        **_numbers(solution, -(solution.value + solution.error) if reading.dual else solution.dual_value),
         "stop_reason": _CONTRADICTION if status == Status.INFEASIBLE else solution.stop_reason,
     }
     seconds = solution.timings["total"]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from cvxpy.atoms.atom import Atom
 
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
@@ -370,7 +371,7 @@ def _sandwiched(atom: Any, elements: Elements, rows: Coefficients, i: IntArray, 
 
 def _by_jacobian(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply the Jacobian of an atom, which CVXPY computes with variables of value zero as arguments."""
-    if not atom.is_atom_affine():
+    if not (isinstance(atom, Atom) and atom.is_atom_affine()):  # `indicator` is no atom
         if rows.convex_terms is None:
             raise UnsupportedProblemError(f"{_name(atom)} is not affine")
         rows.convex_terms.append(ConvexTerm(type(atom).__name__, atom, elements))

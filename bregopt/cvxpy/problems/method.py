@@ -9,15 +9,19 @@ from weakref import WeakKeyDictionary
 
 import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
+import numpy as np
 
-from bregopt.cvxpy.conic_solver import BREGOPT
+from bregopt.cvxpy.conic.solve import contradiction_of
+from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
+from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
-from bregopt.records import dataclass, field_names
+from bregopt.modeling.compilation.translation import translated
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit
 from bregopt.routes.registry import route_names
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 from bregopt.routes.solve_options import SolverLike
 from bregopt.threads import threads_for
 
@@ -29,6 +33,9 @@ __all__ = ["solve"]
 # The reading of each problem that is alive. A thread takes a reading out while it uses it; other threads read
 # the problem again.
 _read: WeakKeyDictionary[Any, Lowered] = WeakKeyDictionary()
+
+# The warning about each problem that was passed on: a sweep over a parameter repeats none.
+_told: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 _MOMENT = 1e-3  # seconds: the smallest time limit of a route, once the reading has used up the user's
 # Options of CVXPY's own solve that have no meaning here.
@@ -73,12 +80,17 @@ def solve(
     -----
     UserWarning
         If the problem was solved in conic form, by :data:`~bregopt.cvxpy.conic_solver.BREGOPT` or, if that
-        does not take it, by CVXPY's own choice; the message names the solver and the reason.
+        does not take it, by CVXPY's own choice; the message names the solver and the reason. It comes once a
+        problem, while BREGOPT's ``extra_stats["not_read"]`` has the reason after each solve.
     """
     if not isinstance(strict, bool):
         raise TypeError(f"strict is {strict!r}; expected True or False")
     limit = time_limit(options)
     end = None if limit is None else time.perf_counter() + limit
+    for parameter in problem.parameters():
+        if parameter.value is None:
+            constant_value(parameter)  # raises the error
+    check_sizes(problem)
     try:
         for flag, what in _OTHER_THEORIES.items():
             if options.get(flag):
@@ -86,20 +98,25 @@ def solve(
         order = max((X.shape[0] for X in problem.variables() if X.ndim == 2), default=0)
         with threads_for(order):
             lowered = _lowered(problem)
-    except UnsupportedProblemError as error:
+    except (
+        Exception
+    ) as error:  # one that is not ours is a mistake in the reader, of which the user need not know
+        known = isinstance(error, UnsupportedProblemError)
+        reason = str(error) if known else f"reading it failed by {error!r}"
         if strict:
-            raise UnsupportedProblemError(f"bregopt does not take this problem: {error}") from None
-        return _passed_on(problem, options, error)
+            raise UnsupportedProblemError(f"bregopt does not take this problem: {reason}") from (
+                None if known else error
+            )
+        return _passed_on(problem, options, reason)
     ours = {name: value for name, value in options.items() if name not in (*_CVXPYS, *_OTHER_THEORIES)}
     if end is not None:
         ours["time_limit"] = max(end - time.perf_counter(), _MOMENT)
     if ours.get("warm_start"):
         ours["warm_start"] = _last_answer(problem, lowered)
     try:
-        answer = lowered.problem.solve(solver, **ours)
-        return _hand_over(problem, lowered, answer)
-    except InfeasibleRowError:
-        return _contradicted(problem)
+        return _hand_over(problem, lowered, lowered.problem.solve(solver, **ours))
+    except InfeasibleRowError as error:
+        return _hand_over(problem, lowered, _contradicted(lowered, error))
     finally:
         _read[problem] = lowered
 
@@ -124,8 +141,8 @@ def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
     return answer if fits else False
 
 
-def _passed_on(problem: Any, options: Mapping[str, Any], reason: UnsupportedProblemError) -> Any:
-    """Solve an unsupported problem by BREGOPT or by CVXPY's own choice, and warn which it was."""
+def _passed_on(problem: Any, options: Mapping[str, Any], reason: str) -> Any:
+    """Solve an unsupported problem by BREGOPT or by CVXPY's own choice, and warn which it was, once."""
     common, theirs = _split(options)
     conic = not any(options.get(flag) for flag in _OTHER_THEORIES)
     try:
@@ -137,8 +154,12 @@ def _passed_on(problem: Any, options: Mapping[str, Any], reason: UnsupportedProb
     statistics = problem.solver_stats
     solver = "CVXPY" if statistics is None else statistics.solver_name
     if solver == BREGOPT.name():
+        statistics.extra_stats["not_read"] = reason
         solver += f" ({statistics.extra_stats['route']})"
-    warn_caller(f"bregopt does not take this problem as written, {solver} solved it: {reason}", UserWarning)
+    message = f"bregopt does not take this problem as written, {solver} solved it: {reason}"
+    if _told.get(problem) != message:
+        _told[problem] = message
+        warn_caller(message, UserWarning)
     return value
 
 
@@ -189,9 +210,29 @@ def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
     return problem.value
 
 
-def _contradicted(problem: Any) -> Any:
-    """Set the status infeasible if one row alone contradicts ``X psd``: no certificate is needed."""
-    none = cp_solution.failure_solution(cp.settings.INFEASIBLE)
-    none.opt_val = -none.opt_val if isinstance(problem.objective, cp.Maximize) else none.opt_val
-    problem.unpack_results(none, _Named("one row alone"), None)
-    return problem.value
+def _contradicted(lowered: Lowered, error: InfeasibleRowError) -> Solution:
+    """Return the answer that one row alone contradicts ``X psd``, with its Farkas vector if there is one."""
+    ours, program = lowered.problem, lowered.problem.program()
+    raw = Solution(
+        status=Status.INFEASIBLE.value,
+        stop_reason=str(error),
+        value=np.inf,
+        X=None,
+        u=np.zeros(program.k),
+        duals=contradiction_of(program, error),
+        dual_value=np.inf,
+        gap=np.nan,
+        primal_residual=np.nan,
+        dual_residual=np.nan,
+        error=np.nan,
+        iterations=0,
+        timings=dict.fromkeys(("setup", "solve", "certify", "total"), 0.0),
+        solver="one row alone",
+        history={},
+        citation="",
+        _program=program,
+    )
+    sign = ours.objective.sign
+    if raw.duals is None:
+        return replace(raw, value=sign * raw.value, dual_value=sign * raw.dual_value, u={})
+    return translated(raw, ours._compiled, ours.constraints, sign)

@@ -7,6 +7,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from cvxpy.atoms.atom import Atom
 
 from bregopt.arrays import Array
 from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, joined, rows_of
@@ -77,7 +78,7 @@ def read_objective(objective: Any) -> Goal:
 
 def _read(term: ConvexTerm) -> AtomTerms:
     """Return the terms of an atom that is not affine, by its epigraph if it is none of those that we know."""
-    known = all(argument.is_affine() for argument in term.atom.args)
+    known = isinstance(term.atom, Atom) and all(argument.is_affine() for argument in term.atom.args)
     try:
         if known:
             return read_convex_atom(term)
