@@ -167,7 +167,7 @@ class ProblemFunction:
         found = at.differentiability()
         check_exists(found, program)
         own = tuple(X[: len(problem.matrices)])
-        named = {v.name: v.with_elements(u[place]) for v, place in problem._compiled.variable_slices()}
+        named = {v.name: v.with_elements(u[place]) for v, place in problem._compiled.variable_slices}
         chain = problem._compiled.chain()
         return Derivative(at, anchors, found, None, chain, own if len(own) != 1 else own[0], named)
 
@@ -186,7 +186,7 @@ class ProblemFunction:
                     p._value = value
 
     def _variables(self, X: Sequence[Array], u: Array) -> list[Array]:
-        slices = self._problem._compiled.variable_slices()
+        slices = self._problem._compiled.variable_slices
         values: dict[Any, Any] = {v: v.with_elements(u[place]) for v, place in slices}
         values |= dict(zip(self._problem.matrices, X, strict=False))
         return [np.asarray(values[x], dtype=float) for x in self.variables]

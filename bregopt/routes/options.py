@@ -64,7 +64,8 @@ def check_options(solver: Any, options: Mapping[str, Any]) -> None:
         make_settings(resolve(solver)[1], options)
         return
     if options.keys() <= set(field_names(Settings)):
-        Settings(**options)
+        if options:
+            Settings(**options)
         return
     known = option_names(solver)
     for name in options:

@@ -40,8 +40,8 @@ from bregopt.records import dataclass, replace
 __all__ = ["Compiled", "ConeRows", "compile_problem"]
 
 _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
-_SIDES = (("lower", -np.inf), ("upper", np.inf))
 Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
+Placed = Sequence[tuple[Constraint, slice]]  # constraints with their rows
 
 
 def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compiled:
@@ -84,10 +84,11 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     in_cones = _rows_of_cones(variables, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
     variables = (*variables, *in_cones.variables)
+    placed = list(zip(constraints, slices(constraints), strict=True))
     template = Program(
         blocks=tuple(_block(X, goal, reduction.divergences) for X in matrices),
-        A=_linear_map(matrices, constraints),
-        B=_variable_map(variables, constraints),
+        A=_linear_map(matrices, placed),
+        B=_variable_map(variables, placed),
         bounds=_NO_ROWS,
         c=_variable_cost(variables, goal),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
@@ -98,9 +99,12 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         cones=in_cones.cones,
     )
     parameters = _parameters(goal, reduction, constraints, caps)
-    lower, upper = (_bounds_of_side(parameters, constraints, side, missing) for side, missing in _SIDES)
+    lower = upper = _bounds_of_side(parameters, placed, "lower", -np.inf)
+    if not all(c.lower is c.upper is not None for c in constraints):
+        upper = _bounds_of_side(parameters, placed, "upper", np.inf)
     parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
     number = {X: b for b, X in enumerate(matrices)}
+    constant = objective.expression.affine.constant_part()
     return Compiled(
         own_matrices,
         own_variables,
@@ -111,13 +115,13 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         tuple(caps),
         tuple(shares),
         goal,
-        objective.expression.affine.constant_part().times(objective.sign),
+        constant if objective.sign > 0 else constant.times(-1.0),
         tuple(reduction.divergences),
         tuple(reduction.weights),
         lower,
         upper,
         parameter_slopes,
-        _parametric_parts(matrices, variables, parameters, constraints, goal),
+        _parametric_parts(matrices, variables, parameters, placed, goal),
         template,
     )
 
@@ -146,15 +150,14 @@ def _block(X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm]) -> Block
     return Block(X.name, X.n, goal.psd.get(X))
 
 
-def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) -> LinearMap:
+def _linear_map(matrices: tuple[PSD, ...], placed: Placed) -> LinearMap:
     """Return the linear map; families of one class and storage are joined into one, for speed.
 
     A sparse family enters without its zero rows.
     """
     number = {X: b for b, X in enumerate(matrices)}
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
-    start = 0
-    for c in constraints:
+    for c, place in placed:
         parametric = multiplied_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
             if X in parametric:
@@ -162,8 +165,7 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
             key = (number[X], type(rows), storage(rows))
             at, rows = _mentioned(rows)
             if len(at):
-                grouped.setdefault(key, []).append((start + at, rows))
-        start += c.size
+                grouped.setdefault(key, []).append((place.start + at, rows))
     terms = tuple(
         Term(
             key[0],
@@ -172,24 +174,29 @@ def _linear_map(matrices: tuple[PSD, ...], constraints: Sequence[Constraint]) ->
         )
         for key, placed in grouped.items()
     )
-    return LinearMap(start, tuple(X.n for X in matrices), terms)
+    return LinearMap(_count(placed), tuple(X.n for X in matrices), terms)
+
+
+def _count(placed: Placed) -> int:
+    """Return the number of rows."""
+    return placed[-1][1].stop if placed else 0
 
 
 def _parametric_parts(
     matrices: tuple[PSD, ...],
     variables: tuple[Variable, ...],
     parameters: tuple[Parameter, ...],
-    constraints: Sequence[Constraint],
+    placed: Placed,
     goal: Affine,
 ) -> ParametricParts:
     """Return the coefficients that depend on parameters."""
-    if not any(e.products for e in (goal, *(c.body for c in constraints))):
+    if not goal.products and not any(c.body.products for c, _ in placed):
         return ParametricParts()
     return ParametricParts.of(
         {X: b for b, X in enumerate(matrices)},
         {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
         dict(zip(parameters, slices(parameters), strict=True)),
-        [(rows.start, c.body) for c, rows in zip(constraints, slices(constraints), strict=True)],
+        [(place.start, c.body) for c, place in placed],
         goal,
     )
 
@@ -200,8 +207,9 @@ def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
     return at, rows if len(at) == rows.m else rows.slice(at)
 
 
-def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constraint]) -> Any:
+def _variable_map(variables: tuple[Variable, ...], placed: Placed) -> Any:
     """Return the coefficients of the ordinary variables in all rows."""
+    m, k = _count(placed), sum(u.size for u in variables)
     columns = dict(zip(variables, slices(variables), strict=True))
     entries = [
         (
@@ -209,10 +217,9 @@ def _variable_map(variables: tuple[Variable, ...], constraints: Sequence[Constra
             columns[u].start + matrix.indices,
             matrix.data,
         )
-        for c, rows in zip(constraints, slices(constraints), strict=True)
+        for c, rows in placed
         for u, matrix in c.body.variables.items()
     ]
-    m, k = sum(c.size for c in constraints), sum(u.size for u in variables)
     if not entries:
         return _nothing(m, k)
     row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
@@ -244,14 +251,14 @@ def _parameters(
 
 
 def _bounds_of_side(
-    parameters: tuple[Parameter, ...], constraints: Sequence[Constraint], side: str, missing: float
+    parameters: tuple[Parameter, ...], placed: Placed, side: str, missing: float
 ) -> AffineNumbers:
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
     columns = dict(zip(parameters, slices(parameters), strict=True))
-    m = sum(c.size for c in constraints)
+    m = _count(placed)
     constant = np.full(m, missing)
     terms: list[tuple[IntArray, IntArray, Array]] = []
-    for c, rows in zip(constraints, slices(constraints), strict=True):
+    for c, rows in placed:
         end = getattr(c, side)
         if end is not None:
             constant[rows] = end.constant

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from bregopt.program import (
     Penalty,
     Program,
 )
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["Compiled", "fixed", "slices"]
 
@@ -87,6 +86,10 @@ class Compiled:
     _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
     _blocks: dict[int, Block] = field(default_factory=dict)  # the last ones
 
+    @cached_property
+    def _has_penalties(self) -> bool:
+        return any(c.penalty is not None for c in self.constraints)
+
     def program(self) -> Program:
         """Return the program at the current values of the parameters.
 
@@ -105,16 +108,18 @@ class Compiled:
         for weight in self.weights:
             if float(np.asarray(weight.value)) < 0:
                 raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
-        offset = self.goal.constant_part().value
+        blocks = self.template.blocks
+        if self.caps or self.divergences or self.parts.costs:
+            blocks = tuple(self._block(b, values) for b in range(len(blocks)))
         return replace(
             self.template,
-            blocks=tuple(self._block(b, values) for b in range(len(self.template.blocks))),
+            blocks=blocks,
             A=self._linear_map(values),
             B=self.template.B if self.parts.B is None else self.parts.B.at(values),
             c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
             bounds=self._bounds(values),
-            offset=float(np.asarray(offset)),
-            constant=float(np.asarray(self.constant.value)),
+            offset=_number(self.goal),
+            constant=_number(self.constant),
             parameter_slopes=tuple(
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
@@ -132,16 +137,19 @@ class Compiled:
         own = self.program() if names else program
         return own, interval_data(self, own), names
 
+    @cached_property
     def variable_slices(self) -> list[tuple[Variable, slice]]:
-        """Return each ordinary variable with its slice of ``u``."""
+        """Each ordinary variable with its slice of ``u``."""
         return list(zip(self.variables, slices(self.variables), strict=True))
 
+    @cached_property
     def cone_slices(self) -> list[tuple[SecondOrderConstraint, slice]]:
-        """Return each second-order constraint with its slice of all variables in cones."""
+        """Each second-order constraint with its slice of all variables in cones."""
         return list(zip(self.cones, slices(self.cones), strict=True))
 
+    @cached_property
     def constraint_slices(self) -> list[tuple[Constraint, slice]]:
-        """Return each constraint with its slice of the rows."""
+        """Each constraint with its slice of the rows."""
         return list(zip(self.constraints, slices(self.constraints), strict=True))
 
     def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
@@ -156,8 +164,8 @@ class Compiled:
             for c, _ in self.shares:
                 c.set_dual(None)
             return
-        multipliers: dict[Any, Array] = {c: y[place] for c, place in self.constraint_slices()}
-        multipliers |= {c: z[place] for c, place in self.cone_slices()}
+        multipliers: dict[Any, Array] = {c: y[place] for c, place in self.constraint_slices}
+        multipliers |= {c: z[place] for c, place in self.cone_slices}
         multipliers |= {c: np.ravel(np.asarray(c.dual_value)) for c, _ in self.inequalities}
         for c, shares in self.shares:
             c.set_dual([(slope, multipliers[row]) for row, slope in shares])
@@ -178,7 +186,7 @@ class Compiled:
     def declarations(self, declared: Sequence[Named]) -> tuple[Declaration, ...]:
         """Return each declared constraint with its part of the program."""
         rows: dict[Named, list[IntArray]] = {}
-        for c, place in self.constraint_slices():
+        for c, place in self.constraint_slices:
             rows.setdefault(c.declared, []).append(np.arange(place.start, place.stop))
         ends = np.cumsum([0, *(len(cone.dimensions) for cone in self.cones)])
         cones: dict[Named, list[IntArray]] = {}
@@ -226,11 +234,14 @@ class Compiled:
         return known
 
     def _bounds(self, values: Array) -> Bounds:
-        lo, hi = self.lower.at(values), self.upper.at(values)
+        lo = self.lower.at(values)
+        hi = lo.copy() if self.upper is self.lower else self.upper.at(values)
+        crossed = (lo > hi).nonzero()[0]
+        if not len(crossed) and not self._has_penalties:
+            return Bounds.of_hard_rows(lo, hi)
         kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
         own = _own_penalty(self.divergences)
-        crossed = np.flatnonzero(lo > hi)
-        for number, (c, rows) in enumerate(self.constraint_slices()):
+        for number, (c, rows) in enumerate(self.constraint_slices):
             if len(crossed) and crossed[0] < rows.stop:
                 k = int(crossed[0])
                 raise ValueError(
@@ -243,10 +254,18 @@ class Compiled:
         return Bounds(lo, hi, kind, gamma)
 
 
+def _number(e: Expression) -> float:
+    """Return the constant part of a scalar at the current values of its parameters."""
+    return float(np.asarray(e.constant_part().value)) if e.parameters else float(e.constant[0])
+
+
 def slices(items: Sequence[Any]) -> list[slice]:
     """Return the slice of each item in the concatenation of all items."""
-    ends = list(accumulate((item.size for item in items), initial=0))
-    return [slice(start, end) for start, end in pairwise(ends)]
+    found, end = [], 0
+    for item in items:
+        start, end = end, end + item.size
+        found.append(slice(start, end))
+    return found
 
 
 def _weight(term: DivergenceTerm) -> float:
@@ -310,9 +329,9 @@ def fixed(compiled: Compiled, program: Program, fixings: Mapping[Any, Any]) -> P
     """Return the program with fixed rows and variables; see :meth:`bregopt.Problem.bound`."""
     if not isinstance(fixings, Mapping):
         raise TypeError(f"fixings is {type(fixings).__name__}; expected a dict from constraints or variables")
-    constraints = dict(compiled.constraint_slices())
+    constraints = dict(compiled.constraint_slices)
     named: dict[Any, Any] = {c.name: c for c in constraints if c.name is not None}
-    variables = dict(compiled.variable_slices())
+    variables = dict(compiled.variable_slices)
     named |= {u.name: u for u in variables}
     lo, hi = program.bounds.lo.copy(), program.bounds.hi.copy()
     u_lo, u_hi = program.u_lo.copy(), program.u_hi.copy()

@@ -163,7 +163,7 @@ class ParameterChain:
             yield _Part(numbers.slope, lambda found, weight=weight: weight * found.rows, add)
 
     def _penalties(self, at: Any) -> Iterator[_Part]:
-        for c, place in self._compiled.constraint_slices():
+        for c, place in self._compiled.constraint_slices:
             gamma = None if c.penalty is None else c.penalty.gamma
             if not isinstance(gamma, Affine):
                 continue

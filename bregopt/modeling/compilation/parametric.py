@@ -13,10 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.linalg import lean
 from bregopt.modeling.affine import Affine
 from bregopt.program import Term
 from bregopt.program.rows import Coordinates, Rows, SparseRows
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 
 __all__ = ["AffineNumbers", "ParametricMatrix", "ParametricParts", "multiplied_matrices", "sparse_rows"]
 
@@ -30,8 +31,13 @@ class AffineNumbers:
 
     def at(self, values: Array) -> Array:
         """Return the numbers at the concatenated values of all parameters."""
-        numbers: Array = self.constant if self.slope is None else self.constant + self.slope @ values
+        numbers: Array = self.constant if self.slope is None else self.constant + self._products @ values
         return numbers
+
+    @cached_property
+    def _products(self) -> Any:
+        """The slope in its fastest form for products."""
+        return lean(self.slope)
 
 
 @dataclass(frozen=True, eq=False)

@@ -150,7 +150,7 @@ class Rounds:
         point = PrimalDualPoint(program, raw.X, raw.u, np.zeros(program.m))
         known = Known(activity=point.activity, magnitudes=point.magnitudes)
         residuals = row_residuals(PrimalDualPoint(_dense(program), raw.X, raw.u, point.y, **known))
-        missed = {c: residuals[place] for c, place in whole._compiled.constraint_slices()}
+        missed = {c: residuals[place] for c, place in whole._compiled.constraint_slices}
         rows = [
             [some_rows(c, missed[c] > least) for c in own if (missed[c] > least).any()] for own in yielded
         ]
@@ -177,7 +177,7 @@ class Rounds:
         *earlier, last = (-np.inf, *self._bounds)
         rising = last > max(earlier, default=-np.inf) + self._tol * abs(last)
         idle = _idle(raw, before._compiled) if rising else {}
-        places = dict(before._compiled.constraint_slices())
+        places = dict(before._compiled.constraint_slices)
         multipliers: dict[Constraint, Array] = {}
         for generator, new in zip(self._generators, found.rows, strict=True):
             kept = []
@@ -236,7 +236,7 @@ def _idle(raw: Solution, compiled: Compiled) -> dict[Constraint, Mask]:
     slack = np.minimum(activity - program.bounds.lo, program.bounds.hi - activity)
     prices = np.abs(raw.duals) * norms / max(scale.dual, scale.objective / max(scale.primal, TINY), TINY)
     idle = _IDLE * slack > prices * norms * scale.primal
-    return {c: idle[place] for c, place in compiled.constraint_slices()}
+    return {c: idle[place] for c, place in compiled.constraint_slices}
 
 
 def _carried(y: Array, before: Any, after: Any, multipliers: dict[Constraint, Array]) -> Array:
@@ -244,11 +244,11 @@ def _carried(y: Array, before: Any, after: Any, multipliers: dict[Constraint, Ar
 
     Rows that other constraints need (epigraphs, cones) are new objects in each problem, in the same order.
     """
-    places = before._compiled.constraint_slices()
+    places = before._compiled.constraint_slices
     known = {c: y[place] for c, place in places if c in before.constraints} | multipliers
     others = iter([y[place] for c, place in places if c not in before.constraints])
     parts = [np.zeros(0)]
-    for c, _ in after._compiled.constraint_slices():
+    for c, _ in after._compiled.constraint_slices:
         declared = c in after.constraints
         parts.append(known.get(c, np.zeros(c.size)) if declared else next(others))
     return np.concatenate(parts)

@@ -62,7 +62,7 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
 
 def named(compiled: Compiled, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
     """Return the matrices of a point as users have them, and its variables by name."""
-    values = {v.name: v.with_elements(u[place]) for v, place in compiled.variable_slices()}
+    values = {v.name: v.with_elements(u[place]) for v, place in compiled.variable_slices}
     own = tuple(M.of_block(part) for M, part in zip(compiled.matrices, X, strict=False))
     return _one_or_all(own), values
 
@@ -74,7 +74,7 @@ def _set_variables(raw: Solution, compiled: Compiled) -> tuple[tuple[Any, ...] |
     # The arrays are read-only, as the answer and the next warm start share them.
     answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
     values: dict[str, Any] = {}
-    for u, place in compiled.variable_slices():
+    for u, place in compiled.variable_slices:
         u._value = u.with_elements(elements[place]) if found else None
         values[u.name] = u.value
     return answers if found else None, values
@@ -82,9 +82,9 @@ def _set_variables(raw: Solution, compiled: Compiled) -> tuple[tuple[Any, ...] |
 
 def _set_duals(raw: Solution, compiled: Compiled, y: Array | None, z: Array | None) -> None:
     """Set the duals of all constraints by the multipliers of rows and cones."""
-    for c, place in compiled.constraint_slices():
+    for c, place in compiled.constraint_slices:
         c.dual_value = None if y is None else c.dual_from_multiplier(y[place])
-    for cone, place in compiled.cone_slices():
+    for cone, place in compiled.cone_slices:
         cone.set_multipliers(None if z is None else z[place])
     for inequality, b in compiled.inequalities:
         inequality.dual_value = None
