@@ -228,7 +228,9 @@ class Program(PickledWithoutCache):
     def row_sizes(self) -> Array:
         """The norm of each row over all matrices and variables, shape ``(m,)``."""
         norms = self.A.norms()
-        return np.sqrt(norms**2 + np.asarray((self.B**2).sum(axis=1)).ravel()) if self.k else norms
+        if not self.k:
+            return norms
+        return np.sqrt(norms**2 + np.bincount(self._row_of_coefficient, self.B.data**2, self.m))
 
     @cached_property
     def row_units(self) -> Array:
@@ -241,8 +243,7 @@ class Program(PickledWithoutCache):
         if self.k == 0:
             return norms
         per_size = np.divide(1.0, columns, out=np.zeros(self.k), where=columns > 0)
-        shares = np.asarray(abs(self.B @ sp.diags_array(per_size)).max(axis=1).todense()).ravel()
-        return np.where(norms > 0, norms, shares)
+        return np.where(norms > 0, norms, self._largest_in_rows(per_size))
 
     @cached_property
     def bound_scale(self) -> float:
@@ -261,13 +262,16 @@ class Program(PickledWithoutCache):
     @cached_property
     def Bt(self) -> Any:
         """The transpose of ``B``, for products; dense where variables are few."""
-        B = lean(self.B)
-        return sp.csr_array(B.T) if sp.issparse(B) else B.T.copy()
+        return sp.csr_array(self._lean_B.T) if sp.issparse(self._lean_B) else self._lean_B.T.copy()
 
     @cached_property
     def absolute_B(self) -> Any:
         """``|B|``, entry by entry, for products."""
-        return lean(abs(self.B) if self.k else self.B)
+        return abs(self._lean_B)
+
+    @cached_property
+    def _lean_B(self) -> Any:
+        return lean(self.B)
 
     @cached_property
     def column_sizes(self) -> Array:
@@ -283,8 +287,7 @@ class Program(PickledWithoutCache):
         sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
         while (known := sizes > 0).any() and not known.all():
             per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
-            rows = np.zeros(self.m)
-            np.maximum.at(rows, self._row_of_coefficient, np.abs(self.B.data) * per_size[self.B.indices])
+            rows = self._largest_in_rows(per_size)
             shared = self._largest_share(np.where((norms == 0) & (rows > 0), rows, np.inf))
             if not shared[~known].any():
                 break
@@ -301,6 +304,12 @@ class Program(PickledWithoutCache):
         largest = np.maximum.reduceat(own, cones.starts)[cones.owner]
         within[cones.index] = np.where(own > 0, own, largest)
         return within
+
+    def _largest_in_rows(self, sizes: Array) -> Array:
+        """Return the largest ``|B_kj| sizes_j`` of each row."""
+        largest = np.zeros(self.m)
+        np.maximum.at(largest, self._row_of_coefficient, np.abs(self.B.data) * sizes[self.B.indices])
+        return largest
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""

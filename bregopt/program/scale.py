@@ -55,6 +55,7 @@ class Scale:
     resolution: float
 
 
+@kept
 def pays(program: Program) -> bool:
     """Whether the objective is not constant; if it is, any feasible point is optimal."""
     costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)

@@ -6,6 +6,7 @@ returns the best iterate, or the last of a dual ascent.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -106,7 +107,7 @@ class _Error(NamedTuple):
 
     @staticmethod
     def of(certificate: Certificate) -> _Error:
-        gap = min(certificate.gap, 1.0) if np.isfinite(certificate.gap) else np.inf
+        gap = min(certificate.gap, 1.0) if math.isfinite(certificate.gap) else math.inf
         worst = max(gap, certificate.primal_residual, certificate.dual_residual)
         return _Error(worst, abs(certificate.primal - certificate.dual))
 

@@ -185,7 +185,7 @@ class Progress:
             "dual": self._sign * certificate.dual,
             "gap": certificate.gap,
             "primal_residual": certificate.primal_residual,
-            "seconds": self.seconds,
+            "seconds": time.perf_counter() - self._start,
             **more,
         }
         if self._verbose and not self._records:
@@ -196,11 +196,12 @@ class Progress:
             cells = [form.format(values[name]) for name, form, _ in _COLUMNS]
             cells += [f"{value:>{max(len(name), 9)}.4g}" for name, value in more.items()]
             sys.stdout.write("  ".join(cells) + "\n")
-        logger.debug(
-            "%s: iteration %d, value %.8g, bound %.8g, gap %.1e, residual %.1e",
-            *(self._title, iteration, values["primal"], values["dual"]),
-            *(certificate.gap, certificate.primal_residual),
-        )
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s: iteration %d, value %.8g, bound %.8g, gap %.1e, residual %.1e",
+                *(self._title, iteration, values["primal"], values["dual"]),
+                *(certificate.gap, certificate.primal_residual),
+            )
         if self._watchers:
             self._tell(iteration, values, certificate.dual_residual)
 

@@ -234,8 +234,15 @@ class FiniteBounds:
 
     @cached_property
     def exact(self) -> bool:
-        """Whether each row is a hard equality."""
-        return self.one_each and bool(self.free.all()) and not self.kind.any()
+        """Whether each row is a hard equality, or has no finite bound."""
+        return bool(self.free.all()) and not self.kind.any()
+
+    @cached_property
+    def no_slacks(self) -> Array:
+        """``D`` of each row where all are :attr:`exact`."""
+        D = np.full(self.m, np.inf)
+        D[self.row] = 0.0
+        return D
 
     @property
     def centered(self) -> int:
@@ -260,29 +267,44 @@ class FiniteBounds:
 
 
 class Equalities:
-    """The multipliers `y` of rows that are all equalities; it has the methods of :class:`BoundState`."""
+    """The multipliers of rows that are hard equalities, or have no finite bound.
 
-    def __init__(self, finite: FiniteBounds, y: Array) -> None:
-        self.finite, self.multipliers = finite, y
+    It has the methods of :class:`BoundState`; rows without a finite bound have the multiplier zero.
+    """
+
+    def __init__(self, finite: FiniteBounds, multipliers: Array) -> None:
+        self.finite, self.multipliers = finite, multipliers
+
+    @classmethod
+    def at(cls, finite: FiniteBounds, y: Array) -> Equalities:
+        """Return the state with the multipliers `y` of the first rows, zero for the others."""
+        multipliers = np.zeros(finite.m)
+        multipliers[: len(y)] = y
+        multipliers[finite.no_slacks > 0] = 0.0
+        return cls(finite, multipliers)
 
     def complementarity(self) -> float:
         return 0.0
 
     def row_diagonal(self) -> Array | None:
-        return np.zeros(len(self.multipliers))
+        return self.finite.no_slacks.copy()
 
     def equations(self, activity: Array, nu: float, predictor: BoundStep | None) -> BoundEquations:
-        r = self.finite.bound - activity
+        own = self.finite.row_of_unpaired
+        r = np.zeros(self.finite.m)
+        r[own] = self.finite.bound - activity[own]
         return BoundEquations(r, r, _NONE)
 
     def step(self, dy: Array, equations: BoundEquations) -> BoundStep:
-        return BoundStep(dy)
+        return BoundStep(dy[self.finite.row_of_unpaired])
 
     def step_lengths(self, step: BoundStep) -> tuple[float, float]:
         return np.inf, np.inf
 
     def after_step(self, step: BoundStep, primal: float, dual: float) -> Equalities:
-        return Equalities(self.finite, self.multipliers + dual * step.p)
+        multipliers = self.multipliers.copy()
+        multipliers[self.finite.row_of_unpaired] += dual * step.p
+        return Equalities(self.finite, multipliers)
 
     def complementarity_after(self, step: BoundStep, primal: float, dual: float) -> float:
         return 0.0

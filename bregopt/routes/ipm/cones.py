@@ -70,10 +70,6 @@ class Cone(Protocol):
         """Return the identity of that subspace."""
         ...
 
-    def traces(self, X: Array) -> Array:
-        """Return the trace of each matrix."""
-        ...
-
     def weighted(self, X: Array, weights: Array) -> Array:
         """Return the matrices times numbers, one for each."""
         ...
@@ -122,9 +118,6 @@ class FaceCone:
 
     def identity(self) -> Array:
         return self._face.lift(np.eye(self.order))
-
-    def traces(self, X: Array) -> Array:
-        return np.array([X.trace()])
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return float(weights[0]) * X
@@ -204,10 +197,6 @@ class StackCone:
 
     def identity(self) -> Array:
         return np.tile(np.eye(self._n), (self._count, 1, 1))
-
-    def traces(self, X: Array) -> Array:
-        traces: Array = np.einsum("bii->b", X)
-        return traces
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return weights[:, None, None] * X

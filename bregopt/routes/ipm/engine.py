@@ -223,12 +223,11 @@ class Engine:
 
     def _first_bounds(self, X: Array, u: Array, nu: float, y: Array | None) -> BoundState | Equalities:
         """Return the state of the bounds, centered at `nu`, with multipliers close to `y`."""
-        exact = self._finite.exact
-        y_near = np.full(self._m + len(u), 0.0 if exact else np.nan)
+        if self._finite.exact:
+            return Equalities.at(self._finite, u[:0] if y is None else y)
+        y_near = np.full(self._m + len(u), np.nan)
         if y is not None:
             y_near[: self._m] = y
-        if exact:
-            return Equalities(self._finite, y_near)
         bounded_values = np.concatenate([self.activity(X, u), u])
         magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
         return BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
@@ -416,9 +415,7 @@ class Engine:
         ratio, groups = _WEIGHT_RATIO, self.plan.groups
         if not self._weighted:
             return range(len(groups))
-        far = [
-            self._inner(at.X, at.Z, [g]) > ratio * own.weight * own.cone.order for g, own in enumerate(groups)
-        ]
+        far = [float(at.X[own.part] @ at.Z[own.part]) > ratio * own.weight * own.cone.order for own in groups]
         return [g for g in range(len(groups)) if far[g]]
 
     def products(self, groups: Sequence[int]) -> int:
@@ -431,7 +428,8 @@ class Engine:
         """Return the complementarity of rows and variables, plus ``<X, Z>`` of some groups."""
         of_bounds = at.bounds.complementarity()
         of_cones = at.second_order.complementarity() if len(at.u) else 0.0
-        return self._inner(at.X, at.Z, groups) + of_bounds + of_cones
+        X, Z = self._in(groups, at.X, at.Z)
+        return float(X @ Z) + of_bounds + of_cones
 
     def _complementarity_after(
         self, at: Iterate, step: Direction, primal: float, dual: float, groups: Sequence[int]
@@ -440,16 +438,18 @@ class Engine:
         total = at.bounds.complementarity_after(step.bounds, primal, dual)
         if len(at.u):
             total += at.second_order.complementarity_after(step.second_order, primal, dual)
-        total += self._inner(at.X, at.Z, groups) + primal * self._inner(step.X, at.Z, groups)
-        total += dual * self._inner(at.X, step.Z, groups)
-        return total + dual * primal * self._inner(step.X, step.Z, groups)
+        X, Z, dX, dZ = self._in(groups, at.X, at.Z, step.X, step.Z)
+        # One product of the new points would lose digits.
+        total += float(X @ Z) + primal * float(dX @ Z)
+        total += dual * float(X @ dZ)
+        return total + dual * primal * float(dX @ dZ)
 
-    def _inner(self, X: Array, Z: Array, groups: Sequence[int]) -> float:
-        """Return ``<X, Z>`` in some groups."""
+    def _in(self, groups: Sequence[int], *vectors: Array) -> Sequence[Array]:
+        """Return the parts of flat vectors in some groups."""
         own = self.plan.groups
         if len(groups) == len(own):
-            return float(X @ Z)
-        return sum(float(X[own[g].part] @ Z[own[g].part]) for g in groups)
+            return vectors
+        return [np.concatenate([v[:0], *(v[own[g].part] for g in groups)]) for v in vectors]
 
     def _iterate(
         self,

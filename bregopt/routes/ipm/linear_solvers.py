@@ -42,15 +42,15 @@ class DefiniteFactor:
     """
 
     def __init__(self, S: Array, repair: bool = True) -> None:
-        self._S, extra = S, 0.0
-        sizes = _sizes(S)
+        self._S, extra, diagonal = S, 0.0, S.diagonal()
+        sizes = np.where(diagonal > ZERO_DIAGONAL, diagonal, 1.0)
         # Round-off may leave a singular matrix a pivot of its own size, and solutions the inverse of that.
         least = np.sqrt(EPS) if repair else _LEAST_PIVOT
         while len(S):
             self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
             if definite and (extra or np.logical_and.reduce(self._root.diagonal() > least * np.sqrt(sizes))):
                 break
-            if not repair or not np.isfinite(S.diagonal()).all():
+            if not repair or not np.isfinite(diagonal).all():
                 raise LinAlgError("the matrix is not positive definite")
             extra = max(10 * extra, 1e-14)
         self._refinements = 3 if extra else 1
@@ -77,12 +77,6 @@ def _factorized_with(S: Array, extra: Array) -> tuple[Array, bool]:
         return factorized(S)
     finally:
         diagonal[:] = given
-
-
-def _sizes(S: Array) -> Array:
-    """Return the diagonal, one where it is zero."""
-    diagonal = S.diagonal()
-    return np.where(diagonal > ZERO_DIAGONAL, diagonal, 1.0)
 
 
 def conjugate_gradients(

@@ -285,17 +285,30 @@ class Plan:
 
     def traces(self, X: Array) -> Array:
         """Return the trace of each block."""
-        if len(self.A.orders) == 1:
-            return self.groups[0].cone.traces(X.reshape(self.groups[0].shape))
+        places, starts, blocks = self._diagonals
         traces = np.zeros(len(self.A.orders))
-        for group in self.groups:
-            traces[list(group.blocks)] = group.cone.traces(group.of(X))
+        traces[blocks] = np.add.reduceat(X.take(places), starts)
         return traces
+
+    @cached_property
+    def _diagonals(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The places of the diagonals in the flat vector, one block after the other, and their starts."""
+        places, blocks = [np.zeros(0, dtype=np.intp)], []
+        for group in self.groups:
+            n = group.shape[-1]
+            for k, b in enumerate(group.blocks if n else ()):
+                places.append(group.part.start + k * n**2 + np.arange(n) * (n + 1))
+                blocks.append(b)
+        counts = [len(own) for own in places[1:]]
+        starts = np.cumsum([0, *counts[:-1]]) if counts else np.zeros(0, dtype=np.intp)
+        return np.concatenate(places), starts, np.array(blocks, dtype=np.intp)
 
     def inverses(self, roots: Sequence[Array]) -> Array:
         """Return the inverses of matrices from their roots."""
-        K = [group.cone.inverse(root).ravel() for group, root in zip(self.groups, roots, strict=True)]
-        return K[0] if len(K) == 1 else np.concatenate(K)
+        if len(self.groups) == 1:
+            return self.groups[0].cone.inverse(roots[0]).ravel()
+        parts = zip(self.groups, roots, strict=True)
+        return np.concatenate([group.cone.inverse(root).ravel() for group, root in parts])
 
     def roots(self, v: Array) -> list[Array] | None:
         """Return the roots of the matrices, None if one of them is not positive definite on its face."""

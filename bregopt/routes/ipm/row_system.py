@@ -80,13 +80,14 @@ class RowSystem:
         M = self.plan.schur(at.X_parts, at.K_parts, bounded, at.roots)
         checkpoint()
         M.flat[:: len(M) + 1] += at.D[bounded]
-        if len(D_u) == 0:
-            factor = DefiniteFactor(M)
-            return _NO_METRIC, lambda b, q: (factor.solve(b, refined=False), q)
-        B = self.B if len(bounded) == self.plan.m else self.B[bounded]
-        metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), _BORDER_RATIO)
-        M += metric.gram(B)
-        return metric, bordered(M, dense(B[:, metric.bordering]), metric.corner)
+        metric, F, corner = _NO_METRIC, _NO_COLUMNS, None
+        if len(D_u):
+            B = self.B if len(bounded) == self.plan.m else self.B[bounded]
+            metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), _BORDER_RATIO)
+            M += metric.gram(B)
+            if metric.borders:
+                F, corner = dense(B[:, metric.bordering]), metric.corner
+        return metric, bordered(M, F, corner)
 
     def _iterative(self, at: ScalingPoint, bounded: IntArray) -> _Solve:
         """Return the solver by conjugate gradients, for blocks that are not stacked and have no variables."""
@@ -112,7 +113,7 @@ class RowSystem:
         return solve
 
 
-_NO_METRIC = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool))
+_NO_METRIC, _NO_COLUMNS = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool)), np.zeros((0, 0))
 
 
 def _diagonal(A: LinearMap, X: tuple[Array, ...], K: tuple[Array, ...]) -> Array:

@@ -285,16 +285,15 @@ class _DenseRows:
         n = self._n
         tall = self._A.reshape(count, width * n, n)
         left = (tall @ X[self._blocks]).reshape(count, width, n * n)
-        right = np.swapaxes((tall @ K[self._blocks]).reshape(count, width, n, n), 2, 3)
-        products: Array = left @ np.swapaxes(right.reshape(count, width, n * n), 1, 2)
+        right = (tall @ K[self._blocks]).reshape(count, width, n, n).swapaxes(2, 3)
+        products: Array = left @ right.reshape(count, width, n * n).swapaxes(1, 2)
         return products
 
     def add(self, H: Array, X: Array, K: Array) -> None:
         """Add the part of these blocks to the Schur matrix."""
         G = self.products(X, K)
         if self._same:
-            place = np.ix_(self._rows[0], self._rows[0])
-            H[place] += G.sum(axis=0)
+            H[self._rows[0][:, None], self._rows[0]] += np.add.reduce(G)
             return
         H += np.bincount(self.target.ravel(), G.ravel(), self._m**2).reshape(self._m, self._m)
 

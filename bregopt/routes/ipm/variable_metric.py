@@ -68,6 +68,11 @@ class VariableMetric:
             bordering[cones.index] = marked[cones.owner]
         return cls(d, bordering, cones, p)
 
+    @cached_property
+    def borders(self) -> bool:
+        """Whether variables border the system."""
+        return bool(np.logical_or.reduce(self.bordering))
+
     @property
     def corner(self) -> Array:
         """``inv(D_u)`` of the bordering variables, shape ``(bordering, bordering)``."""
@@ -134,8 +139,8 @@ class VariableMetric:
 
 def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
     """Return, for each variable, the number of rows with ``d_j B_kj^2`` above ``least_k``."""
-    if not sp.issparse(B):
-        return np.count_nonzero(B**2 * d > least[:, None], axis=0)
+    if isinstance(B, np.ndarray):
+        return np.add.reduce(B**2 * d > least[:, None])  # sums of booleans are integers
     row = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
     large = B.data**2 * d[B.indices] > least[row]
     return np.bincount(B.indices[large], minlength=B.shape[1])
@@ -143,7 +148,7 @@ def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
 
 def _weighted(B: Any, d: Array) -> Array:
     """Return ``B diag(d) B'``."""
-    if not sp.issparse(B):
+    if isinstance(B, np.ndarray):
         return np.asarray((B * d) @ B.T)
     return dense(_like(B, B.data * d[B.indices], B.indices, B.shape[1]) @ B.T)
 

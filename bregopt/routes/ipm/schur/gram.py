@@ -100,6 +100,9 @@ class Gram:
         """
         if rows is not None and len(rows) == self._A.m:
             rows = None
+        if self._formulas.diagonal is not None:
+            H = self._formulas.diagonal.products(P, Q)
+            return H if rows is None else H[np.ix_(rows, rows)]
         rank_one = self._formulas.only_rank_one
         if rank_one is not None and rank_one.one_per_row(self._A.m):
             return rank_one.products(P, Q, slice(None) if rows is None else rows, root)
@@ -111,8 +114,6 @@ class Gram:
 
     def _all(self, P: Array, Q: Array) -> Array:
         formulas = self._formulas
-        if formulas.diagonal is not None:
-            return formulas.diagonal.products(P, Q)
         H = np.zeros((self._A.m, self._A.m))
         if formulas.products is not None:
             formulas.products.add(H, P, Q)
