@@ -402,6 +402,12 @@ def weights(n: int) -> Array:
 # ------------------------------------------------------------------------------------------------------ paths
 
 
+def comparisons() -> Call:
+    """Return a call that learns a metric from comparisons of points in four classes."""
+    data = margins.classes(0, 3_000, 20, 3_000, 1.0)
+    return partial(bo.soft_margin, (data.far, data.near), solver="psdboost")
+
+
 def paths(data: Path | None) -> list[SpecialPath]:
     """Return all special paths."""
     of_three = partial(solving, triplets, 12, 300, solver="path")
@@ -522,6 +528,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("semidefinite master", "routes.matrix_generation.generation:_master"),
             answering("routes.matrix_generation.generation._master", ("lp", "")),
             *("a matrix game, n = 24", case("psdboost", "game, n = 24")),
+        ),
+        (
+            *("sample of comparisons", "routes.matrix_generation.generation:_sampled"),
+            answering("routes.matrix_generation.generation._sampled", None),
+            *("3,000 comparisons, n = 20", comparisons),
         ),
         (
             *(

@@ -16,7 +16,7 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import master, oracle, semidefinite_master
+from bregopt.routes.matrix_generation import oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -217,18 +217,6 @@ def test_answer_has_its_true_rank_and_says_what_that_costs():
     assert sol.X.trace() == pytest.approx(1, abs=1e-9)
     assert sol.gap <= 1e-6
     np.testing.assert_allclose(sol.X.factor.T @ sol.X.factor, np.diag(sol.X.eigenvalues()[::-1]), atol=1e-12)
-
-
-def test_compressed_master_comes_to_the_same_end(monkeypatch):
-    far, near = comparisons(60, 8, 7)
-    problem = margin_problem(far, near, 3 / 60)
-    whole = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
-    few = {"_LEAST_COLUMNS": 20, "_COLUMN_RATIO": 1.0, "_IDLE_ROUNDS": 2, "_POOL_COLUMNS": 50}
-    for name, value in few.items():
-        monkeypatch.setattr(master, name, value)
-    sol = problem.solve(solver="psdboost", tol=1e-6, **LINEAR)
-    assert sol.value == pytest.approx(whole.value, abs=2e-6 * max(1, abs(whole.value)))
-    assert sol.history["directions"].max() < whole.history["directions"].max()
 
 
 @pytest.mark.slow

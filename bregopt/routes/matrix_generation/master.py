@@ -12,7 +12,6 @@ one, so that absolute tolerances of solvers have the same meaning at every scale
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -32,19 +31,10 @@ __all__ = ["LinearMaster", "MatrixGenerationTuning", "Outcome", "Scale", "State"
 
 # Feasibility tolerance of HiGHS for a master scaled to size one. HiGHS takes 1e-10 or more.
 _SIMPLEX_TOL = 1e-9
-# Number of columns up to which none is dropped, and the same relative to those in use.
-_LEAST_COLUMNS, _COLUMN_RATIO = 2_000, 4.0
-# Rounds without use after which a column may be dropped.
-_IDLE_ROUNDS = 50
-# Largest number of dropped directions that are stored and priced again.
-_POOL_COLUMNS = 2_000
-# Singular values of the current factor, relative to the largest, below which its eigenvectors do not replace
-# dropped columns.
-_AGGREGATE_RANK_TOL = 1e-4
 # Growth factor of the runs of HiGHS, so that one is eventually long enough for a simplex step.
 _SIMPLEX_SECONDS_GROWTH = 1.1
 
-_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4  # in HiGHS
+_PRIMAL_SIMPLEX = 4  # in HiGHS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,8 +208,6 @@ class LinearMaster:
         self._program, self._tau, self._tuning = program, tau, tuning
         (self._block,) = program.blocks
         self.directions = np.zeros((self._block.n, 0))
-        self._idle = np.zeros(0, dtype=int)  # rounds for which a direction was not basic
-        self._pool = self.directions
         self._scale = Scale(program, tau)
         self._model = _new_model()
         self._add_rows()
@@ -237,7 +225,6 @@ class LinearMaster:
             cost[k] = self._tau * self._block.cost_value(vv) / self._scale.objective
         self._add_columns(cost, np.zeros(count), np.full(count, np.inf), sp.csr_array(entries))
         self.directions = np.hstack([self.directions, V])
-        self._idle = np.append(self._idle, np.zeros(count, dtype=int))
 
     @property
     def rows(self) -> int:
@@ -248,10 +235,6 @@ class LinearMaster:
         """Solve the master exactly from its last basis; `gap` is not used."""
         model = self._model
         self._run()
-        if model.getModelStatus() not in _FINISHED:  # again, without the last basis
-            model.clearSolver()
-            _checked(model.setOptionValue("simplex_strategy", _DUAL_SIMPLEX), "simplex_strategy")
-            self._run()
         state = _FINISHED.get(model.getModelStatus(), State.FAILED)
         columns, rows = self._vectors(state)
         if state is State.OPTIMAL:  # as only columns are added from now on, the basis stays primal feasible
@@ -281,50 +264,8 @@ class LinearMaster:
                 return
             length *= _SIMPLEX_SECONDS_GROWTH
 
-    def recall(self, reward: Callable[[Array], Array], count: int) -> None:
-        """Add up to `count` directions of largest reward from the pool of dropped ones.
-
-        Parameters
-        ----------
-        reward : callable
-            Returns the rewards of the directions in the columns of an array.
-        count : int
-        """
-        if self._pool.shape[1] == 0:
-            return
-        pays = reward(self._pool)
-        best = np.argsort(-pays)[:count]
-        best = best[pays[best] > 0]
-        back = self._pool[:, best]
-        self._pool = np.delete(self._pool, best, axis=1)
-        self.add(back)
-
-    def compress(self, X: LowRank) -> None:
-        """Move long unused directions to the pool, once they far outnumber the used ones.
-
-        The eigenvectors of the current point are added, fewer directions with the same sum (the aggregation
-        of bundle methods, Shen et al. 2008, §5.1).
-        """
-        used = int((self._idle == 0).sum())
-        if len(self._idle) <= max(_LEAST_COLUMNS, _COLUMN_RATIO * used):
-            return
-        out = np.flatnonzero(self._idle > _IDLE_ROUNDS)
-        if len(out) == 0:
-            return
-        first = self._program.k + self._slacks
-        status = self._model.deleteCols(len(out), (first + out).astype(np.int32))
-        _checked(status, "deleteCols")
-        self._pool = np.hstack([self._pool, self.directions[:, out]])[:, -_POOL_COLUMNS:]
-        self.directions = np.delete(self.directions, out, axis=1)
-        self._idle = np.delete(self._idle, out)
-        Q, s, _ = np.linalg.svd(X.factor, full_matrices=False)
-        self.add(Q[:, s > _AGGREGATE_RANK_TOL * s.max(initial=0.0)])
-
     def _point(self, theta: Array) -> LowRank:
         """Return ``sum_k theta_k tau v_k v_k'``."""
-        status = self._model.getBasis().col_status[self._program.k + self._slacks :]
-        basic = np.array([column == highspy.HighsBasisStatus.kBasic for column in status], dtype=bool)
-        self._idle = np.where(basic, 0, self._idle + 1)
         used = np.flatnonzero(theta)
         if len(used) == 0:
             return LowRank(np.zeros((len(self.directions), 1)))
