@@ -102,7 +102,7 @@ _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
 
 # Of checks of memory: the fraction that may be used, as the system and existing data have the rest; gigabytes
 # above which messages use an exponent; the file with the limit of a container, "max" where there is none.
-_ALWAYS_THERE = 1e6  # bytes that are not looked for: the interpreter alone takes more
+_ALWAYS_THERE = 1e5  # bytes that are not looked for: the interpreter alone takes more
 _SHARE, _LEGIBLE, _CONTAINER = 0.8, 1e12, Path("/sys/fs/cgroup/memory.max")
 _ENTRY = 48  # bytes that an entry of a matrix takes in an expression: two indices, a value and copies
 
