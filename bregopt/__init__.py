@@ -63,10 +63,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.lovasz import lovasz_theta
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.from_cvxpy import from_cvxpy
-    from bregopt.problems.kernel import learn_kernel
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
-    from bregopt.problems.logdet.design import Design
+    from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
     from bregopt.problems.logdet.ellipsoid import Ellipsoid, min_volume_ellipsoid
     from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.lasso import (
@@ -75,8 +74,7 @@ if _TYPE_CHECKING:
         graphical_lasso,
         graphical_lasso_path,
     )
-    from bregopt.problems.logdet.optimal_designs import a_optimal, d_optimal, e_optimal
-    from bregopt.problems.margin import soft_margin
+    from bregopt.problems.metric_learning import learn_kernel, soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import dimacs_errors, verify
@@ -253,24 +251,24 @@ _MODULES = {
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "from_cvxpy": "bregopt.problems.from_cvxpy",
-    "learn_kernel": "bregopt.problems.kernel",
+    "learn_kernel": "bregopt.problems.metric_learning",
     "ChannelCapacity": "bregopt.problems.logdet.capacity",
     "mimo_capacity": "bregopt.problems.logdet.capacity",
     "water_filling": "bregopt.problems.logdet.capacity",
-    "Design": "bregopt.problems.logdet.design",
+    "Design": "bregopt.problems.logdet.designs",
     "Ellipsoid": "bregopt.problems.logdet.ellipsoid",
     "min_volume_ellipsoid": "bregopt.problems.logdet.ellipsoid",
     "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.inscribed",
-    "a_optimal": "bregopt.problems.logdet.optimal_designs",
-    "d_optimal": "bregopt.problems.logdet.optimal_designs",
-    "e_optimal": "bregopt.problems.logdet.optimal_designs",
+    "a_optimal": "bregopt.problems.logdet.designs",
+    "d_optimal": "bregopt.problems.logdet.designs",
+    "e_optimal": "bregopt.problems.logdet.designs",
     "covariance_selection": "bregopt.problems.logdet.completion",
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
     "GraphicalLassoPath": "bregopt.problems.logdet.lasso",
     "GraphicalLassoSolution": "bregopt.problems.logdet.lasso",
-    "soft_margin": "bregopt.problems.margin",
+    "soft_margin": "bregopt.problems.metric_learning",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.problems.verify",

@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev, legendre
 from peers import ask
 
 import bregopt as bo
-from bregopt.problems.logdet.design import apportioned
+from bregopt.problems.logdet.designs import apportioned
 
 FUNCTIONS = {"D": bo.d_optimal, "A": bo.a_optimal, "E": bo.e_optimal}
 
