@@ -505,8 +505,8 @@ class Engine:
             own, given, error = group.of(slack), group.of(Z), 0.0
             root = None
             if not is_exact:
-                error = float(np.linalg.norm(group.of(residual)))
-            if is_exact or error <= _DUAL_ROUND_OFF * float(np.linalg.norm(given)):
+                error = _norm(residual[group.part])
+            if is_exact or error <= _DUAL_ROUND_OFF * _norm(Z[group.part]):
                 root = group.cone.root(own)
             dropped = is_exact or root is not None
             if not dropped:
@@ -520,6 +520,11 @@ class Engine:
             found.append(root)
             marks.append(dropped)
         return Z, found, None if all(marks) else residual, marks, largest
+
+
+def _norm(v: Array) -> float:
+    """Return the norm of a vector; NumPy's own function takes three times as long for a short one."""
+    return math.sqrt(v @ v)
 
 
 def _with_box(program: Program) -> Bounds:

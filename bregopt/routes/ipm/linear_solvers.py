@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -164,8 +165,8 @@ class Corrections:
         for other, made in self._made:
             along = other @ image
             image, solution = image - along * other, solution - along * made
-        length = float(np.linalg.norm(image))
-        if not 0 < length < np.inf:
+        length = math.sqrt(image @ image)
+        if not 0 < length < math.inf:
             return False
         self._made.append((image / length, solution / length))
         return True

@@ -12,6 +12,7 @@ Newton's system at a point of the method is stated here, too; :mod:`bregopt.rout
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -150,7 +151,7 @@ class Plan:
 
         def add(blocks: tuple[int, ...], cone: Cone, rows: GroupRows, shape: tuple[int, ...]) -> None:
             nonlocal start
-            end = start + int(np.prod(shape))
+            end = start + math.prod(shape)
             groups.append(Group(blocks, cone, rows, slice(start, end), shape, weights[blocks[0]]))
             start = end
 
@@ -360,7 +361,8 @@ def _entries(first: int, term: Term) -> tuple[tuple[IntArray, IntArray], Array]:
     """Return rows, places in the flat vector, and values of a family, for a matrix that begins at `first`."""
     t, n = term.rows.coordinates(), term.rows.n
     place = np.concatenate([first + t.i * n + t.j, first + t.j * n + t.i])
-    return (np.tile(term.at[t.row], 2), place), np.tile(t.value / 2, 2)
+    at, half = term.at[t.row], t.value / 2
+    return (np.concatenate([at, at]), place), np.concatenate([half, half])
 
 
 # Pays on: 100 matrices of order 5.

@@ -216,7 +216,7 @@ class _RowSolve:
             if S is not None:
                 product = group.product(S[g], self._X[g])
                 half = product if half is None else np.add(product, half, out=product)
-            own = np.zeros_like(self._X[g]) if half is None else self._K[g] @ half
+            own = np.zeros(self._X[g].shape) if half is None else self._K[g] @ half
             products.append(own.ravel())
         dX: Array = products[0] if len(products) == 1 else np.concatenate(products)
         dX -= at.X
