@@ -5,8 +5,9 @@ Some rows and columns may hold only NaN: assets that are missing on some dates (
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +19,8 @@ from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
 
 __all__ = [
-    "ArrayStack",
-    "DictStack",
-    "FrameStack",
     "Group",
-    "ListStack",
     "MatrixStack",
-    "PresentStack",
     "StackLike",
     "is_stack",
     "present_stack",
@@ -32,7 +28,6 @@ __all__ = [
 ]
 
 StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
-ALL_PRESENT: Mapping[int, Mask] = {}  # rows that are there, of matrices in which some are missing
 
 
 def is_stack(value: Any) -> bool:
@@ -57,14 +52,14 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
         If there is no matrix, or those of an array are not square.
     """
     if is_mapping(value):
-        stack: MatrixStack = DictStack(value)
+        stack: MatrixStack = _DictStack(value)
     elif is_pandas(value, "DataFrame"):
         stack = _frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
-        stack = ListStack.of(value)
+        stack = _ListStack.of(value)
     else:
         array = rectangular(value, name)
-        stack = ArrayStack(_real_numbers(array, name) if real else array)
+        stack = _ArrayStack(_real_numbers(array, name) if real else array)
         shape = stack.values.shape
         if len(shape) != 3 or shape[1] != shape[2]:
             raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
@@ -106,49 +101,81 @@ class Group:
     rows: IntArray | None
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayStack:
-    """Matrices in an array of shape ``(B, n, n)``."""
-
-    values: Array
-
-    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
+class MatrixStack(ABC):
+    """Matrices with keys, and the way back to the form in which they were given."""
 
     @property
+    @abstractmethod
     def keys(self) -> Sequence[Hashable]:
         """The keys of the matrices."""
-        return range(len(self.values))
 
     @property
+    @abstractmethod
     def groups(self) -> Iterable[Group]:
         """The matrices of equal order and labels."""
-        count, n = self.values.shape[:2]
-        return [Group(np.arange(count), self.values, np.arange(n))]
 
     @property
+    @abstractmethod
     def order(self) -> int:
         """The number of all labels, or the largest order."""
-        return self.values.shape[1]
 
     @property
+    @abstractmethod
     def all_labels(self) -> Iterable[Hashable]:
         """The labels of all matrices, numbers where they have none."""
-        return range(self.values.shape[1])
 
-    def part(self, a: int, b: int) -> ArrayStack:
+    @property
+    def present(self) -> Mapping[int, Mask]:
+        """The rows that are there, of each matrix in which some are missing, by its position."""
+        return {}
+
+    @abstractmethod
+    def part(self, a: int, b: int) -> MatrixStack:
         """Return the matrices in the positions from `a` to ``b - 1``."""
-        return ArrayStack(self.values[a:b])
 
+    @abstractmethod
     def one(self, k: int) -> Any:
-        """Return one matrix as it was given."""
-        return self.values[k]
+        """Return one matrix as it was given, without what is missing."""
 
     def labels(self, k: int) -> Labels:
         """Return the labels of one matrix, None if it has none."""
         return None
 
+    @abstractmethod
     def collected(self, matrices: Sequence[Any]) -> Any:
-        """Return answers, None where there is none, in the form of the data."""
+        """Return answers, None where there is none, in the form of the data; NaN where a row is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class _ArrayStack(MatrixStack):
+    """Matrices in an array of shape ``(B, n, n)``."""
+
+    values: Array
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        return range(len(self.values))
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        count, n = self.values.shape[:2]
+        return [Group(np.arange(count), self.values, np.arange(n))]
+
+    @property
+    def order(self) -> int:
+        return self.values.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        return range(self.values.shape[1])
+
+    def part(self, a: int, b: int) -> _ArrayStack:
+        return _ArrayStack(self.values[a:b])
+
+    def one(self, k: int) -> Any:
+        return self.values[k]
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
         X = np.full(self.values.shape, np.nan)
         for k, matrix in enumerate(matrices):
             if matrix is not None:
@@ -157,21 +184,17 @@ class ArrayStack:
 
 
 @dataclass(frozen=True, eq=False)
-class DictStack:
+class _DictStack(MatrixStack):
     """Matrices of any orders in a dict; each may be a frame with labels."""
 
     given: Mapping[Hashable, Any]
 
-    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
-
     @cached_property
     def keys(self) -> Sequence[Hashable]:
-        """The keys of the matrices."""
         return tuple(self.given)
 
     @property
     def groups(self) -> Iterable[Group]:
-        """The matrices of equal order and labels."""
         places: dict[Hashable, list[int]] = {}
         values: dict[Hashable, list[Array]] = {}
         for k, matrix in enumerate(self.given.values()):
@@ -185,17 +208,14 @@ class DictStack:
 
     @property
     def order(self) -> int:
-        """The number of all labels, or the largest order."""
         return max(len(self._all), *(_length_of(matrix) for matrix in self.given.values()))
 
     @property
     def all_labels(self) -> Iterable[Hashable]:
-        """The labels of all matrices, numbers where they have none."""
         return self._all or range(self.order)
 
-    def part(self, a: int, b: int) -> DictStack:
-        """Return the matrices in the positions from `a` to ``b - 1``."""
-        return DictStack({key: self.given[key] for key in self.keys[a:b]})
+    def part(self, a: int, b: int) -> _DictStack:
+        return _DictStack({key: self.given[key] for key in self.keys[a:b]})
 
     @cached_property
     def _all(self) -> dict[Hashable, int]:
@@ -208,16 +228,13 @@ class DictStack:
         return np.array([self._all[label] for label in kind]) if isinstance(kind, tuple) else None
 
     def one(self, k: int) -> Any:
-        """Return one matrix as it was given."""
         return self.given[self.keys[k]]
 
     def labels(self, k: int) -> Labels:
-        """Return the labels of one matrix, None if it has none."""
         matrix = self.one(k)
         return matrix.index if is_pandas(matrix, "DataFrame") else None
 
     def collected(self, matrices: Sequence[Any]) -> Any:
-        """Return answers, None where there is none, in the form of the data."""
         X: dict[Hashable, Any] = {}
         for k, (key, matrix) in enumerate(zip(self.keys, matrices, strict=True)):
             labels = self.labels(k)
@@ -228,25 +245,22 @@ class DictStack:
 
 
 @dataclass(frozen=True, eq=False)
-class ListStack(DictStack):
+class _ListStack(_DictStack):
     """Matrices in a list, frames or of several orders, by their positions."""
 
     @classmethod
-    def of(cls, matrices: Iterable[Any]) -> ListStack:
+    def of(cls, matrices: Iterable[Any]) -> _ListStack:
         """Return the stack of some matrices."""
         return cls(dict(enumerate(matrices)))
 
     @property
     def keys(self) -> Sequence[Hashable]:
-        """The keys of the matrices."""
         return range(len(self.given))
 
-    def part(self, a: int, b: int) -> ListStack:
-        """Return the matrices in the positions from `a` to ``b - 1``."""
+    def part(self, a: int, b: int) -> _ListStack:
         return self.of(self.given[k] for k in range(a, b))
 
     def collected(self, matrices: Sequence[Any]) -> Any:
-        """Return answers, None where there is none, in the form of the data."""
         return list(super().collected(matrices).values())
 
 
@@ -284,26 +298,28 @@ def _length_of(matrix: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class FrameStack:
+class _FrameStack(MatrixStack):
     """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
 
     Parameters
     ----------
     frame : DataFrame
-    keys : tuple
+    names : tuple
+        The keys.
     rows : list of int arrays
         The rows of each matrix.
     """
 
     frame: Any
-    keys: tuple[Hashable, ...]
+    names: tuple[Hashable, ...]
     rows: list[IntArray]
 
-    present: ClassVar[Mapping[int, Mask]] = ALL_PRESENT
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        return self.names
 
     @property
     def groups(self) -> Iterable[Group]:
-        """The matrices of equal order and labels."""
         kinds: dict[tuple[int, ...], list[int]] = {}
         for k, columns in enumerate(self._columns):
             if columns is not None:
@@ -315,33 +331,27 @@ class FrameStack:
 
     @property
     def order(self) -> int:
-        """The number of all labels, or the largest order."""
         return self.frame.shape[1]
 
     @property
     def all_labels(self) -> Iterable[Hashable]:
-        """The labels of all matrices, numbers where they have none."""
         return self.frame.columns
 
-    def part(self, a: int, b: int) -> FrameStack:
-        """Return the matrices in the positions from `a` to ``b - 1``."""
+    def part(self, a: int, b: int) -> _FrameStack:
         rows = self.rows[a:b]
         ends = np.cumsum([0, *map(len, rows)])
         frame = self.frame.iloc[np.concatenate(rows)]
-        return FrameStack(frame, self.keys[a:b], [*map(np.arange, ends[:-1], ends[1:])])
+        return _FrameStack(frame, self.names[a:b], [*map(np.arange, ends[:-1], ends[1:])])
 
     def one(self, k: int) -> Any:
-        """Return one matrix as it was given."""
         own, columns = self.frame.iloc[self.rows[k]].droplevel(0), self._columns[k]
         return own if columns is None else own.iloc[:, columns]
 
     def labels(self, k: int) -> Labels:
-        """Return the labels of one matrix, None if it has none."""
         columns = self._columns[k]
         return self.frame.columns if columns is None else self.frame.columns[columns]
 
     def collected(self, matrices: Sequence[Any]) -> Any:
-        """Return answers, None where there is none, in the form of the data."""
         values = np.full(self.frame.shape, np.nan)
         for rows, columns, matrix in zip(self.rows, self._columns, matrices, strict=True):
             if matrix is not None and columns is not None:
@@ -366,10 +376,7 @@ class FrameStack:
         return columns if np.isnan(self._values[np.ix_(rows, spare)]).all() else None
 
 
-MatrixStack = ArrayStack | DictStack | FrameStack
-
-
-def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
+def _frame_stack(frame: Any, name: str, real: bool) -> _FrameStack:
     """Return the stack in a frame; refuse repeated columns, and if `real` other than real numbers."""
     if real:
         _real_numbers(rectangular(frame, name), name)
@@ -381,41 +388,41 @@ def _frame_stack(frame: Any, name: str, real: bool) -> FrameStack:
     codes, keys = pandas_module().factorize(frame.index.get_level_values(0))
     order = np.argsort(codes, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(keys)))[:-1])
-    return FrameStack(frame, tuple(keys), rows)
+    return _FrameStack(frame, tuple(keys), rows)
 
 
 @dataclass(frozen=True, eq=False)
-class PresentStack:
+class _PresentStack(MatrixStack):
     """The matrices of a stack without their missing rows and columns.
 
     Parameters
     ----------
     whole : MatrixStack
-    present : mapping from int to boolean array
+    masks : mapping from int to boolean array
         The rows that are there, of each matrix in which some are missing, by its position.
     """
 
-    whole: Any
-    present: Mapping[int, Mask]
+    whole: MatrixStack
+    masks: Mapping[int, Mask]
+
+    @property
+    def present(self) -> Mapping[int, Mask]:
+        return self.masks
 
     @property
     def keys(self) -> Sequence[Any]:
-        """The keys of the matrices."""
         return self.whole.keys
 
     @property
     def order(self) -> int:
-        """The number of all labels, or the largest order."""
         return self.whole.order
 
     @property
     def all_labels(self) -> Iterable[Hashable]:
-        """The labels of all matrices, numbers where they have none."""
         return self.whole.all_labels
 
     @property
-    def groups(self) -> Iterator[Group]:
-        """The matrices of equal order and labels."""
+    def groups(self) -> Iterable[Group]:
         for group in self.whole.groups:
             kinds: dict[bytes, list[int]] = {}
             everything = np.ones(group.values.shape[1], dtype=bool)
@@ -427,9 +434,8 @@ class PresentStack:
                 values = group.values[np.ix_(np.array(own), rows, rows)]
                 yield Group(group.positions[own], values, None if group.rows is None else group.rows[rows])
 
-    def part(self, a: int, b: int) -> PresentStack:
-        """Return the matrices in the positions from `a` to ``b - 1``."""
-        return PresentStack(self.whole.part(a, b), {k - a: m for k, m in self.present.items() if a <= k < b})
+    def part(self, a: int, b: int) -> _PresentStack:
+        return _PresentStack(self.whole.part(a, b), {k - a: m for k, m in self.present.items() if a <= k < b})
 
     def one(self, k: int) -> Any:
         """Return one matrix, without what is missing.
@@ -448,7 +454,6 @@ class PresentStack:
         return _block(matrix, rows)
 
     def labels(self, k: int) -> Labels:
-        """Return the labels of one matrix, None if it has none."""
         labels = self.whole.labels(k)
         return labels if labels is None or k not in self.present else labels[self.present[k]]
 
@@ -473,7 +478,7 @@ def present_stack(stack: MatrixStack) -> Any:
         for k, mask in zip(group.positions.tolist(), missing, strict=True):
             if mask.any():
                 present[k] = ~mask
-    return PresentStack(stack, present) if present else stack
+    return _PresentStack(stack, present) if present else stack
 
 
 def _block(matrix: Any, rows: IntArray) -> Any:
