@@ -33,7 +33,7 @@ from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
-from bregopt.certify.slacks import diagonal_bounds
+from bregopt.certify.weighted_accuracy import WeightedTerms, entries_by_curvature, weighted_terms
 from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
 from bregopt.divergences.spectrum import (
@@ -159,12 +159,20 @@ def accuracies(
         near = _best(program, y) or _of_point(program, X if finer is None else finer, u, y, S)
     if isinstance(near, str):
         return tuple(unknown_accuracy(len(own), near) for own in X)
+    balls = [
+        unknown_accuracy(len(own), _LINEAR)[:2]
+        if block.nearness is None
+        else _BALLS[block.nearness.divergence](block, near, b)
+        for b, (block, own) in enumerate(zip(program.blocks, X, strict=True))
+    ]
+    if near.weighted is not None and finer is not None:
+        balls = _with_curvature(program, near, balls)
     found = []
     for b, (block, own) in enumerate(zip(program.blocks, X, strict=True)):
         if block.nearness is None:
             found.append(unknown_accuracy(len(own), _LINEAR))
             continue
-        entries, norm = _BALLS[block.nearness.divergence](block, near, b)
+        entries, norm = balls[b]
         if not np.isfinite(norm) and not np.isfinite(entries).any():
             found.append(unknown_accuracy(len(own), _UNPROVEN))
             continue
@@ -174,6 +182,21 @@ def accuracies(
         reason = "" if np.isfinite(entries).all() else "nothing can be said of entries without weight"
         found.append(Accuracy.of(entries, norm, reason))
     return tuple(found)
+
+
+def _with_curvature(
+    program: Program, near: Near, balls: list[tuple[Array, float]]
+) -> list[tuple[Array, float]]:
+    """Return the bounds on entries of weighted squares that the curvature of the cone makes sharper."""
+    assert near.weighted is not None
+    found = entries_by_curvature(program, near.restored, near.weighted, [entries for entries, _ in balls])
+    both = []
+    for b, ((entries, norm), own) in enumerate(zip(balls, found, strict=True)):
+        entries = np.minimum(
+            entries, own + len(own) * EPS * float(np.linalg.norm(near.F[b])) + _rest(near.restored, b)
+        )
+        both.append((entries, min(norm, float(np.linalg.norm(entries)))))
+    return both
 
 
 class NearnessRule:
@@ -221,8 +244,21 @@ class NearnessRule:
                 found[term.block] += int((self._program.bounds.equal[term.at[t.row]] & (t.i == t.j)).sum())
         return [count >= block.n for count, block in zip(found, self._program.blocks, strict=True)]
 
-    def stops(self, near: Near, primal: float, dual: float) -> bool:
-        """Whether a method stops at a point, of which the objective and the bound are known."""
+    def stops(self, near: Near | None, primal: float, dual: float) -> bool:
+        """Whether a method stops at a point, of which the objective and the bound are known.
+
+        The distance is infinite where no feasible point is near.
+        """
+        distance = math.inf if near is None else self._distance(near, primal, dual)
+        self.is_nearest = distance < self._least
+        self._least = min(distance, self._least)
+        self._steps += 1
+        if distance < math.inf and distance <= self._halved / 2:
+            self._halved, self._steps = distance, 0
+        return distance <= 1 or self._steps == _STEPS_TO_HALVE
+
+    def _distance(self, near: Near, primal: float, dual: float) -> float:
+        """Return the distance from what is asked for; at most one where it is reached."""
         program, worst = self._program, 0.0
         for b, block in enumerate(program.blocks):
             assert block.nearness is not None
@@ -239,13 +275,7 @@ class NearnessRule:
         size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
         least = ROUND_OFF_OF_TERMS * scale_of(program).objective
         excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
-        distance = max(worst / self._tol_X, excess)
-        self.is_nearest = distance < self._least
-        self._least = min(distance, self._least)
-        self._steps += 1
-        if distance <= self._halved / 2:
-            self._halved, self._steps = distance, 0
-        return distance <= 1 or self._steps == _STEPS_TO_HALVE
+        return max(worst / self._tol_X, excess)
 
 
 class Near(NamedTuple):
@@ -259,15 +289,15 @@ class Near(NamedTuple):
     spectra : sequence of Spectrum, or None
         Those of the minimizers ``X_y``, where they are known in closed form.
     restored : Restored
-    square : tuple of float, optional
-        The part of the excess of each block that is the square of the distance from its minimizer.
+    weighted : WeightedTerms, optional
+        The terms of the excess where all blocks have weighted squares.
     """
 
     F: Sequence[Array]
     excess: float
     spectra: Sequence[Any] | None
     restored: Restored
-    square: tuple[float, ...] | None = None
+    weighted: WeightedTerms | None = None
 
 
 def _best(program: Program, y: Array) -> Near | str | None:
@@ -467,9 +497,9 @@ def _of_point(
     if near is None:
         return _FAR
     if S is not None and not program.k and all(map(_is_weighted, program.blocks)):
-        found = _of_multipliers(program, near, y, S)
-        if found is not None:
-            return found
+        weighted = weighted_terms(program, near, y, S, _row_terms(program, near.activity, y))
+        if weighted is not None:
+            return Near(near.X, weighted.excess, None, near, weighted)
     point = PrimalDualPoint(program, near.X, u, y, S=S)
     bound = point.bound
     dual = bound.value - bound.cost
@@ -487,48 +517,6 @@ def _is_weighted(block: Block) -> bool:
     if nearness is None or nearness.divergence != "frobenius" or block.cap is not None:
         return False
     return set(nearness.parameters) == {"weights"}
-
-
-def _of_multipliers(program: Program, near: Restored, y: Array, S: Sequence[Array | None]) -> Near | None:
-    """Return the point of weighted squares, whose Lagrangian has a minimizer for multipliers of ``X psd``.
-
-    An entry without weight has none. There the slope of the Lagrangian counts, times the largest change of
-    the entry that the rows on the diagonal allow; None where they allow any.
-    """
-    excess, square = _row_terms(program, near.activity, y), []
-    for b, block in enumerate(program.blocks):
-        multiplier, F = S[b], near.X[b]
-        if multiplier is None:
-            return None
-        assert block.nearness is not None
-        mu, X0, H = block.nearness.mu, np.asarray(block.nearness.X0), block.nearness.parameters["weights"]
-        z, Q = _positive_eigenpairs(multiplier)
-        Z = (Q * z) @ Q.T
-        W = block.C - program.A.adjoint(y, b)
-        slope = np.abs(2 * mu * H**2 * (F - X0) + W - Z)
-        rest = near.left(b, F)
-        terms = 2 * mu * H**2 * (np.abs(F) + np.abs(X0)) + np.abs(block.C) + np.abs(W)
-        slope += EPS * (4 * terms + (len(z) + 2) / 2 * ((np.abs(Q) * z) @ np.abs(Q).T))
-        slope += 2 * mu * H**2 * np.abs(rest + rest.T)
-        square.append(float(np.linalg.norm(np.divide(slope, 2 * H, out=np.zeros_like(F), where=H > 0))) ** 2)
-        square[-1] /= mu
-        if (H == 0).any():
-            largest = diagonal_bounds(program)[b]
-            if not np.isfinite(largest).all():
-                return None
-            change = np.abs(F) + np.sqrt(np.outer(largest, largest))
-            excess += float(np.vdot(slope, np.where(H == 0, change, 0.0)))
-        x, V = _positive_eigenpairs(F)
-        N, P = Q * np.sqrt(z), V * np.sqrt(x)
-        excess += float(np.linalg.norm(N.T @ P) + np.linalg.norm(N.T @ near.left(b, P))) ** 2
-    return Near(near.X, excess + sum(square), None, near, tuple(square))
-
-
-def _positive_eigenpairs(S: Array) -> tuple[Array, Array]:
-    """Return the eigenvalues above round-off, and their eigenvectors."""
-    w, Q = np.linalg.eigh(S)
-    first = int(np.searchsorted(w, len(w) * EPS * max(float(w[-1]), 0.0), side="right"))
-    return w[first:], Q[:, first:]
 
 
 def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
@@ -557,13 +545,10 @@ def _frobenius(block: Block, near: Near, b: int) -> tuple[Array, float]:
         radius = float(frobenius_radius(own, max(near.excess / mu - own**2, others)))
         noise = n * EPS * float(np.abs(near.spectra[b].theta).max(initial=0.0))
     else:
-        own = 0.0 if near.square is None else near.square[b] / mu
-        exact = near.square is not None
-        radius = (
-            float(frobenius_radius(math.sqrt(own), near.excess / mu - own))
-            if exact
-            else math.sqrt(near.excess / mu)
-        )
+        radius = math.sqrt(near.excess / mu)
+        if near.weighted is not None:
+            own = near.weighted.square[b] / mu
+            radius = float(frobenius_radius(math.sqrt(own), near.excess / mu - own))
         noise = n * EPS * float(np.linalg.norm(near.F[b]))
     noise += _rest(near.restored, b)
     weights = block.nearness.parameters.get("weights")

@@ -266,6 +266,11 @@ class Monitor:
             return StopReason.CONVERGED
         return StopReason.STALLED if certificate.is_at_round_off(self._asked) else None
 
+    @property
+    def is_accurate(self) -> bool:
+        """Whether the entries of a point were certified to what is asked, or need not be."""
+        return self._rule.is_reached or not self._rule.applies
+
     def _ends(self, method: Method, at: Any, certificate: Certificate) -> bool:
         """Whether a method ends at a point that meets the tolerance."""
         if not method.settled(at):
@@ -273,8 +278,6 @@ class Monitor:
         if not (method.doubles_digits and self._rule.applies):
             return True
         near = method.nearby(self._program, at)
-        if near is None:
-            return True
         stops = self._rule.stops(near, certificate.primal, certificate.dual)
         if self._rule.is_nearest:
             self._nearest = at

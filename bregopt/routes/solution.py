@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import Status, dimacs_errors
-from bregopt.certify.accuracy import Accuracy
+from bregopt.certify.accuracy import Accuracy, has_closed_form
 from bregopt.certify.constants import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
@@ -21,7 +21,6 @@ from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
-    from bregopt.certify.accuracy import Accuracy
     from bregopt.rigorous.certificate import Verification
     from bregopt.routes.contradiction import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
@@ -34,6 +33,7 @@ MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
 _OF_TERMS = " of the terms that cancel in both"
 _PLAIN = frozenset({str, float, int, bool, type(None)})  # values that hold no array
+_LARGEST_SHOWN = 60  # order up to which the accuracy with weights of entries takes less than half a second
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
 
@@ -198,11 +198,11 @@ class Solution:
         """A certified bound on the distance of ``X`` from the optimum, entry by entry; one for each matrix.
 
         For nearness in the Frobenius norm, in LogDet or von Neumann, whose objective is strongly convex, it
-        follows from value and bound (:mod:`bregopt.certify.accuracy`). For linear objectives, and small ones
-        with weights of entries, the theorem of Newton and Kantorovich proves it, with every rounding
-        (:mod:`bregopt.rigorous.newton_kantorovich`). Entries of weight zero have the bound ``inf`` without
-        it. Where nothing can be said the bounds are infinite, and `reason` tells why. None without an answer.
-        It is computed when it is first asked for.
+        follows from value and bound (:mod:`bregopt.certify.accuracy`), with weights of entries up to order
+        100 from the curvature of the cone, too (:mod:`bregopt.certify.weighted_accuracy`). For linear
+        objectives, and small ones with weights, the theorem of Newton and Kantorovich proves it, with every
+        rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
+        infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.
         """
         return accuracy_of(self)
 
@@ -421,7 +421,8 @@ class Solution:
         program = raw._program
         if "accuracy" in vars(self) or program is None:
             return "accuracy" in vars(self)
-        return any(program.divergences) and max(block.n for block in program.blocks) <= LARGEST_FORMED
+        largest = LARGEST_FORMED if has_closed_form(program) else _LARGEST_SHOWN
+        return any(program.divergences) and max(block.n for block in program.blocks) <= largest
 
     @property
     def _cancels(self) -> bool:

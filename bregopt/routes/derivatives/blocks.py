@@ -26,16 +26,16 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, IntArray
+from bregopt.certify.weighted_accuracy import LARGEST_ORDER, curvature_of
 from bregopt.divergences import Spectrum
-from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
+from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.linalg import dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
-from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.projection.dual_newton import RowCurvature
+from bregopt.routes.projection.dual_newton import RowCurvature, gram, has_gram
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
@@ -49,10 +49,8 @@ __all__ = [
 ]
 
 _TUNING = ProjectionTuning()
-_AT_ONCE = 20_000  # entries of small matrices, which are formed in a few calls
 _INNER_TOL = 0.01 * CG_TOL
 _LARGEST_TEST = 2_000  # entries without weight of a test whether they are unique
-_COORDINATES = 400  # of a tangent space whose equation is factorized: orders up to 25 or so
 
 
 class BlockRows:
@@ -184,24 +182,8 @@ class SpectralPoint:
 
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
-        spectrum, A = self._spectrum, self._rows.A
-        own = getattr(type(spectrum), "derivative", None)
-        if own not in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative):
-            return _columns_of(self.product, A.m)
-        differences: Array = spectrum.differences  # type: ignore[attr-defined]
-        n = len(differences)
-        if A.m * n**2 <= _AT_ONCE:
-            products = np.zeros((A.m, n, n))
-            for term in A.terms:
-                products[term.at] += dense_stack(term.rows.restrict(spectrum.V))
-            flat = products.reshape(A.m, -1)
-            return np.asarray((flat * differences.ravel()) @ flat.T)
-        i, j = np.triu_indices(n)
-        inside = np.zeros((A.m, len(i)))
-        for term in A.terms:
-            inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
-        weighted = inside * (differences[i, j] * np.where(i == j, 1.0, 0.5))
-        return weighted @ inside.T
+        A = self._rows.A
+        return gram(A, self._spectrum) if has_gram(self._spectrum) else _columns_of(self.product, A.m)
 
 
 class _MatrixPoint(ABC):
@@ -414,20 +396,11 @@ class WeightedPoint(_MatrixPoint):
     @cached_property
     def _formed(self) -> tuple[IntArray, IntArray, Array, Array] | None:
         """The places on and above the diagonal, their norms, and the Cholesky factor; None where large."""
-        i, j = np.nonzero(np.triu(self._tangent))
-        if len(i) > _COORDINATES:
+        if len(self._V) > LARGEST_ORDER:
             return None
-        V, (a, b) = self._V, np.triu_indices(len(self._V))
-        of_a, of_b = V[a], V[b]
-        moved = of_a[:, i] * of_b[:, j]
-        moved += of_a[:, j] * of_b[:, i]  # twice the entries, on and above the diagonal, of each place
-        unit = np.where(i == j, 1.0, np.sqrt(2.0))
-        moved *= np.sqrt(np.where(a == b, 0.25, 0.5) * self._squares[a, b])[:, None]
-        moved *= unit
-        K = moved.T @ moved
-        K[np.diag_indices(len(i))] += self._ratio[i, j]
-        scale = unit / np.sqrt(np.maximum(K.diagonal(), TINY))
-        K *= np.outer(scale / unit, scale / unit)
+        i, j = np.nonzero(np.triu(self._tangent))
+        K, scale = curvature_of(self._V, self._squares, self._ratio, i, j)
+        scale *= np.where(i == j, 1.0, np.sqrt(2.0))
         root, definite = factorized(K)
         definite &= root.diagonal().min() > np.sqrt(SINGULAR)
         if not definite and self._least:

@@ -34,8 +34,9 @@ from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, S
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Rows
+from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass, replace
-from bregopt.routes.ipm.linear_solvers import conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
@@ -49,8 +50,16 @@ __all__ = [
     "bounded_diagonal",
     "dual_newton",
     "exponential_rows",
+    "gram",
+    "has_gram",
 ]
 
+# Entries of small matrices, which are formed in a few calls.
+_AT_ONCE = 20_000
+# Entries of the rows in the eigenvectors up to which Newton's equation is formed.
+_LARGEST_FORMED = 20_000_000
+# Order up to which an interior point takes over.
+_LARGEST_REFINED = 60
 # Largest number of rows of a family, relative to the order, whose curvatures come from their rank-one terms.
 # With more rows all entries together cost less.
 _RANK_ONE_RATIO = 2
@@ -121,6 +130,34 @@ class BlockDual:
     def curvature(self, spectrum: Spectrum) -> Array:
         """Return the approximate diagonal of ``H``, bounded away from zero."""
         return self._curvature(spectrum)
+
+    def gram(self, spectrum: Spectrum) -> Array:
+        """Return ``H`` as a matrix."""
+        return gram(self._A, spectrum)
+
+
+def has_gram(spectrum: Any) -> bool:
+    """Whether ``H`` is given by the divided differences of the spectrum."""
+    own = getattr(type(spectrum), "derivative", None)
+    return own in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative)
+
+
+def gram(A: LinearMap, spectrum: Any) -> Array:
+    """Return ``H`` of the rows of one block as a matrix, shape (m, m)."""
+    differences: Array = spectrum.differences
+    n = len(differences)
+    if A.m * n**2 <= _AT_ONCE:
+        products = np.zeros((A.m, n, n))
+        for term in A.terms:
+            products[term.at] += dense_stack(term.rows.restrict(spectrum.V))
+        flat = products.reshape(A.m, -1)
+        return np.asarray((flat * differences.ravel()) @ flat.T)
+    i, j = np.triu_indices(n)
+    inside = np.zeros((A.m, len(i)))
+    for term in A.terms:
+        inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
+    inside *= np.sqrt(differences[i, j] * np.where(i == j, 1.0, 0.5))
+    return np.asarray(inside @ inside.T)
 
 
 class RowCurvature:
@@ -293,6 +330,7 @@ class _DualNewton(Method):
         self._restores = has_closed_form(program)
         self._near: tuple[_Point, Near | None] | None = None  # of the last point
         self._shifts = not (alone or self._free.all())
+        self._ill_conditioned = False
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the last point."""
@@ -304,7 +342,34 @@ class _DualNewton(Method):
         limit = self._settings.max_iter or self._tuning.newton_limit
         at, stop, step, _ = monitor.follow(self, first, limit)
         y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
-        return Answer(self._on_rows(at), np.zeros(0), y, stop, step)
+        answer = Answer(self._on_rows(at), np.zeros(0), y, stop, step)
+        return self._refined(answer, limit) if step < limit and self._is_flat(monitor, stop) else answer
+
+    def _is_flat(self, monitor: Monitor, stop: StopReason) -> bool:
+        """Whether a small distance is not certified to what is asked, as the dual is flat.
+
+        Where the rows nearly leave no interior the eigenvalues of ``X`` that are nearly zero change their
+        signs from step to step. Pays on: a fixed block of condition 1e6, n = 30.
+        """
+        (block, *others), program = self._blocks, self._program
+        if others or not block.divergence.quadratic or not self._restores or not program.bounds.all_hard:
+            return False
+        if program.blocks[0].n > _LARGEST_REFINED or program.m == 0:
+            return False
+        return stop is StopReason.STALLED or (stop is StopReason.CONVERGED and not monitor.is_accurate)
+
+    def _refined(self, answer: Answer, limit: int) -> Answer:
+        """Return the answer of the method for weights, all equal to one, if it converges."""
+        from bregopt.routes.projection.weighted import weighted_frobenius
+
+        (block,) = self._program.blocks
+        assert block.nearness is not None
+        nearness = replace(block.nearness, parameters={"weights": np.ones((block.n, block.n))})
+        program = replace(self._program, blocks=(replace(block, nearness=nearness),))
+        settings = replace(self._settings, max_iter=limit - answer.iterations)
+        other = weighted_frobenius(program, settings, None, self._progress.after(answer.iterations))
+        steps = answer.iterations + other.iterations
+        return replace(other, iterations=steps) if other.stop is StopReason.CONVERGED else answer
 
     def _first(self, start: Start | None) -> _Point | None:
         """Return the first point: of an earlier answer, of zero multipliers, or of larger weights.
@@ -485,19 +550,39 @@ class _DualNewton(Method):
         ridge = min(1.0, size / unit) * diagonal if self._shifts else 0.0
         shift = (np.where(slope < 0, 0.0, ridge) - slope)[free]
 
+        if self._ill_conditioned:
+            H = self._gram(at)[np.ix_(free, free)]
+            H[np.diag_indices(len(H))] += shift
+            d[free] = DefiniteFactor(H).solve(right)
+            return d
+        products = 0
+
         def hessian(v: Array) -> Array:
+            nonlocal products
+            products += 1
             full[free] = v
             product: Array = self._product(at, full)[free] + shift * v
             return product
 
-        d[free] = conjugate_gradients(
-            hessian,
-            right,
-            diagonal[free],
-            min(0.1, np.sqrt(size / unit)),
-            tuning.cg_steps,
-        )
+        forcing = min(0.1, np.sqrt(size / unit))
+        d[free] = conjugate_gradients(hessian, right, diagonal[free], forcing, tuning.cg_steps)
+        if products == tuning.cg_steps and self._has_gram(at):
+            self._ill_conditioned = True
+            return self._direction(at, gradient, slope, diagonal, at_end, known)
         return d
+
+    def _has_gram(self, at: _Point) -> bool:
+        """Whether Newton's equation can be factorized, as it is from the first one on that is not solved.
+
+        Pays on: a fixed block of condition 1e6, n = 45.
+        """
+        entries = sum(n * (n + 1) // 2 for n in self._program.A.orders)
+        return len(at.y) * entries <= _LARGEST_FORMED and all(map(has_gram, at.spectra))
+
+    def _gram(self, at: _Point) -> Array:
+        """Return ``sum H`` as a matrix."""
+        blocks = zip(self._blocks, at.spectra, strict=True)
+        return reduce(np.add, (block.gram(spectrum) for block, spectrum in blocks))
 
     def _product(self, at: _Point, v: Array) -> Array:
         """Return ``sum H v``."""

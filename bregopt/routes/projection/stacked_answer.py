@@ -179,13 +179,15 @@ def on_rows(stack: EntryStack, X: Array, y: Array) -> OnRows:
         x = X.diagonal(axis1=1, axis2=2)
         jacobi = np.where(diagonal, 1.0, 0.5) * (x[:, stack.i] + x[:, stack.j])
         residual[met] = 0.0
-        t = stacked_conjugate_gradients(
+        t, left = stacked_conjugate_gradients(
             partial(_moved, stack, X),
             residual,
             np.maximum(jacobi, TINY),
             np.full(len(X), _CG_RATIO),
             _CG_STEPS,
         )
+        if left.all():
+            break
         T = T + stack.times(t, T)
         M = T @ first @ T.transpose(0, 2, 1)
         X = (M + M.transpose(0, 2, 1)) / 2
@@ -324,10 +326,11 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
 
 def stacked_conjugate_gradients(
     product: Callable[[Array], Array], right: Array, diagonal: Array, forcing: Array, limit: int
-) -> Array:
+) -> tuple[Array, Mask]:
     """Solve positive semidefinite systems, preconditioned by their diagonals, to relative residuals.
 
-    A component whose right-hand side is zero because its multiplier is at an end stays zero.
+    A component whose right-hand side is zero because its multiplier is at an end stays zero. The mask marks
+    the systems that are not solved after so many products.
     """
     free = right != 0
     x, r = np.zeros_like(right), right.copy()
@@ -350,4 +353,4 @@ def stacked_conjugate_gradients(
         new = (r * z).sum(axis=1)
         p = z + np.where(active, new / np.maximum(rz, TINY), 0.0)[:, None] * p
         rz = np.where(active, new, 0.0)
-    return x
+    return x, rz > enough

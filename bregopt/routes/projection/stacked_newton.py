@@ -334,10 +334,11 @@ def _spectral_newton(
         if step == limit or not left.any() or len(stack.i) == 0:
             break
         checkpoint(stack.n)
-        at, moved = _advanced(stack, at, formed, tuning)
+        at, moved, solved = _advanced(stack, at, formed, tuning)
         if not moved.all():
             before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
             left &= moved | ready
+        left &= solved | (at.missed <= before / 2)
     return joined(found, stack)
 
 
@@ -409,28 +410,36 @@ def _matrices(V: Array, x: Array) -> Array:
     return (X + X.transpose(0, 2, 1)) / 2
 
 
-def _advanced(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning) -> tuple[_Points, Mask]:
-    """Return the points after a step, and the mask of those that moved.
+def _advanced(
+    stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning
+) -> tuple[_Points, Mask, Mask]:
+    """Return the points after a step, and the masks of those that moved and whose step is Newton's.
 
     Where all rows are fixed, a step that halves the error needs no search.
     """
-    d, diagonal = _direction(stack, at, formed, tuning)
+    d, diagonal, solved = _direction(stack, at, formed, tuning)
     if stack.fixed:
         new = _points(stack, at.y + d)
         halved = new.missed <= at.missed / 2
         if halved.all():
-            return new, halved
+            return new, halved, solved
     new, moved = _searched(stack, at, d, tuning.shortest_newton_step, tuning)
     if not moved.all():
         left = np.flatnonzero(~moved)
         step = (at.gradient / diagonal)[left]
         rose, moved[left] = _searched(stack[left], at.of(left), step, tuning.shortest_gradient_step, tuning)
         _replace(new, left, rose)
-    return new, moved
+    return new, moved, solved
 
 
-def _direction(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning) -> tuple[Array, Array]:
-    """Return Newton's directions, and the diagonals of the Hessians."""
+def _direction(
+    stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning
+) -> tuple[Array, Array, Mask]:
+    """Return Newton's directions, the diagonals of the Hessians, and the mask of the systems that are solved.
+
+    Conjugate gradients do not solve systems of large condition; the method for one program factorizes these.
+    """
+    solved = np.ones(len(stack), dtype=bool)
     derivative = stack.divergence.derivative(at.theta, at.V)
     if formed:
         H = _hessian(stack, derivative)
@@ -447,7 +456,7 @@ def _direction(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionT
 
     if formed and stack.alone:
         diagonal_of(H)[:] += _RIDGE * diagonal
-        return solutions_of(H, stack.divergence.residual(at.activity, stack.lo)), diagonal
+        return solutions_of(H, stack.divergence.residual(at.activity, stack.lo)), diagonal, solved
     right = at.gradient.copy()
     right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
     known, at_end = np.zeros_like(right), np.zeros(right.shape, dtype=bool)
@@ -464,12 +473,12 @@ def _direction(stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionT
     if formed:
         H = np.where(at_end[:, :, None] | at_end[:, None, :], 0.0, H)
         diagonal_of(H)[:] += np.where(at_end, 1.0, shift + _RIDGE * diagonal)
-        return known + solutions_of(H, right), diagonal
+        return known + solutions_of(H, right), diagonal, solved
     forcing = np.minimum(0.1, np.sqrt(distance))
-    step = stacked_conjugate_gradients(
+    step, left = stacked_conjugate_gradients(
         lambda v: product(v) + shift * v, right, diagonal, forcing, tuning.cg_steps
     )
-    return known + step, diagonal
+    return known + step, diagonal, ~left
 
 
 def _searched(

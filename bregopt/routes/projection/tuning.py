@@ -83,11 +83,8 @@ class ProjectionTuning(WorkingSetTuning):
         Limit on the steps of the interior point before the augmented Lagrangian takes over.
     lagrangian_steps : int
         Limit on the Newton steps of the augmented Lagrangian before the interior point takes over.
-    refined_entries : int
-        Largest number of entries for which Newton's method for the optimality conditions takes over once the
-        tolerance is met; there its equation is factorized.
     refined_residual : float
-        Residual of the optimality conditions at which that method ends.
+        Residual of the optimality conditions at which Newton's method for them ends.
     converged_residual : float
         Residual at which it has converged, where round-off prevents less.
     certificate_steps : int
@@ -140,7 +137,6 @@ class ProjectionTuning(WorkingSetTuning):
     first_interior_unknowns: int = 330
     interior_steps: int = 100
     lagrangian_steps: int = 80
-    refined_entries: int = 625
     refined_residual: float = 1e-13
     converged_residual: float = 1e-9
     certificate_steps: int = 10

@@ -28,6 +28,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.accuracy import NearnessRule, near_answer
+from bregopt.certify.weighted_accuracy import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
@@ -428,7 +429,7 @@ class _Weighted:
         """
         ends = self._is_accurate(at)
         self._refines = not self._rule.is_reached
-        if self._refines and at.X.size <= self._tuning.refined_entries and (ends or not self._tried):
+        if self._refines and len(at.X) <= LARGEST_ORDER and (ends or not self._tried):
             self._refines, self._tried = not self._is_refined(at), True
         return ends or not self._refines
 

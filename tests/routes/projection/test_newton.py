@@ -930,3 +930,30 @@ def test_corrections_serve_all_right_sides(seed):
     y = shared.refined(other, np.zeros(n), correction, 0.0)
     fewer = shared.refined(other, np.zeros(n), correction, np.inf)
     assert np.linalg.norm(other - H @ y) <= np.linalg.norm(other - H @ fewer) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "least"), [(30, 10, 1e-6), (45, 15, 1e-6), (60, 20, 1e-4), (100, 10, 1e-6), (100, 30, 1e-4)]
+)
+def test_a_nearly_singular_fixed_block(n, m, least):
+    """The optimum is chosen first; conjugate gradients do not solve Newton's equation there."""
+    rng = np.random.default_rng(n + m)
+    r = n // 2
+    U, W = (np.linalg.qr(rng.standard_normal((k, m)))[0] for k in (m, r))
+    G = np.vstack(
+        [(U * np.geomspace(np.sqrt(least), 1, m)) @ W.T, rng.standard_normal((n - m, r)) / np.sqrt(r)]
+    )
+    X = G @ G.T
+    N = np.linalg.qr(G, mode="complete")[0][:, r:]
+    Z = (N * rng.uniform(0.3, 2, n - r)) @ N.T
+    fixed = np.eye(n, dtype=bool)
+    fixed[:m, :m] = True
+    y = np.where(fixed, rng.standard_normal((n, n)), 0.0)
+    X0 = X - (Z + (y + y.T) / 2) / 2
+    i, j = np.nonzero(np.triu(fixed))
+    Y = bo.PSD(n)
+    sol = bo.Problem(bo.Minimize(bo.frobenius_div(Y, (X0 + X0.T) / 2)), [Y[i, j] == X[i, j]]).solve()
+    assert sol.status == "optimal"
+    assert sol.accuracy.largest <= 1e-6
+    error = 1e-14 / least * np.abs(X0).max()  # of the data, which are rounded
+    assert (np.abs(sol.X - X) <= sol.accuracy.entries + error).all()

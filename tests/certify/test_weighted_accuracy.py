@@ -1,0 +1,79 @@
+"""The accuracy of answers to weighted nearness problems whose optimum was chosen first."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.certify import accuracy
+
+EPS = np.finfo(float).eps
+WEIGHTS = ("a decade", "six decades", "no weight")
+
+
+def symmetric(A):
+    return np.triu(A) + np.triu(A, 1).T
+
+
+class Known:
+    """Weights, a correlation matrix ``X``, and the matrix whose weighted nearest correlation matrix it is."""
+
+    def __init__(self, weights, n, seed):
+        rng = np.random.default_rng([WEIGHTS.index(weights), n, seed])
+        V, r = np.linalg.qr(rng.standard_normal((n, n)))[0], n // 3 + 1
+        X = (V[:, :r] * rng.uniform(0.3, 2, r)) @ V[:, :r].T
+        D = 1 / np.sqrt(X.diagonal())
+        self.X = symmetric(D[:, None] * X * D)
+        exponent = {"a decade": 0.5, "six decades": 3, "no weight": 0}[weights]
+        self.H = symmetric(10 ** rng.uniform(-exponent, exponent, (n, n)))
+        N = np.linalg.qr(V[:, r:] / D[:, None])[0]
+        M = np.diag(rng.uniform(0.3, 2, n - r))
+        if weights == "no weight":  # where the slope is zero
+            i, j = np.arange(0, n - 1, 3), np.arange(1, n, 3)
+            self.H[i, j] = self.H[j, i] = 0.0
+            pairs = N[i, :, None] * N[j, None, :]
+            pairs = (pairs + pairs.transpose(0, 2, 1)).reshape(len(i), -1) / 2
+            M -= (pairs.T @ np.linalg.solve(pairs @ pairs.T, pairs @ M.ravel())).reshape(M.shape)
+            assert np.linalg.eigvalsh(M)[0] > 0
+        Z = N @ M @ N.T
+        np.fill_diagonal(self.H, 1.0)
+        curvature = np.where(self.H > 0, 2 * self.H**2, 1.0)
+        self.X0 = symmetric(self.X - np.where(self.H > 0, Z, 0.0) / curvature)
+        np.fill_diagonal(self.X0, 1.0)
+        # The data are rounded, so that the optimum is known to this.
+        self.error = 64 * n * EPS * np.abs(self.X0).max()
+
+    def problem(self, X0):
+        Y = bo.PSD(len(X0))
+        return bo.Problem(bo.Minimize(bo.frobenius_div(Y, X0, weights=self.H)), [bo.diag(Y) == 1])
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_bound_at_the_optimum_of_other_data_holds_and_is_sharp(weights):
+    """The optimum of a matrix that differs a little is a feasible point with complementary multipliers."""
+    sharpest = 0.0
+    for seed in range(6):
+        known = Known(weights, 12, seed)
+        program = known.problem(known.X0).solve()._raw._program
+        rng = np.random.default_rng(seed)
+        for size in (1e-2, 1e-4, 1e-6):
+            change = symmetric(rng.standard_normal((12, 12))) * size / np.maximum(known.H, 1.0) ** 2
+            np.fill_diagonal(change, 0.0)
+            other = known.problem(known.X0 + change).solve(tol=1e-10)._raw
+            given = (program, other.X, other._point[1], other.duals, other._S)
+            (plain,), (found,) = accuracy.accuracies(*given), accuracy.accuracies(*given, other.X)
+            error = np.abs(other.X[0] - known.X)
+            assert (error <= found.entries + known.error).all()
+            assert (found.entries <= plain.entries * (1 + 1e-9)).all()
+            assert np.isfinite(found.entries).all()
+            sharpest = max(sharpest, (error.max() - known.error) / found.largest)
+    assert sharpest >= 0.1
+
+
+@pytest.mark.parametrize("n", [26, 40, 60])
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_entries_are_certified_by_default(weights, n):
+    known = Known(weights, n, 0)
+    sol = known.problem(known.X0).solve()
+    assert sol.status == "optimal"
+    assert sol.accuracy.largest <= 1e-6
+    assert (np.abs(sol.X - known.X) <= sol.accuracy.entries + known.error).all()
