@@ -187,12 +187,16 @@ def _without_null_spaces(program: Program) -> list[Face] | None:
     distances are known of is centered. Where it is not, no ``C - A*(y)`` is definite, and no dual point is in
     the interior of the cone.
     """
-    spaces = [_null_space(program, b) for b in range(len(program.blocks))]
+    probes = np.random.default_rng(0).normal(size=(2, program.m))
+    spaces = [_null_space(program, b, probes) for b in range(len(program.blocks))]
     return list(map(Face, spaces)) if any(N.shape[1] for N in spaces) else None
 
 
-def _null_space(program: Program, b: int) -> Array:
-    """Return an orthonormal basis of the null space that all rows and the cost of a block have in common."""
+def _null_space(program: Program, b: int, probes: Array) -> Array:
+    """Return an orthonormal basis of the null space that all rows and the cost of a block have in common.
+
+    What vanishes in two random combinations of the rows, with weights `probes`, vanishes in all of them.
+    """
     block, A = program.blocks[b], program.A
     none = np.zeros((block.n, 0))
     plain = block.nearness is None and block.cap is None and block.face is None
@@ -200,12 +204,10 @@ def _null_space(program: Program, b: int) -> Array:
         return none
     known: Array | None = A.plans.get((Faces, b))
     if known is None:
-        rng = np.random.default_rng(0)
-        first, second = (_symmetric(A.adjoint(rng.normal(size=A.m), b)) for _ in range(2))
+        first, second = (_symmetric(A.adjoint(y, b)) for y in probes)
         d, Q = np.linalg.eigh(first)
         size = float(np.abs(d).max())
         N = Q[:, np.abs(d) <= _FACE_NOISE * block.n * size]
-        # What vanishes in two random combinations vanishes in all rows.
         vanishes = 0 < N.shape[1] < block.n and np.abs(second @ N).max() <= _FACE_NOISE * block.n * size
         known = A.plans[Faces, b] = N if vanishes else none
     C = block.C

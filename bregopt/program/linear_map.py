@@ -82,8 +82,8 @@ class LinearMap(PickledWithoutCache):
         terms: list[Term] = []
         for block, n in enumerate(self.orders):
             own = self.terms_of(block)
-            tiny = self.m * n**2 <= (_TINY_OF_SMALL if n <= _SMALL else _TINY)
-            terms += [Term(block, np.arange(self.m), self._table(block))] if tiny and own else own
+            tiny = sum(len(term.at) for term in own) * n**2 <= (_TINY_OF_SMALL if n <= _SMALL else _TINY)
+            terms += [self._table(block)] if tiny and own else own
         return tuple(terms)
 
     @cached_property
@@ -98,15 +98,17 @@ class LinearMap(PickledWithoutCache):
     def _terms_by_block(self) -> tuple[tuple[Term, ...], ...]:
         return _by_block(self.terms, len(self.orders))
 
-    def _table(self, block: int) -> DenseRows:
-        """Return all rows in one block."""
-        n = self.orders[block]
-        half = np.zeros(self.m * n**2)
-        for term in self.terms_of(block):
+    def _table(self, block: int) -> Term:
+        """Return all rows in one block as dense ones."""
+        n, own = self.orders[block], self.terms_of(block)
+        at = np.unique(np.concatenate([term.at for term in own]))
+        half = np.zeros(len(at) * n**2)
+        for term in own:
             t = term.rows.coordinates()
-            half += np.bincount((term.at[t.row] * n + t.i) * n + t.j, t.value, len(half))
-        stack = half.reshape(self.m, n, n)
-        return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
+            row = np.searchsorted(at, term.at)[t.row]
+            half += np.bincount((row * n + t.i) * n + t.j, t.value, len(half))
+        stack = half.reshape(len(at), n, n)
+        return Term(block, at, DenseRows((stack + stack.transpose(0, 2, 1)) / 2))
 
     def restrict(self, block: int, V: Array) -> LinearMap:
         """Return the map for ``X_block = V M V'``."""

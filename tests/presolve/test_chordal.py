@@ -24,8 +24,9 @@ from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
+from bregopt.routes.ipm import path_route, sparse_row_system
 from bregopt.routes.ipm import plan as plans
-from bregopt.routes.ipm import sparse_row_system
+from bregopt.routes.ipm.path_route import Path, PathSettings, memory_needed
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
@@ -368,6 +369,18 @@ def test_the_fill_is_known_before_the_system_is_formed():
         program = bo.Problem(bo.Minimize(sum(map(bo.trace, X)) + 0 * u), rows).program()
         assert fill_of(program.A, program.B, np.inf) == fill
         assert fill_of(program.A, program.B, 1.0) == np.inf
+
+
+def test_memory_is_that_of_the_sparse_system_where_a_dense_one_does_not_fit(monkeypatch):
+    X = [bo.PSD(3, name=f"X{b}") for b in range(300)]
+    cost = sum(map(bo.trace, X)) + 0
+    links = [X[b][2, 2] - X[b + 1][0, 0] + X[b][0, 1] == 0 for b in range(299)]
+    chain = bo.Problem(bo.Minimize(cost), [*links, *(bo.inner(np.ones((3, 3)), X_b) >= 1 for X_b in X)])
+    dense = memory_needed(chain.program())
+    for share, accepted in ((2.0, True), (0.1, True), (1e-3, False)):
+        monkeypatch.setattr(path_route, "shortage", lambda b, most=share * dense: "no" if b > most else None)
+        assert (Path().refusal(chain.program(), PathSettings()) is None) == accepted
+    assert all(len(term.at) <= 3 for term in chain.program().A._factors)  # no table has rows of other blocks
 
 
 @pytest.mark.parametrize("seed", range(6))

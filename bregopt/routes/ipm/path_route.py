@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, ClassVar
 
@@ -80,13 +81,13 @@ class Path:
             return "the problem has no matrix variable"
         if shortage(memory_needed(program)) is None:
             return None
-        return shortage(memory_needed(_smaller_form(program, settings)))
+        return shortage(_least_memory(program, settings))
 
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
         large = max(block.n for block in program.blocks) > _FACE_SEARCH_ORDER
         found = summaries(program, reductions(_SMALLER if large else (*_DUAL, *_REDUCTIONS)), settings)
-        memory = memory_needed(_smaller_form(program, settings))
+        memory = _least_memory(program, settings)
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
@@ -282,11 +283,25 @@ def _sample_size(program: Program, tuning: InteriorPointTuning) -> int:
     return max(tuning.sample_rows, tuning.sample_orders * max(block.n for block in program.blocks))
 
 
-def memory_needed(program: Program) -> int:
-    """Return an estimate of the memory that a solution needs, in bytes."""
+def _least_memory(program: Program, settings: Any) -> float:
+    """Return the memory for the smaller form, by a sparse Newton system where a dense one does not fit."""
+    smaller = _smaller_form(program, settings)
+    dense = memory_needed(smaller)
+    if shortage(dense) is None:
+        return dense
+    from bregopt.routes.ipm.sparse_row_system import sparse_fill  # only large programs wait
+
+    return memory_needed(smaller, sparse_fill(smaller.A, smaller.B))
+
+
+def memory_needed(program: Program, nonzeros: float = math.inf) -> float:
+    """Return an estimate of the memory that a solution needs, in bytes.
+
+    `nonzeros` is the number of those in the factor of Newton's system if it is sparse.
+    """
     inactive = int(can_be_inactive(program.bounds).sum())
     triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - inactive + min(inactive, 2 * triangles)
     entries = sum(block.n**2 for block in program.blocks)
-    return 8 * (_DENSE_MATRICES * entries + _SCHUR_MATRICES * unknowns**2)
+    return 8 * (_DENSE_MATRICES * entries + _SCHUR_MATRICES * min(unknowns**2, 2 * nonzeros))

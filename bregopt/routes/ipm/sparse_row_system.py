@@ -29,7 +29,7 @@ from bregopt.routes.ipm.stack_rows import SchurValues
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
 
-__all__ = ["SparseRowSystem", "fill_of"]
+__all__ = ["SparseRowSystem", "fill_of", "sparse_fill"]
 
 # Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
 _LEAST_ROWS = 150
@@ -66,11 +66,7 @@ class SparseRowSystem(RowSystem):
     @classmethod
     def of(cls, plan: Plan, B: Any, tuning: InteriorPointTuning) -> SparseRowSystem | None:
         """Return the system, None where the matrix or its factor is not sparse."""
-        A, m = plan.A, plan.m
-        if m < _LEAST_ROWS or _pairs(A) > _SPARSE_SCHUR * m**2:
-            return None
-        fill = fill_of(A, B, _SEARCH_SHARE * m**3)
-        return cls(plan, B, tuning) if fill <= _SPARSE_FACTOR * m**2 / 2 else None
+        return cls(plan, B, tuning) if math.isfinite(sparse_fill(plan.A, B)) else None
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
         parts = self.plan.views(P)
@@ -122,6 +118,15 @@ class _Pattern:
         data = np.concatenate([values, values, D, -E, self._B, self._B])
         summed = np.bincount(self._place, data, len(self._indices))
         return sp.csc_array((summed, self._indices, self._indptr), (self._size, self._size))
+
+
+def sparse_fill(A: LinearMap, B: Any) -> float:
+    """Return about the number of nonzeros in a factor, infinite where it or its matrix is not sparse."""
+    m = A.m
+    if len(A.orders) < 2 or m < _LEAST_ROWS or _pairs(A) > _SPARSE_SCHUR * m**2:
+        return math.inf
+    fill = fill_of(A, B, _SEARCH_SHARE * m**3)
+    return fill if fill <= _SPARSE_FACTOR * m**2 / 2 else math.inf
 
 
 def _pairs(A: LinearMap) -> float:
