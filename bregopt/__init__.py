@@ -57,7 +57,7 @@ if _TYPE_CHECKING:
         shrink_correlation,
     )
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
-    from bregopt.problems.correlation.infeasible import Suggestion
+    from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
     from bregopt.problems.cuts.lovasz import lovasz_theta
@@ -243,7 +243,7 @@ _MODULES = {
     "pairwise_correlation": "bregopt.problems.correlation.covariance",
     "CorrelationReport": "bregopt.problems.correlation.answer",
     "shrink_correlation": "bregopt.problems.correlation.covariance",
-    "Suggestion": "bregopt.problems.correlation.infeasible",
+    "Suggestion": "bregopt.problems.correlation.infeasibility",
     "Cut": "bregopt.problems.cuts.cut",
     "max_cut": "bregopt.problems.cuts.cut",
     "min_balanced_cut": "bregopt.problems.cuts.cut",

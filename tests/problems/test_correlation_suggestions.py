@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.problems.correlation.infeasible import impossible_triple
+from bregopt.problems.correlation.infeasibility import impossible_triple
 
 
 def least_total(fixed, lower, upper, floor):

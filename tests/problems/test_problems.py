@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.problems.correlation.infeasible import cliques
+from bregopt.problems.correlation.infeasibility import cliques
 
 HIGHAM = np.array([[1.0, 1, 0], [1, 1, 1], [0, 1, 1]])
 SOLVE = {"tol": 1e-8}

@@ -34,7 +34,7 @@ from bregopt.routes.solution import MatricesLike, Solution
 from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
-    from bregopt.problems.correlation.infeasible import Suggestion
+    from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.routes.derivatives.derivative import Products
 
 __all__ = [

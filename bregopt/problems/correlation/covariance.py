@@ -27,7 +27,7 @@ from bregopt.io.stacks import is_stack
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.correlation.answer import Asked, reportable
-from bregopt.problems.correlation.infeasible import least_block
+from bregopt.problems.correlation.infeasibility import least_block
 from bregopt.problems.correlation.norms import bracketed, solve_norm
 from bregopt.problems.correlation.request import (
     Given,

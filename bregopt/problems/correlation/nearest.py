@@ -28,7 +28,7 @@ from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
-from bregopt.problems.correlation.infeasible import Suggestion, check_suggestible, obstacle, suggestion
+from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
 from bregopt.problems.nearest_arguments import covariance_message

@@ -26,7 +26,7 @@ from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import divergence_class
-from bregopt.problems.correlation.infeasible import explained
+from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import correlation_rows, solve_request

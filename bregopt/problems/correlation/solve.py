@@ -38,7 +38,7 @@ from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_definite, has_method, nearness, stack_answer, stack_settings
-from bregopt.problems.correlation.infeasible import explained
+from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.request import Groups, Request
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank
