@@ -181,39 +181,17 @@ class LossLearner(RegressorMixin, OnlineLearner):
             self.steepness_ = max(self.steepness_, steepness)
 
     def _general_bound(self, divergence: float, loss: float) -> float:
-        """Return the bound for implicit updates with a smooth loss, else the one for convex losses."""
+        """Return the bound for implicit updates with a smooth loss, else the one for convex losses.
+
+        Parameters
+        ----------
+        divergence, loss : float
+            ``D(U, W1)`` of the comparator, and its loss on the same trials.
+        """
+        smallest, largest = self.rates_
         if self._implicit and self.loss_function_.smoothness < math.inf:
-            return _implicit_bound(divergence, loss, self.rates_, self.steepness_)
-        return _convex_bound(divergence, loss, self.rates_, self.excess_)
-
-
-def _convex_bound(divergence: float, loss: float, rates: tuple[float, float], excess: float) -> float:
-    """Return the bound for convex losses, ``(largest loss + divergence + excess) / smallest``.
-
-    Parameters
-    ----------
-    divergence, loss : float
-        ``D(U, W1)`` of the comparator, and its loss on the same trials.
-    rates : (float, float)
-        The smallest and the largest rate of the trials.
-    excess : float
-        The sum of ``eta^2 g^2 C``.
-    """
-    smallest, largest = rates
-    return (largest * loss + divergence + excess) / smallest
-
-
-def _implicit_bound(divergence: float, loss: float, rates: tuple[float, float], steepness: float) -> float:
-    """Return the bound for implicit updates with a smooth loss, for any rates.
-
-    Parameters
-    ----------
-    divergence, loss, rates
-        As for :func:`_convex_bound`.
-    steepness : float
-        The largest ``q = 2 beta eta C`` of the trials.
-    """
-    return (1 + steepness) * _convex_bound(divergence, loss, rates, excess=0.0)
+            return (1 + self.steepness_) * ((largest * loss + divergence) / smallest)
+        return (largest * loss + divergence + self.excess_) / smallest
 
 
 class ConservativeLearner(ClassifierMixin, OnlineLearner):
