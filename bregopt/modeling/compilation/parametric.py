@@ -17,13 +17,13 @@ from bregopt.linalg import lean
 from bregopt.modeling.affine import Affine
 from bregopt.program import Term
 from bregopt.program.rows import Coordinates, Rows, SparseRows
-from bregopt.records import cached_property, dataclass
+from bregopt.records import PickledWithoutCache, cached_property, dataclass
 
 __all__ = ["AffineNumbers", "ParametricMatrix", "ParametricParts", "multiplied_matrices", "sparse_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class AffineNumbers:
+class AffineNumbers(PickledWithoutCache):
     """The numbers ``constant + slope @ values`` at the values of all parameters; without slope constants."""
 
     constant: Array
