@@ -149,6 +149,7 @@ HABITS = {
     "perspective of an eigenvalue": perspective_of(lambda X, x: cp.lambda_max(X)),
     "weighted sum": scalarized(lambda goals: scalarize.weighted_sum(goals, [1, 2])),
     "largest": scalarized(lambda goals: scalarize.max(goals, [1, 2])),
+    "targets": scalarized(lambda goals: scalarize.targets_and_priorities(goals, [1, 2], [0, 0])),
     "log sum exp": scalarized(lambda goals: scalarize.log_sum_exp(goals, [1, 2])),
 }
 

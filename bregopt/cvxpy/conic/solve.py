@@ -21,6 +21,7 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = [
     "INFEASIBLE_OR_UNBOUNDED",
+    "REFERENCE",
     "UNBOUNDED",
     "Outcome",
     "certified",
@@ -35,7 +36,7 @@ UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
 INFEASIBLE_OR_UNBOUNDED = "InfeasibleOrUnbounded"
 
 _START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
-_REFERENCE = "cvxpy"
+REFERENCE = "cvxpy"
 # Our statuses as Clarabel's, which the parent class reads.
 _CLARABEL_STATUS = {
     Status.OPTIMAL: "Solved",
@@ -185,7 +186,7 @@ def _by_route(
     check_options(route, own)
     if route == "auto":
         route = routing.choose(program, route, own).name
-    if route == _REFERENCE:
+    if route == REFERENCE:
         refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
         return f"no route takes its {form} form ({'; '.join(refusals)})"
     shape, start = (form, program.m, program.k, conic.soc, conic.orders), None

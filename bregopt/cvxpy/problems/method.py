@@ -11,13 +11,14 @@ import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
 import numpy as np
 
-from bregopt.cvxpy.conic.solve import contradiction_of
+from bregopt.cvxpy.conic.solve import REFERENCE, contradiction_of
 from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
 from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.modeling.compilation.translation import translated
 from bregopt.records import dataclass, field_names, replace
+from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import own_options, time_limit
 from bregopt.routes.registry import route_names
@@ -114,6 +115,8 @@ def solve(
     if ours.get("warm_start"):
         ours["warm_start"] = _last_answer(problem, lowered)
     try:
+        if solver == "auto" and not strict and _only_by_reference(lowered, ours):
+            return _passed_on(problem, options, "no route takes its divergences beside its other parts")
         return _hand_over(problem, lowered, lowered.problem.solve(solver, **ours))
     except InfeasibleRowError as error:
         return _hand_over(problem, lowered, _contradicted(lowered, error))
@@ -128,6 +131,12 @@ def _lowered(problem: Any) -> Lowered:
         return lower(problem)
     lowered.fill_in()
     return lowered
+
+
+def _only_by_reference(lowered: Lowered, options: Mapping[str, Any]) -> bool:
+    """Whether none but the reference route, which solves a conic form, takes a problem with divergences."""
+    program, own = lowered.problem.program(), {k: v for k, v in options.items() if k != "warm_start"}
+    return any(program.divergences) and routing.choose(program, "auto", own).name == REFERENCE
 
 
 def _last_answer(problem: Any, lowered: Lowered) -> Solution | bool:
