@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, eigvals_banded, lapack
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import EPS, Array
 from bregopt.clock import checkpoint
@@ -16,6 +17,7 @@ from bregopt.threads import threads_for
 __all__ = [
     "dense",
     "diagonal_of",
+    "eigenvalues_of",
     "factorized",
     "inverse_of",
     "inverses_of",
@@ -32,6 +34,8 @@ __all__ = [
     "turned",
 ]
 
+# Order, and ratio of the order to the bandwidth, from which a band takes a third of the time or less.
+_LEAST_BANDED, _SPARSE = 500, 40
 _FEW_COLUMNS = 4  # up to which a sparse matrix is stored dense for products
 _FEW_ENTRIES = 20_000  # entries up to which a dense product takes no longer than the calls for a sparse one
 _WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of about 0.1 seconds
@@ -89,6 +93,32 @@ def factorized(S: Array, overwrite: bool = False) -> tuple[Array, bool]:
             return L, False
         L[b:, a:b] = blas.dtrsm(1.0, L[a:b, a:b], L[b:, a:b], side=1, lower=1, trans_a=1)
     return L, True
+
+
+def eigenvalues_of(S: Array) -> Array:
+    """Return the eigenvalues of a symmetric matrix, ascending.
+
+    The nonzeros of a large sparse matrix are ordered to a band (Cuthill and McKee 1969), which costs the
+    square of the order. Pays on: infeasible bands of 2,000 (0.1 s instead of 0.8 for one spectrum).
+    """
+    n = len(S)
+    values: Any
+    if n >= _LEAST_BANDED and np.count_nonzero(S) <= n * n / _SPARSE:
+        A = sp.csr_array(S)
+        order = reverse_cuthill_mckee(A, symmetric_mode=True)
+        place = np.empty(n, dtype=np.intp)
+        place[order] = np.arange(n)
+        i, j = A.nonzero()
+        i, j = place[i], place[j]
+        width = int(np.abs(i - j).max(initial=0))
+        if width * _SPARSE <= n:
+            lower = i >= j
+            band = np.zeros((width + 1, n))
+            band[(i - j)[lower], j[lower]] = A.data[lower]
+            values = eigvals_banded(band, lower=True, check_finite=False)
+            return np.asarray(values)
+    values = np.linalg.eigvalsh(S)
+    return np.asarray(values)
 
 
 def spectra_of(S: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from bregopt.arrays import Array
 from bregopt.certify.consistency import growth_seen
 from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
 from bregopt.certify.slacks import trace_bounds
+from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program, divergence_of
 
@@ -98,7 +99,7 @@ def with_trace_multipliers(program: Program, y: Array) -> Array:
 
 
 def _eigenvalues(S: Array) -> Array:
-    return np.linalg.eigvalsh(S).astype(np.float64, copy=False)
+    return eigenvalues_of(S).astype(np.float64, copy=False)
 
 
 def is_ray(program: Program, X: Sequence[Array], u: Array, noise: float = PROOF_NOISE) -> bool:

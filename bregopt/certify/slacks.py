@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, scattered
 from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
 from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
+from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Bounds
 from bregopt.program.face import Face
 from bregopt.program.linear_map import LinearMap, Term
@@ -183,7 +184,7 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
             pass
         else:
             return 0.0
-    smallest = float(np.linalg.eigvalsh(S)[0])  # above zero where round-off alone stops the factorization
+    smallest = float(eigenvalues_of(S)[0])  # above zero where round-off alone stops the factorization
     return smallest if above_zero else min(smallest, 0.0)
 
 

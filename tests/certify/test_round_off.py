@@ -18,6 +18,7 @@ from bregopt.arrays import EPS
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.divergences import DIVERGENCES, LogDet, VonNeumann
 from bregopt.divergences.stacks import STACKED
+from bregopt.linalg import eigenvalues_of
 
 mpmath.mp.dps = 60
 LOSS = {
@@ -276,3 +277,27 @@ def _one_free_entry(rng):
         W[i, j] = W[j, i] = w = 2.0 ** rng.integers(-12, 6)
         fixed = [[k, m] for k in range(n) for m in range(k + 1, n) if (k, m) != (i, j)]
         return A, W, fixed, 2 * mpmath.mpf(w) ** 2 * (entry - mpmath.mpf(A[i, j])) ** 2
+
+
+@pytest.mark.parametrize("width", [0, 1, 5, 11])
+def test_eigenvalues_of_a_permuted_band(width, rng):
+    n = 500
+    S = np.zeros((n, n))
+    for k in range(width + 1):
+        S[np.arange(n - k), np.arange(k, n)] = rng.standard_normal(n - k)
+    S[rng.integers(n, size=20)] = 0.0
+    order = rng.permutation(n)
+    S = (S + S.T)[np.ix_(order, order)]
+    expected = np.linalg.eigvalsh(S)
+    np.testing.assert_allclose(eigenvalues_of(S), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+def test_infeasible_band():
+    n, w = 600, 2
+    X = bo.PSD(n)
+    i, j = np.triu_indices(n)
+    i, j = i[j - i <= w], j[j - i <= w]
+    value = np.select([j == i, j - i == 1], [1.0, 0.9], -0.9)  # three variables contradict each other
+    assert bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value]).solve().status == "infeasible"
+    value[j - i == 2] = 0.81
+    assert bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value]).solve().status == "optimal"
