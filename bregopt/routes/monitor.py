@@ -266,11 +266,6 @@ class Monitor:
             return StopReason.CONVERGED
         return StopReason.STALLED if certificate.is_at_round_off(self._asked) else None
 
-    @property
-    def is_accurate(self) -> bool:
-        """Whether the entries of a point were certified to what is asked, or need not be."""
-        return self._rule.is_reached or not self._rule.applies
-
     def _ends(self, method: Method, at: Any, certificate: Certificate) -> bool:
         """Whether a method ends at a point that meets the tolerance."""
         if not method.settled(at):

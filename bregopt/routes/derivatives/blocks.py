@@ -28,14 +28,13 @@ from scipy.linalg import lapack
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify.weighted_accuracy import LARGEST_ORDER, curvature_of
 from bregopt.divergences import Spectrum
-from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.linalg import dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.projection.dual_newton import RowCurvature, gram, has_gram
+from bregopt.routes.projection.dual_newton import GivenDifferences, RowCurvature, gram, has_gram
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
@@ -376,7 +375,7 @@ class WeightedPoint(_MatrixPoint):
     def curvature(self) -> Array:
         """Return the approximate diagonal of :meth:`gram`."""
         differences = np.where(self._tangent, 1 / self._diagonal, 0.0)
-        return self._rows.curvature(_Approximate(self._V, differences))
+        return self._rows.curvature(GivenDifferences(self._V, differences))
 
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
@@ -435,19 +434,3 @@ class WeightedPoint(_MatrixPoint):
         V = self._V
         inside = V.T @ (self._squares * (V @ T @ V.T)) @ V
         return np.where(self._tangent, inside + self._ratio * T, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Approximate(DifferenceSpectrum):
-    """Divided differences that approximate ``P'``, for the diagonal of the equations."""
-
-    V: Array
-    given: Array
-
-    @property
-    def typical_derivative(self) -> float:
-        return 0.0
-
-    @property
-    def differences(self) -> Array:
-        return self.given

@@ -6,7 +6,8 @@ divergence returns it as a spectrum. The dual function is
 concave, with gradient ``b(y) - sum A(X)`` and Hessian ``-(sum H - b'(y))``, ``H v = A(X'[A*(v)])``, the sums
 over the blocks, in the generalized sense where points may be singular (Qi and Sun 2006). Conjugate gradients
 solve Newton's equation. Projection keeps the signs of multipliers. A multiplier that a step along its own
-axis would take to an end of its range is set to that end (a primal-dual active set).
+axis would take to an end of its range is set to that end (a primal-dual active set). Where they do not solve
+it, it is factorized; with equalities alone a barrier whose weight decreases smooths the positive part.
 
 One block's term of the dual function is ``min_X <C - A*(y), X> + mu D(X, X0)``. The dual function is the sum
 of these terms and of the rows' terms. Rows that bound the diagonal, such as those of a correlation matrix,
@@ -45,6 +46,7 @@ from bregopt.routes.projection.tuning import ProjectionTuning
 __all__ = [
     "BlockDual",
     "BoundedDiagonal",
+    "GivenDifferences",
     "RowCurvature",
     "block_duals",
     "bounded_diagonal",
@@ -58,8 +60,11 @@ __all__ = [
 _AT_ONCE = 20_000
 # Entries of the rows in the eigenvectors up to which Newton's equation is formed.
 _LARGEST_FORMED = 20_000_000
-# Order up to which an interior point takes over.
-_LARGEST_REFINED = 60
+# Steps after which a barrier helps; where the rows leave an interior 5 to 10 suffice.
+_MANY_STEPS = 14
+# First and least root of the barrier's weight, relative to the largest eigenvalue, the decrease of the weight
+# from step to step, and the error of the rows, relative to that root, above which it stays.
+_FIRST_BARRIER, _LEAST_BARRIER, _BARRIER_DECREASE, _NEAR_PATH = 1e-2, 1e-11, 0.1, 0.1
 # Largest number of rows of a family, relative to the order, whose curvatures come from their rank-one terms.
 # With more rows all entries together cost less.
 _RANK_ONE_RATIO = 2
@@ -131,7 +136,7 @@ class BlockDual:
         """Return the approximate diagonal of ``H``, bounded away from zero."""
         return self._curvature(spectrum)
 
-    def gram(self, spectrum: Spectrum) -> Array:
+    def gram(self, spectrum: Any) -> Array:
         """Return ``H`` as a matrix."""
         return gram(self._A, spectrum)
 
@@ -158,6 +163,22 @@ def gram(A: LinearMap, spectrum: Any) -> Array:
         inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
     inside *= np.sqrt(differences[i, j] * np.where(i == j, 1.0, 0.5))
     return np.asarray(inside @ inside.T)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDifferences(DifferenceSpectrum):
+    """Divided differences that are given, in the basis ``V``."""
+
+    V: Array
+    given: Array
+
+    @property
+    def typical_derivative(self) -> float:
+        return 0.0
+
+    @property
+    def differences(self) -> Array:
+        return self.given
 
 
 class RowCurvature:
@@ -331,6 +352,9 @@ class _DualNewton(Method):
         self._near: tuple[_Point, Near | None] | None = None  # of the last point
         self._shifts = not (alone or self._free.all())
         self._ill_conditioned = False
+        self._has_barrier = quadratic and bounds.all_hard and bool(self._free.all())
+        self._barrier: float | None = None  # the weight, while it decreases
+        self._steps = 0
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the last point."""
@@ -342,34 +366,7 @@ class _DualNewton(Method):
         limit = self._settings.max_iter or self._tuning.newton_limit
         at, stop, step, _ = monitor.follow(self, first, limit)
         y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
-        answer = Answer(self._on_rows(at), np.zeros(0), y, stop, step)
-        return self._refined(answer, limit) if step < limit and self._is_flat(monitor, stop) else answer
-
-    def _is_flat(self, monitor: Monitor, stop: StopReason) -> bool:
-        """Whether a small distance is not certified to what is asked, as the dual is flat.
-
-        Where the rows nearly leave no interior the eigenvalues of ``X`` that are nearly zero change their
-        signs from step to step. Pays on: a fixed block of condition 1e6, n = 30.
-        """
-        (block, *others), program = self._blocks, self._program
-        if others or not block.divergence.quadratic or not self._restores or not program.bounds.all_hard:
-            return False
-        if program.blocks[0].n > _LARGEST_REFINED or program.m == 0:
-            return False
-        return stop is StopReason.STALLED or (stop is StopReason.CONVERGED and not monitor.is_accurate)
-
-    def _refined(self, answer: Answer, limit: int) -> Answer:
-        """Return the answer of the method for weights, all equal to one, if it converges."""
-        from bregopt.routes.projection.weighted import weighted_frobenius
-
-        (block,) = self._program.blocks
-        assert block.nearness is not None
-        nearness = replace(block.nearness, parameters={"weights": np.ones((block.n, block.n))})
-        program = replace(self._program, blocks=(replace(block, nearness=nearness),))
-        settings = replace(self._settings, max_iter=limit - answer.iterations)
-        other = weighted_frobenius(program, settings, None, self._progress.after(answer.iterations))
-        steps = answer.iterations + other.iterations
-        return replace(other, iterations=steps) if other.stop is StopReason.CONVERGED else answer
+        return Answer(self._on_rows(at), np.zeros(0), y, stop, step)
 
     def _first(self, start: Start | None) -> _Point | None:
         """Return the first point: of an earlier answer, of zero multipliers, or of larger weights.
@@ -489,6 +486,11 @@ class _DualNewton(Method):
 
     def advance(self, at: _Point) -> _Point | None:
         """Return a point of larger dual value, None if there is none in floating point."""
+        self._steps += 1
+        if self._steps == _MANY_STEPS and not self._ill_conditioned and self._has_gram(at):
+            self._ill_conditioned = self._begins_path(at)
+        if self._barrier is not None:
+            return self._near_path(at, self._barrier)
         gradient, slope, side = self._gradient(at)
         blocks = zip(self._blocks, at.spectra, strict=True)
         diagonal = reduce(np.add, (block.curvature(spectrum) for block, spectrum in blocks)) - slope
@@ -500,11 +502,60 @@ class _DualNewton(Method):
         known = np.where(at_end, target - at.y, 0.0)
         for right, relaxation in self._equations(at, gradient, slope):
             d = self._direction(at, right, relaxation, diagonal, at_end, known)
+            if self._barrier is not None:
+                return self._near_path(at, self._barrier)
             new = self._searched(at, gradient, d, lower, upper, self._tuning.shortest_newton_step)
             if new is not None:
                 return new
         least = self._tuning.shortest_gradient_step
         return self._searched(at, gradient, gradient / diagonal, lower, upper, least)
+
+    def _begins_path(self, at: _Point) -> bool:
+        """Set the first weight of the barrier; false where it has no path."""
+        (first, *_) = at.spectra
+        if self._has_barrier and isinstance(first, PositiveSpectrum):
+            self._barrier = (_FIRST_BARRIER * float(np.abs(first.theta).max())) ** 2
+        return self._barrier is not None
+
+    def settled(self, at: _Point) -> bool:
+        return self._barrier is None
+
+    def _near_path(self, at: _Point, weight: float) -> _Point | None:
+        """Return the point after a step on the dual of the distance less ``2 mu weight log det X``.
+
+        Where the rows nearly leave no interior, eigenvalues of ``X`` near zero change their signs from step
+        to step of the other method. The barrier makes the dual smooth: the eigenvalues of the minimizer are
+        ``(theta + r) / 2`` with ``r^2 = theta^2 + 4 weight``.
+        Pays on: a fixed block of condition 1e6, n = 45.
+        """
+        (block,), bounds, A = self._blocks, self._program.bounds, self._program.A
+        least = (_LEAST_BARRIER * float(np.abs(at.spectra[0].theta).max())) ** 2
+        norms = np.maximum(A.norms(), TINY)
+
+        def slope(spectrum: Any) -> tuple[Array, Array]:
+            theta, V = spectrum.theta, spectrum.V
+            r = np.sqrt(theta**2 + 4 * weight)
+            x = np.where(theta > 0, (theta + r) / 2, 2 * weight / np.maximum(r - theta, TINY))
+            return bounds.lo - A.apply(((V * x) @ V.T,)), r
+
+        (spectrum,) = at.spectra
+        gradient, r = slope(spectrum)
+        while weight > least and float(np.linalg.norm(gradient / norms)) <= _NEAR_PATH * math.sqrt(weight):
+            self._barrier = weight = max(_BARRIER_DECREASE * weight, least)
+            gradient, r = slope(spectrum)
+        theta = spectrum.theta
+        differences = (1 + (theta[:, None] + theta) / (r[:, None] + r)) / (4 * block.mu)
+        d = DefiniteFactor(block.gram(GivenDifferences(spectrum.V, differences))).solve(gradient)
+        if weight <= least:
+            self._barrier = None  # the last step
+        alpha, rise = 1.0, float(gradient @ d)
+        while alpha > self._tuning.shortest_newton_step:
+            new = self._point(at.y + alpha * d)
+            if new is not None and float(slope(new.spectra[0])[0] @ d) >= -rise / 2:
+                return new
+            alpha *= 0.5
+        self._barrier = None
+        return self.advance(at)
 
     def _equations(self, at: _Point, gradient: Array, slope: Array) -> Iterator[tuple[Array, Array]]:
         """Yield right-hand sides and diagonals of Newton's equation, the most promising first.
@@ -568,6 +619,8 @@ class _DualNewton(Method):
         d[free] = conjugate_gradients(hessian, right, diagonal[free], forcing, tuning.cg_steps)
         if products == tuning.cg_steps and self._has_gram(at):
             self._ill_conditioned = True
+            if self._begins_path(at):
+                return d
             return self._direction(at, gradient, slope, diagonal, at_end, known)
         return d
 

@@ -933,7 +933,7 @@ def test_corrections_serve_all_right_sides(seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "least"), [(30, 10, 1e-6), (45, 15, 1e-6), (60, 20, 1e-4), (100, 10, 1e-6), (100, 30, 1e-4)]
+    ("n", "m", "least"), [(30, 10, 1e-6), (60, 20, 1e-6), (60, 20, 1e-4), (100, 10, 1e-6), (100, 30, 1e-4)]
 )
 def test_a_nearly_singular_fixed_block(n, m, least):
     """The optimum is chosen first; conjugate gradients do not solve Newton's equation there."""
@@ -954,6 +954,7 @@ def test_a_nearly_singular_fixed_block(n, m, least):
     Y = bo.PSD(n)
     sol = bo.Problem(bo.Minimize(bo.frobenius_div(Y, (X0 + X0.T) / 2)), [Y[i, j] == X[i, j]]).solve()
     assert sol.status == "optimal"
-    assert sol.accuracy.largest <= 1e-6
+    assert sol.iterations <= 40
+    assert sol.accuracy.largest <= 1e-8
     error = 1e-14 / least * np.abs(X0).max()  # of the data, which are rounded
     assert (np.abs(sol.X - X) <= sol.accuracy.entries + error).all()
