@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import blas, eigvals_banded, lapack
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import EPS, Array
 from bregopt.clock import checkpoint
@@ -104,6 +103,8 @@ def eigenvalues_of(S: Array) -> Array:
     n = len(S)
     values: Any
     if n >= _LEAST_BANDED and np.count_nonzero(S) <= n * n / _SPARSE:
+        from scipy.sparse.csgraph import reverse_cuthill_mckee  # only large matrices wait for it
+
         A = sp.csr_array(S)
         order = reverse_cuthill_mckee(A, symmetric_mode=True)
         place = np.empty(n, dtype=np.intp)

@@ -513,8 +513,9 @@ class _DualNewton(Method):
     def _begins_path(self, at: _Point) -> bool:
         """Set the first weight of the barrier; false where it has no path."""
         (first, *_) = at.spectra
-        if self._has_barrier and isinstance(first, PositiveSpectrum):
-            self._barrier = (_FIRST_BARRIER * float(np.abs(first.theta).max())) ** 2
+        weight = (_FIRST_BARRIER * float(np.abs(first.theta).max())) ** 2
+        if self._has_barrier and isinstance(first, PositiveSpectrum) and weight > TINY:
+            self._barrier = weight
         return self._barrier is not None
 
     def settled(self, at: _Point) -> bool:
@@ -529,13 +530,13 @@ class _DualNewton(Method):
         Pays on: a fixed block of condition 1e6, n = 45.
         """
         (block,), bounds, A = self._blocks, self._program.bounds, self._program.A
-        least = (_LEAST_BARRIER * float(np.abs(at.spectra[0].theta).max())) ** 2
+        least = max((_LEAST_BARRIER * float(np.abs(at.spectra[0].theta).max())) ** 2, TINY)
         norms = np.maximum(A.norms(), TINY)
 
         def slope(spectrum: Any) -> tuple[Array, Array]:
             theta, V = spectrum.theta, spectrum.V
             r = np.sqrt(theta**2 + 4 * weight)
-            x = np.where(theta > 0, (theta + r) / 2, 2 * weight / np.maximum(r - theta, TINY))
+            x = np.where(theta > 0, (theta + r) / 2, 2 * weight / (r + np.abs(theta)))
             return bounds.lo - A.apply(((V * x) @ V.T,)), r
 
         (spectrum,) = at.spectra
