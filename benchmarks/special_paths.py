@@ -366,6 +366,29 @@ def soft_pairs(m: int, r: int, divergence: str, gamma: float = 1.0) -> bo.Proble
     return bo.Problem(bo.Minimize(soft_rows.DIVERGENCES[divergence](X, bo.LowRank(points))), rows)
 
 
+def nearly_singular_block(n: int, m: int, bound: float | None = None) -> bo.Problem:
+    """Return a nearest correlation matrix with a fixed block of condition 1e6 or more."""
+    rng = np.random.default_rng(0)
+    A, G = np.triu(rng.uniform(-1, 1, (n, n)), 1), rng.normal(size=(m, m)) * np.geomspace(1, 1e-3, m)
+    A += A.T + np.eye(n)
+    d = np.linalg.norm(G, axis=1)
+    A[:m, :m] = (G / d[:, None]) @ (G / d[:, None]).T
+    X, (i, j), (k, l) = bo.PSD(n), np.triu_indices(m, 1), np.triu_indices(n - m, 1)  # noqa: E741
+    rows = [bo.diag(X) == 1, X[i, j] == A[i, j]]
+    if bound is not None:
+        rows += [X[m + k, m + l] >= -bound, X[m + k, m + l] <= bound]
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), rows)
+
+
+def contradicting_bands(n: int) -> bo.Problem:
+    """Return rows on entries near the diagonal of which no three neighbors agree."""
+    X, (i, j) = bo.PSD(n), np.triu_indices(n)
+    near = j - i <= 2
+    i, j = i[near], j[near]
+    value = np.select([i == j, j - i == 1], [1.0, 0.9], -0.9)
+    return bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value])
+
+
 def completion(n: int, chords: int) -> bo.Problem:
     """Return the completion of largest determinant of a covariance on a graph."""
     S, edges = logdet_completion.instance(n, chords)
@@ -550,6 +573,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             "theta of a path of 5 vertices",
             lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
         ),
+        (
+            *("spectra of bands", "linalg:eigenvalues_of"),
+            replaced("linalg._LEAST_BANDED", 10**9),
+            *("contradicting bands, n = 2,000", solving(contradicting_bands, 2_000)),
+        ),
         # Nearness.
         (
             *("stack of one", "routes.projection.route:_of_stack"),
@@ -593,6 +621,16 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("interior point for weights", "routes.projection.weighted:weighted_frobenius"),
             answering("routes.projection.weighted.interior_unknowns", np.inf),
             *("weights 0, 1 and 100, n = 25", case("bregman", "weights 0 and 100, n = 25")),
+        ),
+        (
+            *("factorized equation", "routes.projection.dual_newton:_has_gram"),
+            answering("routes.projection.dual_newton._DualNewton._has_gram", False),
+            *("nearly singular block and bounds, n = 45", solving(nearly_singular_block, 45, 15, 0.3)),
+        ),
+        (
+            *("barrier", "routes.projection.dual_newton:_begins_path"),
+            answering("routes.projection.dual_newton._DualNewton._begins_path", False),
+            *("nearly singular block, n = 30", solving(nearly_singular_block, 30, 10)),
         ),
         (
             *("completion", "routes.projection.route:_by_entries"),

@@ -32,7 +32,14 @@ from bregopt.certify.slacks import diagonal_bounds
 from bregopt.linalg import factorized
 from bregopt.program.program import Program
 
-__all__ = ["LARGEST_ORDER", "WeightedTerms", "curvature_of", "entries_by_curvature", "weighted_terms"]
+__all__ = [
+    "LARGEST_ORDER",
+    "WeightedTerms",
+    "cone_curvature",
+    "curvature_of",
+    "entries_by_curvature",
+    "weighted_terms",
+]
 
 # The order up to which the coordinates of a matrix, 5,050 then, are the unknowns of a dense system. It takes
 # two seconds and a gigabyte. Pays on: weights over six decades, n = 80 (entries to 3e-9, not 2e-5).
@@ -186,7 +193,7 @@ def _ellipsoid(
     V = np.hstack([N, P @ U])
     k = n - p
     ratio = np.zeros((n, n))
-    ratio[:k, k:] = z[:, None] / np.maximum(np.maximum(x, 0.0) + float(np.linalg.norm(entries)), TINY)
+    ratio[:k, k:] = cone_curvature(z, x, float(np.linalg.norm(entries)))
     tangent = np.ones((n, n), dtype=bool)
     tangent[:k, :k] = False
     rotated = V.T @ F @ V
@@ -210,6 +217,20 @@ def _ellipsoid(
         half = blas.dtrsm(1.0, root, M.T, lower=1, overwrite_b=1)
         bound[first, second] = e * np.sqrt(2 * np.einsum("ij,ij->j", half, half)) + in_N
     return np.maximum(bound, bound.T)
+
+
+def cone_curvature(z: Array, x: Array, size: float) -> Array:
+    """Return the factors of ``Y_ij^2`` in the lower bound of ``<Z, X*>``, shape (len(z), len(x)).
+
+    Parameters
+    ----------
+    z, x : array
+        The eigenvalues of ``Z`` above zero, and those of ``P'FP``.
+    size : float
+        A bound on ``|X* - F|``.
+    """
+    factors: Array = z[:, None] / np.maximum(np.maximum(x, 0.0) + size, TINY)
+    return factors
 
 
 def curvature_of(V: Array, squares: Array, ratio: Array, i: IntArray, j: IntArray) -> tuple[Array, Array]:

@@ -6,8 +6,9 @@ divergence returns it as a spectrum. The dual function is
 concave, with gradient ``b(y) - sum A(X)`` and Hessian ``-(sum H - b'(y))``, ``H v = A(X'[A*(v)])``, the sums
 over the blocks, in the generalized sense where points may be singular (Qi and Sun 2006). Conjugate gradients
 solve Newton's equation. Projection keeps the signs of multipliers. A multiplier that a step along its own
-axis would take to an end of its range is set to that end (a primal-dual active set). Where they do not solve
-it, it is factorized; with equalities alone a barrier whose weight decreases smooths the positive part.
+axis would take to an end of its range is set to that end (a primal-dual active set). Where conjugate
+gradients do not solve Newton's equation, it is factorized; with equalities alone a barrier, whose weight
+decreases, smooths the positive part.
 
 One block's term of the dual function is ``min_X <C - A*(y), X> + mu D(X, X0)``. The dual function is the sum
 of these terms and of the rows' terms. Rows that bound the diagonal, such as those of a correlation matrix,
@@ -510,6 +511,7 @@ class _DualNewton(Method):
         least = self._tuning.shortest_gradient_step
         return self._searched(at, gradient, gradient / diagonal, lower, upper, least)
 
+    # Pays on: nearly singular block, n = 30.
     def _begins_path(self, at: _Point) -> bool:
         """Set the first weight of the barrier; false where it has no path."""
         (first, *_) = at.spectra
@@ -527,7 +529,6 @@ class _DualNewton(Method):
         Where the rows nearly leave no interior, eigenvalues of ``X`` near zero change their signs from step
         to step of the other method. The barrier makes the dual smooth: the eigenvalues of the minimizer are
         ``(theta + r) / 2`` with ``r^2 = theta^2 + 4 weight``.
-        Pays on: a fixed block of condition 1e6, n = 45.
         """
         (block,), bounds, A = self._blocks, self._program.bounds, self._program.A
         least = max((_LEAST_BARRIER * float(np.abs(at.spectra[0].theta).max())) ** 2, TINY)
@@ -625,11 +626,9 @@ class _DualNewton(Method):
             return self._direction(at, gradient, slope, diagonal, at_end, known)
         return d
 
+    # Pays on: nearly singular block and bounds, n = 45.
     def _has_gram(self, at: _Point) -> bool:
-        """Whether Newton's equation can be factorized, as it is from the first one on that is not solved.
-
-        Pays on: a fixed block of condition 1e6, n = 45.
-        """
+        """Whether Newton's equation can be factorized, as it is from the first one on that is not solved."""
         entries = sum(n * (n + 1) // 2 for n in self._program.A.orders)
         return len(at.y) * entries <= _LARGEST_FORMED and all(map(has_gram, at.spectra))
 
