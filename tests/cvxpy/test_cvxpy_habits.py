@@ -14,6 +14,7 @@ N = 3
 C = np.diag([2.0, 1.0, 3.0]) + 0.2
 WAYS = {"method": {"method": "bregopt"}, "solver": {"solver": BREGOPT}}
 both = pytest.mark.parametrize("way", WAYS)
+OLD = tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7)
 
 
 def psd():
@@ -62,6 +63,7 @@ INFEASIBLE = [one_row, one_row_beside_a_cone, one_inequality, two_rows, matrix_i
 
 
 @both
+@pytest.mark.skipif(OLD, reason=f"CVXPY {cp.__version__} keeps no duals of infeasible problems")
 @pytest.mark.parametrize("make", INFEASIBLE)
 @pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
 def test_duals_of_infeasible_problems_are_a_farkas_vector(make, way, sense):
@@ -118,6 +120,8 @@ def diagonal():
 
 
 def bounded_and_symmetric():
+    if OLD:
+        pytest.skip(f"CVXPY {cp.__version__} gives a variable one attribute only")
     Y = cp.Variable((N, N), symmetric=True, bounds=[-1, 2])
     return cp.Problem(cp.Minimize(cp.sum(Y)), [Y >> 0, cp.trace(Y) == 1])
 
