@@ -494,7 +494,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("rays of logarithms", "routes.driver:_run"),
             replaced(
-                "routes.driver.with_attainment",
+                "routes.driver._with_attainment",
                 lambda program, answer, certificate, tol: (answer, certificate),
             ),
             *("log det with one entry bounded", solving(logarithm_alone)),

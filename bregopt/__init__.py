@@ -79,7 +79,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import dimacs_errors, verify
     from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
-    from bregopt.routes.contradiction import Conflict
+    from bregopt.routes.conflict import Conflict
 
 __version__ = "0.1.0"
 
@@ -275,7 +275,7 @@ _MODULES = {
     "BoundCertificate": "bregopt.rigorous.certificate",
     "ProvenBound": "bregopt.rigorous.certificate",
     "Verification": "bregopt.rigorous.certificate",
-    "Conflict": "bregopt.routes.contradiction",
+    "Conflict": "bregopt.routes.conflict",
 }
 
 

@@ -22,11 +22,10 @@ from bregopt.program.lowrank import frobenius_norm
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes import registry
-from bregopt.routes.options import check_options, own_options
+from bregopt.routes.options import SeededOptions, check_options, own_options
 from bregopt.routes.progress import items_bar
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.solve_options import SeededOptions
 from bregopt.tables import html_table, latex_table, table_lines
 
 if TYPE_CHECKING:

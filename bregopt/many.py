@@ -42,10 +42,9 @@ from bregopt.io.command_line import problem_of_file
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.records import dataclass
-from bregopt.routes.options import check_options, time_limit
+from bregopt.routes.options import SeededOptions, SolverLike, check_options, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.solve_options import SeededOptions, SolverLike
 from bregopt.threads import threads_for
 
 __all__ = ["Item", "Outcome", "solve_many", "solve_task"]

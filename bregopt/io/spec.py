@@ -34,9 +34,8 @@ from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass
-from bregopt.routes.options import check_options
+from bregopt.routes.options import RouteOptions, check_options
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import RouteOptions
 
 __all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import cvxpy
 
     from bregopt.rigorous.certificate import ProvenBound
-    from bregopt.routes.solve_options import RouteOptions, SolverLike
+    from bregopt.routes.options import RouteOptions, SolverLike
 
 __all__ = ["Declared", "Problem"]
 
@@ -234,7 +234,7 @@ class Problem:
         """
         from bregopt.modeling.compilation.compiled import fixed  # only those who prove bounds wait
         from bregopt.rigorous.certificate import ProvenBound
-        from bregopt.routes.verified import node_bound
+        from bregopt.routes.verification import node_bound
 
         program = fixed(self._compiled, self.program(), fixings)
         found, self._node = node_bound(program, self._node, options)

@@ -33,8 +33,8 @@ from bregopt.problems.arguments import check_arguments, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
 from bregopt.records import replace
+from bregopt.routes.options import KernelOptions, SolveOptions
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import KernelOptions, SolveOptions
 
 if TYPE_CHECKING:
     from bregopt.chunks import RowChunks

@@ -13,8 +13,8 @@ from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments, nearness
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.routes.options import StackOptions
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import StackOptions
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions

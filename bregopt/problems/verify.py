@@ -13,7 +13,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.records import replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification
 from bregopt.routes.solution import Solution
-from bregopt.routes.verified import verified
+from bregopt.routes.verification import verified
 
 __all__ = ["dimacs_errors", "verify"]
 

@@ -1,9 +1,9 @@
-"""The interface of a route: its capabilities as data, its settings, and its methods."""
+"""The interface of a route: its capabilities as data, its settings and constants, and its methods."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol
 
@@ -13,15 +13,16 @@ from bregopt.arrays import LARGEST, shortage
 from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
+from bregopt.presolve import presolve, reductions
 from bregopt.presolve.range_space import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
-from bregopt.records import dataclass, field_names
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.progress import Progress, Watcher
-from bregopt.routes.tuning import Tuning
 
-__all__ = ["Capabilities", "Seed", "Settings", "Solver", "make_settings"]
+__all__ = ["Capabilities", "Method", "Seed", "Settings", "Solver", "Tuning", "behind", "make_settings"]
 
 Seed = int | np.random.Generator | np.random.SeedSequence
+Method = Callable[[Program, Any, Start | None, Progress], Answer]
 
 _EXPECTED = {
     "tol": "above 0 and below 1",
@@ -111,6 +112,54 @@ def _order(block: Block) -> int:
     """Return the order of a block's matrix in a route: for a low-rank ``X0`` that of its range space."""
     X0 = None if block.nearness is None else block.nearness.X0
     return min(block.n, X0.factor.shape[1]) if isinstance(X0, LowRank) else block.n
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Constants of the termination monitor, which every method has.
+
+    Each method gathers the constants that change its steps in one class of its own; others stand at the head
+    of the chapter that uses them. The status of an answer comes from its certificate and never depends on
+    these constants: a bad choice costs time, or an answer. ``benchmarks/tuning.py`` measures the effect of
+    each.
+
+    Parameters
+    ----------
+    farkas_residual : float
+        Relative primal residual below which multipliers are tested for a Farkas vector only at steps whose
+        number is a power of two. A test costs an eigenvalue.
+    farkas_step : int
+        First step at which multipliers are tested for a Farkas vector; earlier ones rarely point anywhere.
+    progress_ratio : float
+        Ratio of the error to that at the last progress that counts as progress.
+    """
+
+    farkas_residual: float = 1e-3
+    farkas_step: int = 3
+    progress_ratio: float = 0.9
+
+    def __post_init__(self) -> None:
+        for name in field_names(type(self)):
+            _check_constant(name, getattr(self, name), getattr(type(self), name))
+
+
+def _check_constant(name: str, value: Any, default: Any) -> None:
+    """Refuse a value that is not of the kind of the default, or not positive and finite."""
+    if isinstance(default, Tuning):
+        if not isinstance(value, type(default)):
+            raise TypeError(f"{name} is {value!r}; expected a {type(default).__name__}")
+        return
+    if isinstance(default, tuple):
+        if not isinstance(value, tuple) or not value:
+            raise TypeError(f"{name} is {value!r}; expected a tuple of numbers")
+        for own in value:
+            _check_constant(name, own, default[0])
+        return
+    whole = isinstance(default, int)
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        raise TypeError(f"{name} is {value!r}; expected {'an integer' if whole else 'a number'}")
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} is {value!r}; expected a positive number")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,3 +276,28 @@ def make_settings(solver: type[Solver], options: Mapping[str, Any]) -> Settings:
         if name not in known:
             raise TypeError(f"solver {solver.name!r} has no option {name!r}{did_you_mean(name, known)}")
     return solver.Settings(**options)
+
+
+def behind(names: Sequence[str], method: Method) -> Method:
+    """Return a method for original programs from one for reduced programs.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the reductions.
+    method : callable
+        Solves a program.
+    """
+
+    def run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        presolved = presolve(program, reductions(names), settings)
+        infeasible = presolved.infeasible()
+        if infeasible is not None:
+            return infeasible
+        begin = None if start is None else presolved.shrink(start)
+        margin = presolved.margin
+        inside = settings if margin == 1 else replace(settings, tol=margin * settings.tol)
+        answer = method(presolved.program, inside, begin, progress.within(presolved))
+        return presolved.restore(answer)
+
+    return run

@@ -1,20 +1,39 @@
-"""Options of routes: which route has which, their checks, and the settings that they make."""
+"""Options of routes: which route has which, their types and checks, and the settings that they make.
+
+The dataclasses `Settings` of the routes define the options, check them and hold their defaults. The types for
+editors and type checkers repeat their names, and a test compares the two. A plug-in's own options are not in
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from functools import cache
 from numbers import Real
-from typing import Any
+from os import PathLike
+from typing import Any, Literal, TypedDict
+
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import LARGEST
 from bregopt.errors import did_you_mean, is_one_of
+from bregopt.program import LowRank
 from bregopt.records import field_names
-from bregopt.routes.base import Settings, Solver, make_settings
+from bregopt.routes.base import Seed, Settings, Solver, Tuning, make_settings
+from bregopt.routes.progress import Watcher
 from bregopt.routes.registry import load_all, resolve
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.solution import Solution
 
 __all__ = [
+    "CutOptions",
+    "KernelOptions",
+    "MethodOptions",
+    "RouteOptions",
+    "SeededOptions",
+    "SolveOptions",
+    "SolverLike",
+    "StackOptions",
     "check_options",
     "has_option",
     "option_names",
@@ -39,7 +58,7 @@ def tuning(solver: str) -> Tuning:
 
     Returns
     -------
-    bregopt.routes.tuning.Tuning
+    bregopt.routes.base.Tuning
         A frozen dataclass.
 
     Raises
@@ -113,3 +132,75 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
     limit: Any = options.get("time_limit")
     known = isinstance(limit, Real) and not isinstance(limit, bool)
     return float(limit) if known and 0 < limit < LARGEST else None
+
+
+SolverLike = str | type[Solver]  # the name of a route, "auto", or a class
+
+
+class MethodOptions(TypedDict, total=False):
+    """Options of every route, then of one route each; without the seed and the progress bar."""
+
+    tol: float
+    tol_X: float | None
+    max_iter: int | None
+    time_limit: float | None
+    verbose: bool
+    callback: Watcher | None
+    rank_tol: float
+    tuning: Tuning
+
+    method: str  # "bregman"
+    master: str  # "psdboost", to trace_bound
+    cuts_per_round: int | None
+    smoothing: float | str
+    trace_bound: float | None
+    rank: int | None  # "lowrank", to factor
+    factor: LowRank | ArrayLike | None
+    step: str  # "definiteboost", to corrections
+    order: str
+    corrections: bool
+    backend: str | None  # "cvxpy", to backend_options
+    backend_options: Mapping[str, Any] | None
+
+
+class SeededOptions(MethodOptions, total=False):
+    """Options of functions with a progress bar of their own."""
+
+    seed: Seed
+
+
+class CutOptions(MethodOptions, total=False):
+    """Options of the relaxation of a cut, whose function has the seed."""
+
+    progress: bool
+    solver: SolverLike
+
+
+class RouteOptions(SeededOptions, total=False):
+    """All options of the routes, for :meth:`bregopt.Problem.solve`."""
+
+    progress: bool
+
+
+class SolveOptions(RouteOptions, total=False):
+    """Arguments of :meth:`bregopt.Problem.solve`, for functions that pass them on."""
+
+    solver: SolverLike
+    warm_start: bool | Solution
+
+
+class KernelOptions(SolveOptions, total=False):
+    """Arguments of functions that also take rows in chunks, with those of :meth:`bregopt.RowChunks.solve`."""
+
+    executor: Executor | None
+    sample: int | None
+    max_passes: int
+    resume: str | PathLike[str] | None
+
+
+class StackOptions(RouteOptions, total=False):
+    """Arguments of functions that also solve stacks of problems."""
+
+    solver: SolverLike
+    warm_start: bool | Solution | Literal["chain"]
+    executor: Executor | None

@@ -3,18 +3,43 @@
 Built-in routes are named by module and loaded on first use. Plug-ins come from the entry-point group
 ``bregopt.solvers`` or :func:`register_solver`. The order of the names is the order of registration, and the
 reference comes last.
+
+A certificate judges the point of a route, so that a wrong answer has no good status. What a certificate
+takes for granted is that the program is still the user's: while a route, divergence or row family of others
+runs, the arrays of the program are read-only, and afterwards they are compared with copies. Programs that use
+nothing but this package are not copied.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import entry_points
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from bregopt.errors import PluginWarning, did_you_mean, warn_caller
-from bregopt.routes.base import Settings, Solver
+import numpy as np
 
-__all__ = ["load", "load_all", "register_solver", "resolve", "route", "route_names", "solvers"]
+from bregopt.errors import PluginWarning, SolverError, did_you_mean, warn_caller
+from bregopt.program import Answer, LowRank, Program, Start, StopReason
+from bregopt.routes.base import Settings, Solver
+from bregopt.routes.progress import Progress
+
+__all__ = [
+    "Guard",
+    "answer_of",
+    "failure",
+    "guard",
+    "is_foreign",
+    "load",
+    "load_all",
+    "register_solver",
+    "resolve",
+    "route",
+    "route_names",
+    "solvers",
+]
 
 _REFERENCE = "cvxpy"
 # A new built-in route needs one line here and its package.
@@ -29,6 +54,9 @@ _BUILT_IN = {
 _ENTRY_POINTS = "bregopt.solvers"
 _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
 
+Guard = Callable[..., AbstractContextManager[None]]
+_NOTHING: AbstractContextManager[None] = nullcontext()
+_OPAQUE = (str, bytes, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _registered: dict[str, type[Solver]] = {}
 _loaded_plugins = False
 
@@ -123,3 +151,158 @@ def _load_plugins() -> None:
                 f"plug-in {point.name!r} ({point.value}) could not be loaded and is skipped: {error!r}",
                 PluginWarning,
             )
+
+
+def is_foreign(solver: Any, program: Program | None = None) -> bool:
+    """Whether a route, or a divergence or row family of a program, is of another package."""
+    kinds = {solver if isinstance(solver, type) else type(solver)}
+    if program is not None:
+        kinds |= {type(term.rows) for term in program.A.terms}
+        for block in program.blocks:
+            kinds |= set() if block.cost is None else {type(block.cost)}
+            kinds |= set() if block.nearness is None else {block.nearness.kind}
+    return any(kind.__module__.partition(".")[0] != "bregopt" for kind in kinds)
+
+
+def guard(solver: Solver, program: Program) -> Guard:
+    """Return :func:`unchanged`, or a context that does nothing where all code is of this package."""
+    return unchanged if is_foreign(solver, program) else _trusted
+
+
+def _trusted(solver: Solver, *objects: Any) -> AbstractContextManager[None]:
+    return _NOTHING
+
+
+@contextmanager
+def unchanged(solver: Solver, *objects: Any) -> Iterator[None]:
+    """Keep the arrays of a program, and of other objects, as they are while code of others runs.
+
+    Raises
+    ------
+    SolverError
+        If they were changed all the same; they have their former values then.
+    """
+    kept = _Kept(objects)
+    try:
+        yield
+    except BaseException:
+        kept.restore()
+        raise
+    if kept.restore():
+        raise SolverError(
+            f"{solver.name}: a route, divergence or row family of another package changed the data of the "
+            "problem in place; they are restored. Routes work on copies, such as program.bounds.lo.copy()"
+        )
+
+
+class _Kept:
+    """Arrays and attributes of objects as they were; the arrays are read-only until :meth:`restore`."""
+
+    def __init__(self, roots: tuple[Any, ...]) -> None:
+        self._arrays: dict[int, tuple[Any, Any, bool]] = {}
+        self._attributes: dict[int, tuple[Any, dict[str, Any]]] = {}
+        waiting, seen = list(roots), set()
+        while waiting:
+            part = waiting.pop()
+            if id(part) in seen or isinstance(part, _OPAQUE):
+                continue
+            seen.add(id(part))
+            if isinstance(part, np.ndarray):
+                self._arrays[id(part)] = part, part.copy(), part.flags.writeable
+            elif isinstance(part, tuple | list | dict):
+                waiting += part.values() if isinstance(part, dict) else part
+            else:
+                if hasattr(part, "__dict__"):
+                    self._attributes[id(part)] = part, dict(vars(part))
+                    waiting += vars(part).values()
+                slots = (name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ()))
+                waiting += [getattr(part, name, None) for name in slots]
+        for array, _, _ in self._arrays.values():
+            array.flags.writeable = False
+
+    def restore(self) -> bool:
+        """Return everything to its former state, without cached values; say whether something differed."""
+        differs = False
+        for part, former in self._attributes.values():
+            now = vars(part)
+            differs |= any(name not in now or now[name] is not value for name, value in former.items())
+            for name in [name for name in now if name not in former]:
+                del now[name]
+            now.update(former)
+        # A view is writeable only if its base is.
+        for array, former, writeable in sorted(
+            self._arrays.values(), key=lambda kept: kept[0].base is not None
+        ):
+            same = array.shape == former.shape and array.tobytes() == former.tobytes()
+            if not same:
+                base = array if array.base is None else array.base
+                if isinstance(base, np.ndarray):
+                    base.flags.writeable = True
+                array.flags.writeable = True
+                array[...] = former
+                differs = True
+            if writeable:
+                array.flags.writeable = True
+        return differs
+
+
+def answer_of(
+    solver: Solver, program: Program, settings: Settings, start: Start | None, progress: Progress
+) -> Answer:
+    """Return the answer of a route; that of another package is checked by type, shape and finiteness.
+
+    Raises
+    ------
+    SolverError
+        If it is no answer to the program; the message names the field.
+    """
+    answer: Any = solver.solve(program, settings, start, progress)
+    if is_foreign(solver):
+        _check(solver.name, program, answer)
+    return answer
+
+
+def failure(solver: type[Solver], error: Exception) -> SolverError:
+    """Return the error for arithmetic that failed in a route."""
+    if is_foreign(solver):
+        return SolverError(f"{solver.name}, a route of another package, failed: {error!r}")
+    advice = "take units in which the numbers of the problem are nearer to one"
+    return SolverError(f"{solver.name} left the range of doubles ({error}); {advice}")
+
+
+def _check(name: str, program: Program, answer: Any) -> None:
+    if not isinstance(answer, Answer):
+        raise SolverError(f"{name} returned {type(answer).__name__}; expected a bregopt.program.Answer")
+    orders = [block.n for block in program.blocks]
+    if not isinstance(answer.X, tuple | list) or len(answer.X) != len(orders):
+        raise SolverError(f"{name}: X of its answer is {_shown(answer.X)}; expected {len(orders)} matrices")
+    for b, (X, n) in enumerate(zip(answer.X, orders, strict=True)):
+        factor = isinstance(X, LowRank)
+        array = X.factor if factor else X
+        _check_array(name, f"X[{b}]", array, (n, array.shape[1] if factor else n))
+    _check_array(name, "u", answer.u, (program.k,))
+    _check_array(name, "y", answer.y, (program.m,))
+    if answer.y_on_faces is not None:
+        _check_array(name, "y_on_faces", answer.y_on_faces, (program.m,))
+    if not isinstance(answer.stop, StopReason):
+        raise SolverError(f"{name}: stop of its answer is {_shown(answer.stop)}; expected a StopReason")
+    if isinstance(answer.iterations, bool) or not isinstance(answer.iterations, int | np.integer):
+        raise SolverError(f"{name}: iterations of its answer is {_shown(answer.iterations)}; expected an int")
+    for field in ("detail", "citation"):
+        if not isinstance(getattr(answer, field), str):
+            raise SolverError(f"{name}: {field} of its answer is no text")
+    if answer.inner is not None:
+        _check(f"{name}, inner", program, answer.inner)
+
+
+def _check_array(name: str, field: str, array: Any, shape: tuple[int, ...]) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+        raise SolverError(f"{name}: {field} of its answer is {_shown(array)}; expected an array of doubles")
+    if array.shape != shape:
+        raise SolverError(f"{name}: {field} of its answer has shape {array.shape}; expected {shape}")
+    if not np.isfinite(array).all():
+        raise SolverError(f"{name}: {field} of its answer has NaN or Inf; expected finite numbers")
+
+
+def _shown(value: Any) -> str:
+    return " ".join(repr(value).split())[:80]

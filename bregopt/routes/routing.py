@@ -21,10 +21,9 @@ from bregopt.program import Program
 from bregopt.records import dataclass
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
-from bregopt.routes.extensions import failure, is_foreign
 from bregopt.routes.options import check_options, has_option, own_settings, time_limit
 from bregopt.routes.progress import CallbackError
-from bregopt.routes.registry import load, resolve, route, route_names
+from bregopt.routes.registry import failure, is_foreign, load, resolve, route, route_names
 from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for

@@ -22,10 +22,10 @@ from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import Verification
-    from bregopt.routes.contradiction import Conflict
+    from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
-    from bregopt.routes.solve_options import RouteOptions, SolverLike
+    from bregopt.routes.options import RouteOptions, SolverLike
 
 __all__ = ["Ray", "Solution", "Status"]
 
@@ -355,7 +355,7 @@ class Solution:
         TypeError, ValueError
             If the answer has no program, or a stated bound is not positive.
         """
-        from bregopt.routes.verified import verified  # it solves problems, so it is above this module
+        from bregopt.routes.verification import verified  # it solves problems, so it is above this module
 
         raw = self._in_program or self
         if raw._program is None:

@@ -22,10 +22,10 @@ from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, Sto
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import recedes
+from bregopt.routes.base import Method, Tuning
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.reductions import Method
 
-__all__ = ["ActiveSet", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
+__all__ = ["ActiveSet", "WorkingSetTuning", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
 
 # Largest violation of a fixed row at the end, relative to its size, as a fraction of the tolerance.
 _ROW_VIOLATION = 0.1
@@ -40,6 +40,28 @@ _LEAVING_GAP = 0.1
 # Distance of a multiplier from an end of its range below which its row leaves the working set, relative to
 # the price of its hinge or, for a hard row, to the largest multiplier.
 _LEAVING_DISTANCE = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingSetTuning(Tuning):
+    """Constants of the working set, besides those of every method.
+
+    Parameters
+    ----------
+    joining_share : float
+        Fraction of the violated rows that joins the working set at once, the most violated first.
+    joining_growth : float
+        Least number of rows that join at once, relative to the working set; at least the order of ``X``.
+    first_tol : float
+        Tolerance of the first rounds.
+    rounds : int
+        Limit on the number of rounds.
+    """
+
+    joining_share: float = 0.1
+    joining_growth: float = 0.5
+    first_tol: float = 1e-2
+    rounds: int = 60
 
 
 @dataclass(frozen=True, eq=False)

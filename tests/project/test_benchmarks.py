@@ -13,7 +13,7 @@ from conftest import DATA
 from page_tables import pages
 
 import bregopt as bo
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.base import Tuning
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

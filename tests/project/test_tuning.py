@@ -12,7 +12,7 @@ from problem_library import CASES
 
 import bregopt as bo
 from bregopt.routes import routing
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.base import Tuning
 
 TOLS = (1e-6, 5e-2)  # the first that a route takes; DefiniteBoost searches for margins with the second
 NO_ANSWER = {"infeasible": np.inf, "unbounded": -np.inf}  # value of a truth.Case

@@ -20,10 +20,9 @@ from bregopt.modeling.compilation.translation import translated
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import own_options, time_limit
+from bregopt.routes.options import SolverLike, own_options, time_limit
 from bregopt.routes.registry import route_names
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.solve_options import SolverLike
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:

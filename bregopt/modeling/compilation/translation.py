@@ -41,7 +41,7 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
     declarations = None if found else compiled.declarations(constraints)
     stop_reason = raw.stop_reason
     if raw.status == "infeasible" and declarations is not None and raw._program is not None:
-        from bregopt.routes.contradiction import with_largest
+        from bregopt.routes.conflict import with_largest
 
         stop_reason = with_largest(stop_reason, raw._program, declarations, y)
     return replace(

@@ -52,9 +52,8 @@ from bregopt.problems.nearest_arguments import (
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
 from bregopt.routes.accuracy import Units
-from bregopt.routes.options import time_limit
+from bregopt.routes.options import SolveOptions, time_limit
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import SolveOptions
 from bregopt.threads import threads_for
 
 __all__ = [

@@ -36,10 +36,9 @@ from bregopt.program import StopReason
 from bregopt.records import replace
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.driver import log_answer
-from bregopt.routes.options import time_limit
+from bregopt.routes.options import StackOptions, time_limit
 from bregopt.routes.progress import Progress
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.solve_options import StackOptions
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:

@@ -37,10 +37,9 @@ from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
-from bregopt.routes.options import time_limit
+from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import CutOptions
 from bregopt.threads import threads_for
 
 __all__ = ["Cut", "Search", "ascended", "max_cut", "min_balanced_cut"]

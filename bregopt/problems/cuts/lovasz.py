@@ -14,8 +14,8 @@ from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
+from bregopt.routes.options import SolveOptions
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["lovasz_theta"]
 

@@ -33,10 +33,9 @@ from bregopt.problems.cuts.triangles import tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names
 from bregopt.routes.base import Seed
-from bregopt.routes.options import time_limit
+from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution
-from bregopt.routes.solve_options import CutOptions
 
 __all__ = ["PartSearch", "Partition", "assigned", "clustered", "numbered", "partition"]
 

@@ -22,8 +22,8 @@ from bregopt.problems.correlation.request import given_matrix
 from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
+from bregopt.routes.options import SolveOptions
 from bregopt.routes.solution import Solution, Status
-from bregopt.routes.solve_options import SolveOptions
 
 __all__ = ["covariance_selection", "max_det_completion"]
 

@@ -26,7 +26,7 @@ from bregopt.certify import TraceBound, lowest, trace_bound
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.base import Tuning
 
 __all__ = [
     "BurerMonteiroTuning",

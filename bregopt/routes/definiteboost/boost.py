@@ -35,8 +35,8 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Answer, LinearMap, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
+from bregopt.routes.base import Tuning
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.tuning import Tuning
 
 __all__ = [
     "Boost",

@@ -22,7 +22,7 @@ from bregopt.certify.certificate import Certificate, bracket
 from bregopt.divergences.round_off import ROOT_UNITS
 from bregopt.linalg import log_det, root_of
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.base import Tuning
 
 __all__ = [
     "LassoData",

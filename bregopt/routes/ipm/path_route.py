@@ -18,11 +18,10 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
-from bregopt.routes.base import Capabilities
+from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.progress import Progress
-from bregopt.routes.reductions import behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, newton_flops, on_working_set
 
 __all__ = ["Path", "PathSettings"]

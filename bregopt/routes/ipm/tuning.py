@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bregopt.records import dataclass
-from bregopt.routes.tuning import WorkingSetTuning
+from bregopt.routes.working_set import WorkingSetTuning
 
 __all__ = ["InteriorPointTuning"]
 

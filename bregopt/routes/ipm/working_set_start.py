@@ -14,8 +14,8 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.program import Penalty, Program, Start, StopReason
 from bregopt.records import replace
+from bregopt.routes.base import Method
 from bregopt.routes.progress import Progress
-from bregopt.routes.reductions import Method
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, sizes_at
 
 __all__ = ["first_active_set"]

@@ -24,8 +24,8 @@ from bregopt.clock import checkpoint, remaining
 from bregopt.errors import SolverError
 from bregopt.program import LowRank, Penalty, Program
 from bregopt.records import dataclass
+from bregopt.routes.base import Tuning
 from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.tuning import Tuning
 
 __all__ = ["LinearMaster", "MatrixGenerationTuning", "Outcome", "Scale", "State"]
 

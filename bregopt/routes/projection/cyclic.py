@@ -39,11 +39,11 @@ from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, Stop
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts
+from bregopt.routes.base import Method as Solve
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
-from bregopt.routes.reductions import Method as Solve
 
 __all__ = [
     "after_row_passes",

@@ -19,10 +19,10 @@ from bregopt.program import Answer, Block, Nearness, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import monitor
+from bregopt.routes.base import Method
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
 from bregopt.routes.projection.tuning import ProjectionTuning
-from bregopt.routes.reductions import Method
 
 __all__ = ["proximal", "with_proximal_terms"]
 

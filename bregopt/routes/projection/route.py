@@ -25,13 +25,12 @@ from bregopt.program.entry_stack import EntryProgram, EntryStack
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
-from bregopt.routes.base import Capabilities
+from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.proximal import proximal, with_proximal_terms
 from bregopt.routes.projection.stacked_answer import StackedAnswer
 from bregopt.routes.projection.stacked_newton import certificates_at, point_at, solve_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
-from bregopt.routes.reductions import Method, behind
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bregopt.records import dataclass
 from bregopt.routes.graphical_lasso.problem import LassoTuning
 from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.tuning import WorkingSetTuning
+from bregopt.routes.working_set import WorkingSetTuning
 
 __all__ = ["ProjectionTuning"]
 

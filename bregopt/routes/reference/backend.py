@@ -11,7 +11,7 @@ from bregopt.clock import CutShort, checkpoint, foreign, interrupt, remaining
 from bregopt.errors import SolverError, did_you_mean, import_whole
 from bregopt.program import Program
 from bregopt.records import dataclass
-from bregopt.routes.tuning import Tuning
+from bregopt.routes.base import Tuning
 
 __all__ = [
     "FAILED",

@@ -22,9 +22,8 @@ from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, recedes
 from bregopt.routes import base
-from bregopt.routes.base import Capabilities
+from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.reductions import behind
 from bregopt.routes.reference.backend import (
     Backend,
     BackendStatus,
