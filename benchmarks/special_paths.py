@@ -534,6 +534,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf3.dat-s.gz"),
         ),
         (
+            *("larger start", "routes.ipm.central_path:_CentralPath"),
+            answering("routes.ipm.central_path._CentralPath._hardly_moves", False),
+            "control5",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "control5.dat-s.gz"),
+        ),
+        (
             *("Schur matrix of dense rows", "routes.ipm.plan:Plan"),
             *(answering("routes.ipm.plan.DenseSchur.of", None), "100 random rows, n = 25"),
             case("path", "random, n = 25"),

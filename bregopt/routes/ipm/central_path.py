@@ -21,6 +21,7 @@ from bregopt.certify.constants import (
     DIVERGENT,
     LARGEST_U,
     LARGEST_X,
+    MENDED,
     NEGLIGIBLE_OBJECTIVE,
     ROUND_OFF_OF_TERMS,
     ROW_NOISE,
@@ -54,6 +55,11 @@ _LEAST_TRACE = 1e-9
 # zero.
 _LEAST_MULTIPLIER = 1e-12
 
+# First steps after one of which the path may begin again, the fraction of both residuals that such a step leaves,
+# that of the rows' first residual which is left, and the factor on the first Z. A Z that is far too small grows
+# by short steps.
+_FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
+
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 
 
@@ -75,7 +81,7 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     at = None if start is None else warm_iterate(engine, program, start, tuning)
     if at is None:
         at = first_iterate(engine, program, tuning)
-    method = _CentralPath(engine, program, settings, progress)
+    method = _CentralPath(engine, at, program, settings, progress)
     monitor = Monitor(program, settings, progress, tuning.path_share)
     found = monitor.follow(method, at, settings.max_iter or tuning.steps)
     return found.proof or method.answer(found)
@@ -84,8 +90,10 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
 class _CentralPath(Method):
     tests_multipliers = False
 
-    def __init__(self, engine: Engine, program: Program, settings: Any, progress: Progress) -> None:
-        self._engine, self._plan, self._program = engine, engine.plan, program
+    def __init__(
+        self, engine: Engine, first: Iterate, program: Program, settings: Any, progress: Progress
+    ) -> None:
+        self._engine, self._plan, self._program, self._first = engine, engine.plan, program, first
         self._settings, self._progress = settings, progress
         self._tuning: InteriorPointTuning = settings.tuning
         self.patience = self._tuning.stall_steps
@@ -93,6 +101,7 @@ class _CentralPath(Method):
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
+        self._advances, self._restarted = 0, False
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
     def certificate(self, at: Iterate) -> Certificate:
@@ -116,7 +125,24 @@ class _CentralPath(Method):
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
-        return self._engine.advance(at)
+        new, self._advances = self._engine.advance(at), self._advances + 1
+        if self._advances <= _FIRST_STEPS and new is not None and self._hardly_moves(at, new):
+            self._advances, self._restarted = _FIRST_STEPS, True
+            new = first_iterate(self._engine, self._program, self._tuning, _LARGER_START)
+        return new
+
+    # Pays on: control5.
+    def _hardly_moves(self, at: Iterate, new: Iterate) -> bool:
+        """Whether a step from an infeasible iterate leaves most of both residuals."""
+        if not new.dual_residual > _LEFT * at.dual_residual > 0:
+            return False
+        if self._scores is None or not self._scores.exclude_contradiction(new.y):
+            return False
+        missed, left = (float(np.linalg.norm(self._violation(point))) for point in (at, new))
+        return left > max(_LEFT * missed, _FAR * float(np.linalg.norm(self._violation(self._first))))
+
+    def _violation(self, at: Iterate) -> Array:
+        return self._program.bounds.violation(at.activity)
 
     def fall_back(self) -> bool:
         in_rows = self._engine.in_rows()
@@ -137,7 +163,7 @@ class _CentralPath(Method):
         return Answer(self._plan.matrices(at.X), at.u, y, found.stop, found.step, inner=self._inner)
 
     def diverges(self, at: Iterate) -> bool:
-        return self._dual_diverges(at) or self._primal_diverges(at)
+        return self._restarted or self._dual_diverges(at) or self._primal_diverges(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray if the iterates diverge along one."""
@@ -145,6 +171,8 @@ class _CentralPath(Method):
         if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
+                if self._scores is not None and self._scores.exclude_contradiction(direction):
+                    continue
                 y = self._diverging_multipliers(direction)
                 if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
@@ -220,6 +248,7 @@ class _Scores:
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
         self._units = self._units_at(self._reach)
+        self._bounds_traces, self._norms = any(self._traces), program.A.norms()
 
     def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
@@ -271,6 +300,17 @@ class _Scores:
         elif primal < dual:
             primal += loss
         return Certificate(primal, dual, gap, residual, miss, distance + loss, size=size)
+
+    def exclude_contradiction(self, y: Array) -> bool:
+        """Whether `y` is clearly no Farkas vector, by the demand of the rows or the diagonal of ``A*(y)``."""
+        program = self._program
+        if self._bounds_traces or program.capped:
+            return False
+        y = program.bounds.clip(y)
+        if not program.k and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
+            return True
+        largest = float(self._plan.diagonals(self._plan.adjoint(y)).max(initial=0.0))
+        return largest > MENDED * float(np.abs(y) @ self._norms)
 
     def _units_at(self, reach: Array) -> tuple[Array, IntArray]:
         """Return the unit of each row's violation, and the rows that are small; `reach` is of its terms."""

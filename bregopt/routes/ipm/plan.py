@@ -291,6 +291,10 @@ class Plan:
         traces[blocks] = np.add.reduceat(X.take(places), starts)
         return traces
 
+    def diagonals(self, X: Array) -> Array:
+        """Return the diagonals of all blocks, as one vector."""
+        return X.take(self._diagonals[0])
+
     @cached_property
     def _diagonals(self) -> tuple[IntArray, IntArray, IntArray]:
         """The places of the diagonals in the flat vector, one block after the other, and their starts."""

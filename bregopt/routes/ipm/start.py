@@ -43,7 +43,9 @@ class _LeastNorm:
     y: Array | None
 
 
-def first_iterate(engine: Engine, program: Program, tuning: InteriorPointTuning) -> Iterate:
+def first_iterate(
+    engine: Engine, program: Program, tuning: InteriorPointTuning, larger: float = 1.0
+) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
     Parameters
@@ -52,6 +54,8 @@ def first_iterate(engine: Engine, program: Program, tuning: InteriorPointTuning)
         Its matrices are one flat vector, and so are all matrices here.
     program : Program
     tuning : InteriorPointTuning
+    larger : float
+        Factor on the first ``Z`` where that is a multiple of the identity.
     """
     least = _least_norm(engine, program)
     inside = _interior_point(engine, program, least, tuning)
@@ -60,7 +64,7 @@ def first_iterate(engine: Engine, program: Program, tuning: InteriorPointTuning)
         return at
     X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
     mean, weight = _mean_eigenvalue(engine, program, X, tuning), _largest_weight(engine, program)
-    d = tuning.first_dual_scale * _dual_size(engine, program)
+    d = larger * tuning.first_dual_scale * _dual_size(engine, program)
     # The path begins no lower than a weight, unless the rows ask for an X that is zero beside it.
     d = max(d, min(weight / mean, d / np.finfo(float).eps))
     Z = d * _identity(engine, whole=True)
