@@ -55,9 +55,9 @@ _LEAST_TRACE = 1e-9
 # zero.
 _LEAST_MULTIPLIER = 1e-12
 
-# First steps after one of which the path may begin again, the fraction of both residuals that such a step leaves,
-# that of the rows' first residual which is left, and the factor on the first Z. A Z that is far too small grows
-# by short steps.
+# First steps after one of which the path may begin again, the fraction of both residuals that such a step
+# leaves, that of the rows' first residual which is left, and the factor on the first Z. A Z that is far too
+# small grows by short steps.
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
@@ -248,7 +248,10 @@ class _Scores:
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
         self._units = self._units_at(self._reach)
-        self._bounds_traces, self._norms = any(self._traces), program.A.norms()
+        # Bounds on traces and faces supply what the rows alone do not.
+        on_faces = any(group.cone.is_face for group in self._plan.groups)
+        self._supplied = on_faces or any(self._traces) or program.capped
+        self._norms = program.A.norms()
 
     def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
@@ -304,7 +307,7 @@ class _Scores:
     def exclude_contradiction(self, y: Array) -> bool:
         """Whether `y` is clearly no Farkas vector, by the demand of the rows or the diagonal of ``A*(y)``."""
         program = self._program
-        if self._bounds_traces or program.capped:
+        if self._supplied:
             return False
         y = program.bounds.clip(y)
         if not program.k and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
