@@ -100,8 +100,7 @@ def timed(place, name, spent, kind):
 def measure(m, r, sample):
     """Return the constants of this machine."""
     from bregopt.chunks import solve as samples
-    from bregopt.chunks.chunk import sums_of
-    from bregopt.chunks.objective import ExecutorPasses
+    from bregopt.chunks.chunk import ExecutorPasses, sums_of
 
     def kind(passes, function, *_):
         rows = sum(len(chunk.rows) for chunk in passes.chunks)

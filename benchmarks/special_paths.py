@@ -619,13 +619,13 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("30,000 soft pairs, von Neumann", solving(soft_pairs, 30_000, 20, "von Neumann")),
         ),
         (
-            *("dual interior point", "routes.projection.dual_interior:_has_more_rows_than_unknowns"),
-            answering("routes.projection.dual_interior._has_more_rows_than_unknowns", False),
+            *("dual interior point", "routes.projection.dual_interior_point:_has_more_rows_than_unknowns"),
+            answering("routes.projection.dual_interior_point._has_more_rows_than_unknowns", False),
             *("400 forms for 36 entries, von Neumann", solving(forms, 8, 400)),
         ),
         (
-            *("interior point for weights", "routes.projection.weighted:weighted_frobenius"),
-            answering("routes.projection.weighted.interior_unknowns", np.inf),
+            *("interior point for weights", "routes.projection.weights_lagrangian:weighted_frobenius"),
+            answering("routes.projection.weights_lagrangian.interior_unknowns", np.inf),
             *("weights 0, 1 and 100, n = 25", case("bregman", "weights 0 and 100, n = 25")),
         ),
         (

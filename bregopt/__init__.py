@@ -60,20 +60,19 @@ if _TYPE_CHECKING:
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
-    from bregopt.problems.cuts.lovasz import lovasz_theta
-    from bregopt.problems.cuts.partition import Partition, partition
+    from bregopt.problems.cuts.partition import Partition, lovasz_theta, partition
     from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
-    from bregopt.problems.logdet.ellipsoid import Ellipsoid, min_volume_ellipsoid
-    from bregopt.problems.logdet.inscribed import max_volume_inscribed_ellipsoid
+    from bregopt.problems.logdet.john_ellipsoid import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.lasso import (
         GraphicalLassoPath,
         GraphicalLassoSolution,
         graphical_lasso,
         graphical_lasso_path,
     )
+    from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, min_volume_ellipsoid
     from bregopt.problems.metric_learning import learn_kernel, soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.solutions import Solutions
@@ -247,7 +246,7 @@ _MODULES = {
     "Cut": "bregopt.problems.cuts.cut",
     "max_cut": "bregopt.problems.cuts.cut",
     "min_balanced_cut": "bregopt.problems.cuts.cut",
-    "lovasz_theta": "bregopt.problems.cuts.lovasz",
+    "lovasz_theta": "bregopt.problems.cuts.partition",
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "from_cvxpy": "bregopt.problems.from_cvxpy",
@@ -256,9 +255,9 @@ _MODULES = {
     "mimo_capacity": "bregopt.problems.logdet.capacity",
     "water_filling": "bregopt.problems.logdet.capacity",
     "Design": "bregopt.problems.logdet.designs",
-    "Ellipsoid": "bregopt.problems.logdet.ellipsoid",
-    "min_volume_ellipsoid": "bregopt.problems.logdet.ellipsoid",
-    "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.inscribed",
+    "Ellipsoid": "bregopt.problems.logdet.loewner_ellipsoid",
+    "min_volume_ellipsoid": "bregopt.problems.logdet.loewner_ellipsoid",
+    "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.john_ellipsoid",
     "a_optimal": "bregopt.problems.logdet.designs",
     "d_optimal": "bregopt.problems.logdet.designs",
     "e_optimal": "bregopt.problems.logdet.designs",

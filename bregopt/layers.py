@@ -27,7 +27,7 @@ from bregopt.records import dataclass
 from bregopt.routes import routing
 from bregopt.routes.derivatives.changes import LARGEST_RESIDUAL
 from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
-from bregopt.routes.derivatives.stacked import StackedCorrelations
+from bregopt.routes.derivatives.stacks import StackedCorrelations
 from bregopt.routes.options import check_options, time_limit
 from bregopt.threads import threads_for
 

@@ -10,8 +10,13 @@ from bregopt.certify.certificate import (
     objective_size,
 )
 from bregopt.certify.consistency import check_families
-from bregopt.certify.eigenvalue_bound import proven_bound, relative_diagonal, smallest_eigenvalue
-from bregopt.certify.krylov import filtered, lowest
+from bregopt.certify.eigenvalue_bound import (
+    filtered,
+    lowest,
+    proven_bound,
+    relative_diagonal,
+    smallest_eigenvalue,
+)
 from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor, row_residuals
 from bregopt.certify.proofs import is_farkas, is_ray, with_trace_multipliers
 from bregopt.certify.slacks import TraceBound, trace_bound, trace_bounds, with_trace_row

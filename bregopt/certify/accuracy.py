@@ -33,7 +33,7 @@ from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.constants import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
-from bregopt.certify.weighted_accuracy import WeightedTerms, entries_by_curvature, weighted_terms
+from bregopt.certify.weights import WeightedTerms, entries_by_curvature, weighted_terms
 from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
 from bregopt.divergences.spectrum import (

@@ -20,9 +20,8 @@ from bregopt.arrays import Array
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
-from bregopt.program.answer import LIMITS, StopReason
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Program
+from bregopt.program.program import LIMITS, Program, StopReason
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import dataclass, replace

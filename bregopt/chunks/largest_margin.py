@@ -41,7 +41,7 @@ from bregopt.chunks.solve import Options
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of
-from bregopt.program.answer import Start
+from bregopt.program.program import Start
 from bregopt.program.rows import Coordinates, DenseRows, RankTwo, SparseRows
 from bregopt.records import dataclass
 from bregopt.routes.progress import Progress

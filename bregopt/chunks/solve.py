@@ -18,8 +18,15 @@ import numpy as np
 
 from bregopt.arrays import Array, positive_number, symmetric_matrix
 from bregopt.chunks.checkpoint import Checkpoint
-from bregopt.chunks.chunk import Chunk, release_buffers
-from bregopt.chunks.objective import ExecutorPasses, FasterPasses, Objective, Passes, Point
+from bregopt.chunks.chunk import (
+    Chunk,
+    ExecutorPasses,
+    FasterPasses,
+    Objective,
+    Passes,
+    Point,
+    release_buffers,
+)
 from bregopt.chunks.sources import source
 from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named

@@ -26,8 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
-from bregopt.chunks.chunk import HINGE_NOISE, Chunk, Sums, block_sums
-from bregopt.chunks.objective import Objective, triangular
+from bregopt.chunks.chunk import HINGE_NOISE, Chunk, Objective, Sums, block_sums, triangular
 from bregopt.errors import InfeasibleRowError, SolverError
 from bregopt.linalg import root_of
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term

@@ -7,7 +7,7 @@ scalar function generates it, and one line of :func:`register_divergence`.
 from __future__ import annotations
 
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.conditioned import CONDITIONED
+from bregopt.divergences.condition_bound import CONDITIONED
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint, ReciprocalSpectrum
 from bregopt.divergences.projection import Line, ProjectionPoint, line_root

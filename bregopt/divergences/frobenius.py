@@ -10,7 +10,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.conditioned import conditioned
+from bregopt.divergences.condition_bound import conditioned
 from bregopt.divergences.round_off import ROOT_UNITS, error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum

@@ -11,7 +11,7 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence
-from bregopt.divergences.conditioned import conditioned
+from bregopt.divergences.condition_bound import conditioned
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.round_off import error_of_inverse, error_of_log_det
 from bregopt.divergences.scalar import Penalty

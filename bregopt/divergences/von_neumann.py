@@ -12,7 +12,7 @@ from scipy.linalg import cython_lapack
 
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.divergences.base import Completed, Divergence
-from bregopt.divergences.conditioned import conditioned
+from bregopt.divergences.condition_bound import conditioned
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
 from bregopt.divergences.round_off import LEAST_LOGARITHM, UNITS, error_of_slope
 from bregopt.divergences.scalar import Penalty

@@ -27,7 +27,7 @@ from bregopt.errors import did_you_mean
 from bregopt.files import path_of, read_arrays, read_text
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
-from bregopt.io.plain_data import PlainReader
+from bregopt.io.serialization import PlainReader
 from bregopt.modeling.complex_expressions import HermitianPSD
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem

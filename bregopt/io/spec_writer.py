@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bregopt.divergences import BUILT_IN, DIVERGENCES
 from bregopt.files import digest_of, path_of, replacing, zipped
 from bregopt.io.evaluate import evaluate
-from bregopt.io.plain_data import RESERVED, PlainWriter, is_constant, same_data
+from bregopt.io.serialization import RESERVED, PlainWriter, is_constant, same_data
 from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD

@@ -15,7 +15,7 @@ from bregopt import clock
 from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compilation.compile import compile_problem
-from bregopt.modeling.compilation.compiled import Compiled
+from bregopt.modeling.compilation.parametric_program import Compiled
 from bregopt.modeling.compilation.translation import named, translated
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
@@ -232,7 +232,7 @@ class Problem:
         TypeError, ValueError
             If a fixing has another shape or type, or is outside its bounds.
         """
-        from bregopt.modeling.compilation.compiled import fixed  # only those who prove bounds wait
+        from bregopt.modeling.compilation.parametric_program import fixed  # only those who prove bounds wait
         from bregopt.rigorous.certificate import ProvenBound
         from bregopt.routes.verification import node_bound
 

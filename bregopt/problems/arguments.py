@@ -1,37 +1,60 @@
 """Arguments of ready-made problems: their own, the divergence, and the options that they pass to a solver.
 
-The stacked method solves many small nearness problems at once: what it takes, and its settings, are here.
+Those of :func:`bregopt.nearest_correlation` are eigenvalues, weights, fixed and bounded entries. The stacked
+method solves many small nearness problems at once: what it takes, and its settings, are here.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    Mask,
+    check_memory,
+    finite_array,
+    index_array,
+    rectangular,
+    symmetric_matrix,
+)
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean, is_one_of
+from bregopt.io.pandas_labels import Labels
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.records import dataclass
 from bregopt.routes.options import option_names, own_settings
 from bregopt.routes.registry import load
 
 __all__ = [
+    "LABELS_SHOWN",
     "METHOD",
     "PANEL",
+    "BoundedEntries",
+    "Pairs",
+    "bounded_entries",
     "check_arguments",
     "check_definite",
     "citation_of",
+    "covariance_message",
     "divergence_class",
+    "entry_bounds",
+    "fixed_entries",
+    "fixed_pairs",
     "has_method",
+    "least_eigenvalue",
     "nearness",
+    "row_and_entry_weights",
     "stack_answer",
     "stack_settings",
 ]
@@ -40,6 +63,11 @@ PANEL = ("executor", "progress", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 METHOD = "bregman"
 _OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too
+Pairs = tuple[IntArray, IntArray]
+_NO_PAIRS: Pairs = np.arange(0), np.arange(0)
+_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
+LABELS_SHOWN = 5  # in messages
+_BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
 
 
 def check_arguments(
@@ -130,3 +158,176 @@ def check_definite(X0: Any, name: str, divergence: str) -> None:
             f"divergence={divergence!r} needs: use divergence='frobenius', add a multiple of the identity, "
             "or, where it is singular, pass bo.LowRank(factor)"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedEntries:
+    """Entries above the diagonal, each pair once, and their bounds."""
+
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
+
+
+_UNBOUNDED = BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
+
+
+def covariance_message(diagonal: Array, labels: Any) -> str | None:
+    """Return a message if the diagonal looks like that of a covariance; None if it does not."""
+    distance = np.abs(diagonal - 1)
+    if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
+        return None
+    k = int(np.argmax(distance))
+    return (
+        f"A has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
+        "correlations have 1. Of a covariance pass A / np.outer(s, s) with s = np.sqrt(np.diag(A))"
+    )
+
+
+def least_eigenvalue(value: Any) -> float:
+    """Return the lower bound on the eigenvalues."""
+    t = float(finite_array(value, "min_eigenvalue", ndim=0))
+    if not 0 <= t < 1:
+        raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
+    return t
+
+
+def row_and_entry_weights(
+    value: Any, n: int, divergence: type[Divergence] | None
+) -> tuple[Array, Array | None]:
+    """Return the roots of the weights of the rows, and the weights of the entries if those are given."""
+    if value is None:
+        return np.ones(n), None
+    if divergence is not None and not divergence.quadratic:
+        raise ValueError(f"weights go with divergence='frobenius' only; found {divergence.name!r}")
+    weights = finite_array(value, "weights", ndim=(1, 2))
+    if weights.shape not in ((n,), (n, n)):
+        raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")
+    if weights.ndim == 1:
+        if (weights <= 0).any():
+            raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0 for rows")
+        return np.sqrt(weights), None
+    if (weights < 0).any():
+        raise ValueError(f"weights has the value {weights.min():g}; expected numbers from 0 for entries")
+    if not weights.any():
+        raise ValueError("weights are all 0, so that no entry counts; expected one above 0")
+    return np.ones(n), symmetric_matrix(weights, "weights")
+
+
+def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", matrix: str = "A") -> Pairs:
+    """Return the indices ``i < j`` of entries, each pair once, in the order of the rows.
+
+    Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
+    """
+    if value is None:
+        return _NO_PAIRS
+    given, found = rectangular(value, name), "integers"
+    if labels is not None and given.dtype.kind in "OUS":
+        found = "labels"
+        given = _positions(given, labels, name, matrix)
+    if given.size == 0:
+        return _NO_PAIRS
+    if given.dtype == bool:
+        return _pairs_of_mask(given, n, name)
+    if given.dtype.kind not in "iu":
+        raise TypeError(
+            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of "
+            "the labels of a DataFrame"
+        )
+    if given.ndim != 2 or given.shape[1] != 2:
+        block = "For all pairs of a block pass list(itertools.combinations(block, 2))"
+        raise ValueError(
+            f"{name} holds {found} in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask. "
+            f"{block if given.ndim == 1 else 'Of a mask of integers pass mask.astype(bool)'}"
+        )
+    i, j = index_array(given[:, 0], name, n), index_array(given[:, 1], name, n)
+    pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
+    return pairs // n, pairs % n
+
+
+def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
+    """Return the positions of labels, in an array of the same shape."""
+    wanted = pairs.ravel()
+    try:
+        places = labels.get_indexer(wanted)
+    except TypeError:  # one cannot be hashed
+        places = np.array([-1 if not isinstance(name, Hashable) else 0 for name in wanted])
+    if (places < 0).any():
+        unknown = str(wanted[int(np.argmax(places < 0))])
+        hint = did_you_mean(unknown, map(str, labels), LABELS_SHOWN)
+        raise ValueError(f"{name} has {unknown!r}, which is no label of {matrix}{hint}")
+    return np.asarray(places).reshape(pairs.shape)
+
+
+def _pairs_of_mask(mask: Mask, n: int, name: str) -> Pairs:
+    if mask.shape != (n, n):
+        raise ValueError(f"{name} has shape {mask.shape}; expected a mask of shape {(n, n)}")
+    if (mask != mask.T).any():
+        a, b = (int(k) for k in np.argwhere(mask != mask.T)[0])
+        raise ValueError(f"{name} is not symmetric: entries {a, b} and {b, a} differ")
+    i, j = np.nonzero(np.triu(mask, 1))
+    return i, j
+
+
+def fixed_entries(pairs: Pairs, A: Matrix, limit: float, labels: Any = None) -> BoundedEntries:
+    """Return the fixed entries; refuse an entry larger than the diagonal allows."""
+    i, j = pairs
+    if len(i) == 0:
+        return _UNBOUNDED
+    value = A[i, j]
+    large = np.flatnonzero(np.abs(value) > limit)
+    if len(large):
+        k = large[0]
+        raise ValueError(
+            f"fixed keeps entry {_pair(i[k], j[k], labels)} at {value[k]:g}; no correlation matrix "
+            f"{'' if limit == 1 else 'of that min_eigenvalue '}has an entry beyond {limit:g}"
+        )
+    return BoundedEntries(i, j, value, value)
+
+
+def bounded_entries(
+    lower: Any, upper: Any, fixed: Pairs, n: int, limit: float, labels: Any = None
+) -> BoundedEntries:
+    """Return the entries off the diagonal that are not fixed and whose bounds ``X psd`` does not imply.
+
+    No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
+    """
+    if lower is None and upper is None:
+        return _UNBOUNDED
+    lo, hi = entry_bounds(lower, -1.0, "lower", n), entry_bounds(upper, 1.0, "upper", n)
+    if lo.ndim == hi.ndim == 0 and lo <= -limit and hi >= limit:
+        return _UNBOUNDED
+    check_memory(_BYTES_A_BOUND * n * n, f"bounds on all entries of a matrix of order {n}")
+    lo, hi = np.broadcast_to(lo, (n, n)), np.broadcast_to(hi, (n, n))
+    free = np.ones((n, n), dtype=bool)
+    free[fixed] = False
+    i, j = np.nonzero(np.triu(free, 1))
+    crossed = np.flatnonzero(lo[i, j] > hi[i, j])
+    if len(crossed):
+        a, b = int(i[crossed[0]]), int(j[crossed[0]])
+        raise ValueError(
+            f"lower is {lo[a, b]:g} but upper is {hi[a, b]:g} at {_pair(a, b, labels)}; expected lower <= "
+            f"upper. The nearest bounds that agree are both {(lo[a, b] + hi[a, b]) / 2:g}"
+        )
+    for name, excess in (("lower", lo), ("upper", -hi)):
+        beyond = np.flatnonzero(excess[i, j] > limit)
+        if len(beyond):
+            a, b = int(i[beyond[0]]), int(j[beyond[0]])
+            raise ValueError(
+                f"{name} at {_pair(a, b, labels)} lies beyond {limit:g}, which no entry can reach"
+            )
+    acting = (lo[i, j] > -limit) | (hi[i, j] < limit)
+    i, j = i[acting], j[acting]
+    return BoundedEntries(i, j, lo[i, j], hi[i, j])
+
+
+def _pair(i: Any, j: Any, labels: Any) -> str:
+    """Return an entry by its labels or indices."""
+    return f"({i}, {j})" if labels is None else f"({labels[i]}, {labels[j]})"
+
+
+def entry_bounds(value: Any, default: float, name: str, n: int) -> Array:
+    """Return bounds as a scalar array, of all entries, or one of shape ``(n, n)``."""
+    array = finite_array(default if value is None else value, name, ndim=(0, 2))
+    return array if array.ndim == 0 else symmetric_matrix(array, name, n)

@@ -17,7 +17,15 @@ from bregopt.errors import DataWarning
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, present_stack, read_stack
 from bregopt.linalg import is_definite
-from bregopt.problems.arguments import divergence_class
+from bregopt.problems.arguments import (
+    bounded_entries,
+    covariance_message,
+    divergence_class,
+    entry_bounds,
+    fixed_pairs,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
 from bregopt.problems.correlation.answer import reportable
 from bregopt.problems.correlation.request import (
     by_pairs,
@@ -28,14 +36,6 @@ from bregopt.problems.correlation.request import (
     read_request,
 )
 from bregopt.problems.correlation.solve import CorrelationRows, units_of
-from bregopt.problems.nearest_arguments import (
-    bounded_entries,
-    covariance_message,
-    entry_bounds,
-    fixed_pairs,
-    least_eigenvalue,
-    row_and_entry_weights,
-)
 from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
 from bregopt.program.entry_stack import EntryStack

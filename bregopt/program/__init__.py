@@ -1,12 +1,22 @@
 """The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
-from bregopt.program.answer import ENDED, LIMITS, Answer, Start, StopReason
-from bregopt.program.bounds import Bounds, Penalty, Target
-from bregopt.program.cones import NO_CONES, SecondOrderCones
-from bregopt.program.face import Face
+from bregopt.program.bounds import NO_CONES, Bounds, Penalty, SecondOrderCones, Target
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Declaration, Nearness, ParameterSlope, Program, divergence_of
+from bregopt.program.program import (
+    ENDED,
+    LIMITS,
+    Answer,
+    Block,
+    Declaration,
+    Face,
+    Nearness,
+    ParameterSlope,
+    Program,
+    Start,
+    StopReason,
+    divergence_of,
+)
 from bregopt.program.scale import Scale, pays, scale_of
 from bregopt.program.sparse_plus_low_rank import (
     SparseLowRankProgram,

@@ -5,30 +5,130 @@
 
 ``Q`` is the second-order cone; each group ``K`` of variables that are in one has no box.
 
-A :class:`Program` always minimizes; the modeling layer negates the objective of a maximization.
+A :class:`Program` always minimizes; the modeling layer negates the objective of a maximization. A route
+starts from a :class:`Start` and returns an :class:`Answer`: a point, its multipliers, and why it stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
+from scipy.linalg import blas
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
-from bregopt.program.bounds import Bounds
-from bregopt.program.cones import NO_CONES, SecondOrderCones
-from bregopt.program.face import Face
+from bregopt.program.bounds import NO_CONES, Bounds, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
 
-__all__ = ["Block", "Declaration", "Nearness", "ParameterSlope", "Program", "divergence_of"]
+__all__ = [
+    "ENDED",
+    "LIMITS",
+    "Answer",
+    "Block",
+    "Declaration",
+    "Face",
+    "Nearness",
+    "ParameterSlope",
+    "Program",
+    "Start",
+    "StopReason",
+    "divergence_of",
+]
+
+
+class Face:
+    """The psd matrices of order `n` with the given directions in their null space, a face of the cone.
+
+    ``X = V M V'``, where ``V`` is an orthonormal basis of the complement of the directions. ``V`` is not
+    formed: it is the last columns of an orthogonal ``Q = I - Y T Y'`` (Schreiber and Van Loan 1989). So
+    mapping a matrix to the face and back costs ``n^2`` times the number of directions.
+
+    Parameters
+    ----------
+    directions : array of shape (n, q)
+        Linearly independent; none, ``q = 0``, for the whole cone.
+    """
+
+    def __init__(self, directions: Array) -> None:
+        n, q = directions.shape
+        self.n, self.codimension = n, q
+        if q == 0:
+            return
+        (packed, tau), _ = scipy.linalg.qr(directions, mode="raw")
+        self._Y = np.tril(packed[:, :q], -1) + np.eye(n, q)
+        self._Y[:, tau == 0] = 0.0  # no reflection
+        tau = np.where(tau == 0, 1.0, tau)
+        self._T = np.linalg.inv(np.triu(self._Y.T @ self._Y, 1) + np.diag(1 / tau))
+
+    @classmethod
+    def whole(cls, n: int) -> Face:
+        """Return the whole cone."""
+        return cls(np.zeros((n, 0)))
+
+    @property
+    def order(self) -> int:
+        """The order of ``M``."""
+        return self.n - self.codimension
+
+    @property
+    def basis(self) -> Array:
+        """``V``, shape ``(n, order)``."""
+        return self.embed(np.eye(self.order))
+
+    def project(self, W: Array) -> Array:
+        """Return ``V' W``."""
+        if self.codimension == 0:
+            return W
+        turned = W - self._Y @ (self._T.T @ (self._Y.T @ W))
+        return turned[self.codimension :]
+
+    def embed(self, W: Array) -> Array:
+        """Return ``V W``."""
+        if self.codimension == 0:
+            return W
+        padded = np.concatenate([np.zeros((self.codimension, *W.shape[1:])), W])
+        return padded - self._Y @ (self._T @ (self._Y.T @ padded))
+
+    def compress(self, S: Array) -> Array:
+        """Return ``V' S V`` for a symmetric matrix."""
+        q = self.codimension
+        if q == 0:
+            return S
+        Y, T = self._Y, self._T
+        W = S @ Y @ T
+        W -= Y @ (T.T @ (Y.T @ W)) / 2
+        return _less_both(np.array(S[q:, q:]), W[q:], Y[q:])
+
+    def lift(self, M: Array) -> Array:
+        """Return ``V M V'``."""
+        q = self.codimension
+        if q == 0:
+            return M
+        Y, T = self._Y, self._T
+        S = np.zeros((self.n, self.n))
+        S[q:, q:] = M
+        W = S @ Y @ T.T
+        W -= Y @ (T @ (Y.T @ W)) / 2
+        return _less_both(S, W, Y)
+
+
+def _less_both(S: Array, W: Array, Y: Array) -> Array:
+    """Return ``S - W Y' - Y W'``, overwriting the symmetric `S`."""
+    if len(S) == 0:
+        return S
+    both, other = np.hstack([W, Y]), np.hstack([Y, W])
+    less: Array = blas.dgemm(-1.0, both, other, 1.0, S.T, trans_b=1, overwrite_c=1)
+    return less.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,3 +511,81 @@ class Declaration:
         if self.axes is None:
             return place
         return tuple(axis[i] for axis, i in zip(self.axes, place, strict=True))
+
+
+class StopReason(StrEnum):
+    """Why a route stopped, with advice."""
+
+    CONVERGED = "The certificate meets the tolerance."
+    MAX_ITER = "max_iter was reached; raise it, loosen tol, or try another solver or method."
+    TIME_LIMIT = "time_limit was reached; raise it, loosen tol, or try another solver or method."
+    INTERRUPTED = "Interrupted from the keyboard; the best iterate is returned."
+    CALLBACK = "The callback ended the solve; the best iterate is returned."
+    STALLED = "No further progress in floating point; loosen tol or rescale the problem."
+    INFEASIBLE = "No X meets the hard rows: a combination of them contradicts X psd. Make some soft."
+    UNBOUNDED = "The objective falls without end along a ray; add a bound or a trace constraint."
+    LOCAL_OPTIMUM = "A local optimum: no small change of the answer improves it."
+    INACCURATE = "The solver stopped, but the certificate of its answer does not meet tol."
+
+
+ENDED = frozenset({StopReason.TIME_LIMIT, StopReason.INTERRUPTED, StopReason.CALLBACK})
+"""The reasons that come from outside a route."""
+
+LIMITS = ENDED | {StopReason.MAX_ITER}
+"""The reasons that are limits of the user, or the documented default of the iterations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The start: an earlier answer to a program with the same rows; `S` as in :class:`Answer`."""
+
+    X: tuple[Matrix, ...]
+    u: Array
+    y: Array
+    S: Sequence[Array | None] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer of a route; the driver certifies it.
+
+    Parameters
+    ----------
+    X : sequence of arrays of shape (n_b, n_b) or LowRank
+        Positive semidefinite. For an unbounded problem, the ray, dense.
+    u : array of shape (k,)
+    y : array of shape (m,)
+        Multipliers, positive at lower bounds. For an infeasible problem, the Farkas vector.
+    stop : StopReason
+    iterations : int
+    detail : str
+        More on why it stopped, such as an external solver's status.
+    citation : str
+        The citation of the method that ran, where it is not the route's own.
+    y_on_faces : array of shape (m,), optional
+        Multipliers that are valid only on the faces to which the rows restrict ``X``, should `y` prove less.
+    iteration_bound : float, optional
+        Upper bound on the iterations that the route needs for the tolerance, where its theory has one.
+    S : sequence of arrays of shape (n_b, n_b) or None, optional
+        Multipliers of ``X psd``, of blocks with elementwise weights.
+    inner : Answer, optional
+        An earlier, less accurate iterate farther inside the cones, which proofs mix with the answer.
+    """
+
+    X: Sequence[Any]
+    u: Array
+    y: Array
+    stop: StopReason
+    iterations: int
+    detail: str = ""
+    citation: str = ""
+    y_on_faces: Array | None = None
+    iteration_bound: float | None = None
+    S: Sequence[Array | None] | None = None
+    inner: Answer | None = None
+
+    @classmethod
+    def without_point(cls, program: Program, y: Array, stop: StopReason, iterations: int = 0) -> Answer:
+        """Return an answer of multipliers alone, such as a Farkas vector; matrices and variables are zero."""
+        X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
+        return cls(X, np.zeros(program.k), y, stop, iterations)

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.program import LowRank, Penalty, Program
-from bregopt.program.cones import SecondOrderCones
+from bregopt.program.bounds import SecondOrderCones
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,

@@ -26,8 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, shortage
-from bregopt.certify.eigenvalue_bound import by_inertia, relative_diagonal, stays_sparse
-from bregopt.certify.krylov import lowest
+from bregopt.certify.eigenvalue_bound import by_inertia, lowest, relative_diagonal, stays_sparse
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, check_memory
 from bregopt.files import read_arrays
 from bregopt.program import Penalty
-from bregopt.program.cones import SecondOrderCones
+from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, Anchor, Data, MatrixData, Null
 from bregopt.rigorous.upper import Point

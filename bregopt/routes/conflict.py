@@ -33,7 +33,7 @@ from bregopt.routes.options import time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.tables import html_table, latex_table, table_lines
 
-__all__ = ["Conflict", "Contradicting", "find_conflict", "weights", "with_largest"]
+__all__ = ["Conflict", "Contradicting", "find_conflict", "with_largest"]
 
 _SHARES = (1e-2, 1e-4, 1e-6, 1e-9, 0.0)  # of the largest weight: smaller multipliers may be round-off
 _TITLES = ("constraint", "inequality", "at this row", "multiplier")

@@ -199,7 +199,7 @@ class Solution:
 
         For nearness in the Frobenius norm, in LogDet or von Neumann, whose objective is strongly convex, it
         follows from value and bound (:mod:`bregopt.certify.accuracy`), with weights of entries up to order
-        100 from the curvature of the cone, too (:mod:`bregopt.certify.weighted_accuracy`). For linear
+        100 from the curvature of the cone, too (:mod:`bregopt.certify.weights`). For linear
         objectives, and small ones with weights, the theorem of Newton and Kantorovich proves it, with every
         rounding (:mod:`bregopt.rigorous.newton_kantorovich`). Where nothing can be said the bounds are
         infinite, and `reason` tells why. None without an answer. It is computed when it is first asked for.

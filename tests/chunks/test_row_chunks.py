@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.chunks.chunk import sums_of
-from bregopt.chunks.objective import triangular
+from bregopt.chunks.chunk import sums_of, triangular
 from bregopt.divergences import DIVERGENCES as DIVERGENCE_CLASSES
 
 DIVERGENCES = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}

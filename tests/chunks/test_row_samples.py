@@ -11,8 +11,7 @@ from test_row_chunks import DIVERGENCES, data, overlap
 
 import bregopt as bo
 from bregopt.chunks import solve
-from bregopt.chunks.chunk import Chunk, sums_of
-from bregopt.chunks.objective import ExecutorPasses, FasterPasses
+from bregopt.chunks.chunk import Chunk, ExecutorPasses, FasterPasses, sums_of
 from bregopt.chunks.sources import source
 from bregopt.executors import Crew
 from bregopt.program import Penalty

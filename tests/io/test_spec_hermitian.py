@@ -8,7 +8,7 @@ import pytest
 from test_spec_writer import SCHEMA, again, numbers
 
 import bregopt as bo
-from bregopt.io.plain_data import same_data
+from bregopt.io.serialization import same_data
 
 RNG = np.random.default_rng(5)
 Z = RNG.normal(size=(4, 4)) + 1j * RNG.normal(size=(4, 4))

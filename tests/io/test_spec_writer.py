@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.divergences import LogDet, register_divergence
 from bregopt.io import spec as spec_module
-from bregopt.io.plain_data import CLASSES, PlainReader, PlainWriter, same_data
+from bregopt.io.serialization import CLASSES, PlainReader, PlainWriter, same_data
 from bregopt.modeling.problem import Declared
 from bregopt.program.rows import FAMILIES
 

@@ -31,7 +31,7 @@ import os, signal, sys
 from contextlib import contextmanager
 import numpy as np
 import bregopt as bo
-from bregopt.chunks import objective, solve
+from bregopt.chunks import chunk, solve
 
 @contextmanager
 def executor(kind):
@@ -57,7 +57,7 @@ def executor(kind):
 
 # --- Rows in chunks ---
 
-sums_of, drawn = objective.sums_of, solve.drawn
+sums_of, drawn = chunk.sums_of, solve.drawn
 MARK = sys.argv[2] + "/killed"
 
 def killed_once(chunk, root, *options):
@@ -80,7 +80,7 @@ def solves_rows(kind, engine, folder):
     found = [digits(given.solve(start, sample=size, executor=engine)) for size in (None, 1_500)]
     assert found == expected, [of[:4] for of in (*found, *expected)]
     if kind != "mpi":  # a process that dies ends the whole job
-        objective.sums_of = killed_once
+        chunk.sums_of = killed_once
         after = [digits(given.solve(start, executor=engine)) for _ in range(2)]
         assert os.path.exists(MARK)
         assert after == 2 * expected[:1], [of[:4] for of in (*after, *expected)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
+from bregopt.problems.cuts.coarsening import SignGraph, contracted, cycle, refined
 from bregopt.problems.cuts.cut import Search, ascended
-from bregopt.problems.cuts.multilevel import SignGraph, contracted, cycle, refined
 from bregopt.problems.cuts.partition import PartSearch, assigned, clustered
 
 KINDS = ("balanced", "free", "unequal", "loose")

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 
 import bregopt as bo
-from bregopt.problems.cuts.drawing import layout
+from bregopt.problems.cuts.answer import layout
 
 networkx = pytest.importorskip("networkx")
 matplotlib = pytest.importorskip("matplotlib")

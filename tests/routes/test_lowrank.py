@@ -280,7 +280,7 @@ class TestBound:
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     @pytest.mark.parametrize("apart", [None, 1.0, 1e-6])
     def test_the_complement_of_heavy_vectors_has_the_smallest_eigenvalue(self, weight, seed, apart):
-        from bregopt.certify.krylov import Complement
+        from bregopt.certify.eigenvalue_bound import Complement
 
         n, rng = 80, np.random.default_rng(seed)
         U = np.ones((n, 1))

@@ -164,7 +164,7 @@ class TestLimits:
     @pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
     def test_interrupt_returns_the_best_iterate(self, divergence, monkeypatch):
         from bregopt.program import LinearMap
-        from bregopt.routes.projection import stacked_newton
+        from bregopt.routes.projection import stack_newton
 
         problem = nearness(divergence=divergence)
         optimum = problem.solve(solver="bregman", tol=1e-9).value
@@ -181,7 +181,7 @@ class TestLimits:
             monkeypatch.setattr(owner, name, own)
 
         interrupted(LinearMap, "apply", 4)
-        interrupted(stacked_newton, "checkpoint", 2)
+        interrupted(stack_newton, "checkpoint", 2)
         with pytest.warns(bo.ConvergenceWarning, match="Interrupted"):
             sol = problem.solve(solver="bregman", tol=1e-14)
         assert sol.status == "user_limit"

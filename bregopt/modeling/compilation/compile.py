@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compilation.compiled import Compiled, slices
-from bregopt.modeling.compilation.parametric import AffineNumbers, ParametricParts, multiplied_matrices
+from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, multiplied_matrices
+from bregopt.modeling.compilation.parametric_program import Compiled, slices
 from bregopt.modeling.constraints import (
     Constraint,
     MatrixInequality,

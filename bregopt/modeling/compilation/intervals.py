@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.compilation.parametric import AffineNumbers, ParametricMatrix
+from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricMatrix
 from bregopt.modeling.variables import Parameter
 from bregopt.program import Program
 from bregopt.records import replace

@@ -16,7 +16,7 @@ from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, row_residuals
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import CutRows, some_rows
-from bregopt.modeling.compilation.compiled import Compiled
+from bregopt.modeling.compilation.parametric_program import Compiled
 from bregopt.modeling.constraints import Constraint
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, LIMITS, Program, StopReason

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.modeling.compilation.compiled import Compiled
+from bregopt.modeling.compilation.parametric_program import Compiled
 from bregopt.modeling.constraints import multiplier_of_cone
 from bregopt.records import replace
 from bregopt.routes.solution import Ray, Solution

@@ -25,8 +25,8 @@ from bregopt.errors import is_one_of, require
 from bregopt.files import replacing
 from bregopt.io.pandas_labels import Labels
 from bregopt.plotting import Axes, plot_correlation
+from bregopt.problems.arguments import BoundedEntries
 from bregopt.problems.correlation.request import Request
-from bregopt.problems.nearest_arguments import BoundedEntries
 from bregopt.program import Matrix
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.accuracy import summary

@@ -25,7 +25,16 @@ from bregopt.arrays import (
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of
 from bregopt.io.stacks import is_stack
 from bregopt.linalg import root_of
-from bregopt.problems.arguments import check_arguments
+from bregopt.problems.arguments import (
+    Pairs,
+    bounded_entries,
+    check_arguments,
+    entry_bounds,
+    fixed_entries,
+    fixed_pairs,
+    least_eigenvalue,
+    row_and_entry_weights,
+)
 from bregopt.problems.correlation.answer import Asked, reportable
 from bregopt.problems.correlation.infeasibility import least_block
 from bregopt.problems.correlation.norms import bracketed, solve_norm
@@ -40,15 +49,6 @@ from bregopt.problems.correlation.request import (
     weights_of_known,
 )
 from bregopt.problems.correlation.solve import solve_request
-from bregopt.problems.nearest_arguments import (
-    Pairs,
-    bounded_entries,
-    entry_bounds,
-    fixed_entries,
-    fixed_pairs,
-    least_eigenvalue,
-    row_and_entry_weights,
-)
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
 from bregopt.routes.accuracy import Units

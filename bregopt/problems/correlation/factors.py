@@ -54,6 +54,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import root_of, turned
+from bregopt.problems.arguments import covariance_message
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
     Descent,
@@ -64,7 +65,6 @@ from bregopt.problems.correlation.factor_descent import (
     top_squares,
 )
 from bregopt.problems.correlation.nearest import nearest_correlation
-from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import LowRank, StopReason
 from bregopt.records import dataclass
 from bregopt.routes.base import Seed, Settings

@@ -26,12 +26,11 @@ from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, covariance_message
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, read_request
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
-from bregopt.problems.nearest_arguments import covariance_message
 from bregopt.program import StopReason
 from bregopt.records import replace
 from bregopt.routes.derivatives.changes import Congruence
@@ -159,7 +158,7 @@ def nearest_correlation(
     Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. In Frobenius the
     variable is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue
     below ``t``. With `max_condition`, and for LogDet and von Neumann, the minimizer for given multipliers has
-    clipped eigenvalues (:mod:`bregopt.divergences.conditioned`). The norms are semidefinite programs.
+    clipped eigenvalues (:mod:`bregopt.divergences.condition_bound`). The norms are semidefinite programs.
     The largest entry is found by Douglas-Rachford splitting, with one eigendecomposition an iteration. The
     spectral norm mostly takes one problem of order ``n - 1``.
 

@@ -24,11 +24,11 @@ from bregopt.arrays import (
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
-from bregopt.problems.arguments import divergence_class
-from bregopt.problems.nearest_arguments import (
+from bregopt.problems.arguments import (
     LABELS_SHOWN,
     BoundedEntries,
     bounded_entries,
+    divergence_class,
     fixed_entries,
     fixed_pairs,
     least_eigenvalue,

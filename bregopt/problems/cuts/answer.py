@@ -1,4 +1,8 @@
-"""What the problems on partitions of graphs share: the checks of their arguments, and their answers."""
+"""What the problems on partitions of graphs share: the checks of their arguments, answers, and drawings.
+
+A drawing colors the vertices by their parts. Their positions are those of pivot scaling (Brandes and Pich
+2007), refined by springs.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,12 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra, reverse_cuthill_mckee
 
-from bregopt.arrays import IntArray, finite_array, rectangular
-from bregopt.errors import is_one_of
+from bregopt.arrays import Array, IntArray, finite_array, rectangular
+from bregopt.errors import is_one_of, require
 from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.problems.arguments import check_arguments
@@ -22,7 +28,32 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.options import check_options
 from bregopt.routes.solution import Solution
 
-__all__ = ["PartedGraph", "check_bound", "first_sizes", "generator", "number_of_parts", "part_sizes"]
+__all__ = [
+    "PartedGraph",
+    "check_bound",
+    "draw_parts",
+    "first_sizes",
+    "generator",
+    "layout",
+    "number_of_parts",
+    "part_sizes",
+]
+_LARGEST, _MOST_EDGES = 6_000, 50_000  # vertices and edges up to which the graph itself is drawn
+_NAMED = 60  # vertices up to which names are shown
+# Colors that color-blind readers tell apart (Okabe and Ito 2008); from the ninth part on the markers differ.
+_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+_DARK = (0, 2, 5)  # colors on which names are white
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_CUT = "#1a1a1a"
+_PIXELS = 400  # of the picture of an adjacency matrix
+_PIVOTS = 50  # of the layout
+_STEPS = 60  # of the springs
+_ALL_PAIRS = 600  # vertices up to which all pairs repel each other, and not near ones alone
+_NEAR, _REACH = 60, 4.0  # vertices that repel a vertex of a larger graph, and their largest distance
+# The longest move of the first step; steps fall to zero. Small graphs may unfold, large ones keep their form.
+_FIRST_STEP, _FIRST_STEP_NEAR = 0.3, 3.0  # relative to the width; absolute
+_NOISE = 0.05  # separates vertices with the same neighbors
+_MARGIN = 1.0  # between the drawings of components
 
 
 def generator(function: Callable[..., Any], seed: Any, options: Mapping[str, Any]) -> np.random.Generator:
@@ -134,8 +165,6 @@ class PartedGraph(Solution, ABC):
         -------
         matplotlib axes
         """
-        from bregopt.problems.cuts.drawing import draw_parts  # with what only drawings need
-
         return draw_parts(self.graph, self._numbers, self._title, pos, ax)
 
     def plot_convergence(self, ax: Axes | None = None) -> Axes:
@@ -185,3 +214,239 @@ class PartedGraph(Solution, ABC):
 
     def _facts(self) -> dict[str, str]:
         return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+
+
+def draw_parts(graph: Graph, part: IntArray, title: str, pos: Any = None, ax: Any = None) -> Any:
+    """Draw a graph, or from some thousand vertices on its adjacency matrix sorted by parts.
+
+    Parameters
+    ----------
+    graph : Graph
+    part : int array of shape (n,)
+        The number of its part for each vertex.
+    title : str
+    pos : dict from vertex to pair of floats, or array of shape (n, 2), optional
+        Positions, as networkx's layouts return them. With them a graph of any size is drawn.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    TypeError, ValueError
+        If `pos` does not have a finite position for each vertex.
+    """
+    pyplot = require("matplotlib.pyplot", "plot")
+    places = None if pos is None else _positions(graph, pos)
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(7, 5), layout="constrained")
+    if places is None and (graph.n > _LARGEST or graph.adjacency.nnz > 2 * _MOST_EDGES):
+        _draw_matrix(graph, part, ax)
+    else:
+        _draw_graph(graph, part, layout(graph.adjacency) if places is None else places, ax)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def _positions(graph: Graph, pos: Any) -> Array:
+    """Return the user's positions in the order of the graph."""
+    if isinstance(pos, dict):
+        missing = [node for node in graph.nodes if node not in pos]
+        if missing:
+            raise ValueError(f"pos has no position of vertex {missing[0]!r}; expected one for each vertex")
+        pos = [pos[node] for node in graph.nodes]
+    places = finite_array(pos, "pos", ndim=2)
+    if places.shape != (graph.n, 2):
+        raise ValueError(f"pos has shape {places.shape}; expected {(graph.n, 2)}, a point for each vertex")
+    return places
+
+
+def _draw_graph(graph: Graph, part: IntArray, places: Array, ax: Any) -> None:
+    """Draw edges inside parts in their colors, edges between parts in black, then the vertices."""
+    collections: Any = require("matplotlib.collections", "plot")
+    edges = sp.triu(graph.adjacency).tocoo()
+    lines = places[np.column_stack([edges.row, edges.col])]
+    between = part[edges.row] != part[edges.col]
+    inner_width, width = _line_width(~between, graph.n), _line_width(between, graph.n)
+    for number in range(part.max() + 1):
+        inside = ~between & (part[edges.row] == number)
+        color = _COLORS[number % len(_COLORS)]
+        ax.add_collection(
+            collections.LineCollection(lines[inside], colors=color, linewidths=inner_width, alpha=0.45)
+        )
+    ax.add_collection(
+        collections.LineCollection(lines[between], colors=_CUT, linewidths=1.5 * width, zorder=1.5)
+    )
+    named = graph.n <= _NAMED
+    area = 170.0 if named else min(max(15_000 / graph.n, 2.0), 60.0)  # square points
+    for number in range(part.max() + 1):
+        ax.scatter(
+            *places[part == number].T,
+            s=area,
+            color=_COLORS[number % len(_COLORS)],
+            marker=_MARKERS[number // len(_COLORS) % len(_MARKERS)],
+            edgecolors="white" if graph.n <= 1_000 else "none",
+            linewidths=0.5,
+            zorder=2,
+        )
+    if named:
+        for node, (x, y), number in zip(graph.nodes, places, part, strict=True):
+            ink = "white" if number % len(_COLORS) in _DARK else "black"
+            ax.text(x, y, str(node), fontsize=7, color=ink, ha="center", va="center", zorder=3)
+    ax.set_aspect("equal")
+    ax.margins(0.03)
+    ax.set_axis_off()
+
+
+def _line_width(shown: Any, n: int) -> float:
+    """Return a width in points that falls with the number of lines."""
+    return float(np.clip(40 / np.sqrt(max(shown.sum(), n)), 0.25, 1.2))
+
+
+def _draw_matrix(graph: Graph, part: IntArray, ax: Any) -> None:
+    """Draw the density of the entries, those inside parts in their colors and those between parts black."""
+    colors: Any = require("matplotlib.colors", "plot")
+    n = graph.n
+    order = reverse_cuthill_mckee(graph.adjacency, symmetric_mode=True)
+    order = order[np.argsort(part[order], kind="stable")]
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.arange(n)
+    edges = graph.adjacency.tocoo()
+    cell = place[edges.row] * _PIXELS // n * _PIXELS + place[edges.col] * _PIXELS // n
+    inks = np.array([colors.to_rgb(_COLORS[number % len(_COLORS)]) for number in range(part.max() + 1)])
+    between = (part[edges.row] != part[edges.col])[:, None]
+    ink = 1.0 - np.where(between, colors.to_rgb(_CUT), inks[part[edges.row]])
+    count = np.bincount(cell, minlength=_PIXELS**2).astype(float)
+    strength = np.log1p(count) / np.log1p(max(np.quantile(count[cell], 0.99), 1.0) if len(cell) else 1.0)
+    mean: Array = np.column_stack([np.bincount(cell, channel, _PIXELS**2) for channel in ink.T])
+    mean /= np.maximum(count, 1.0)[:, None]
+    picture = 1.0 - mean * np.minimum(strength, 1.0)[:, None]
+    ax.imshow(picture.reshape(_PIXELS, _PIXELS, 3), extent=(0, n, n, 0), interpolation="nearest")
+    for border in np.cumsum(np.bincount(part))[:-1]:
+        ax.axhline(border, color="0.5", linewidth=0.6)
+        ax.axvline(border, color="0.5", linewidth=0.6)
+    ax.set_xlabel("vertices, sorted by parts")
+    ax.set_xticks([0, n])
+    ax.set_yticks([0, n])
+
+
+def layout(adjacency: Any) -> Array:
+    """Return positions of shape ``(n, 2)``: neighbors are about a unit apart, other vertices farther.
+
+    The components stand side by side, the largest first. Weights do not matter.
+
+    Parameters
+    ----------
+    adjacency : csr_array of shape (n, n)
+        Symmetric.
+
+    References
+    ----------
+    Brandes, Pich (2007), Eigensolver methods for progressive multidimensional scaling of large data.
+    Fruchterman, Reingold (1991), Graph drawing by force-directed placement.
+    """
+    links = sp.csr_array(adjacency != 0, dtype=float)
+    _, component = connected_components(links, directed=False)
+    order = np.argsort(component, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(component))[:-1])
+    drawings = [_component(links[vertices][:, vertices]) for vertices in members]
+    places = np.empty((len(component), 2))
+    for vertices, drawing, corner in zip(members, drawings, _packed(drawings), strict=True):
+        places[vertices] = drawing - drawing.min(axis=0) + corner
+    return places
+
+
+def _component(links: Any) -> Array:
+    """Return positions of the vertices of a connected graph."""
+    # Older versions of SciPy search paths with 32-bit indices only.
+    links = sp.csr_array(
+        (links.data, links.indices.astype(np.int32), links.indptr.astype(np.int32)), links.shape
+    )
+    n = links.shape[0]
+    if n == 1:
+        return np.zeros((1, 2))
+    return _principal_axes(_springs(links, _pivot_scaling(links)))
+
+
+def _pivot_scaling(links: Any) -> Array:
+    """Return the two principal coordinates of the distances to pivots, each far from those before it."""
+    n = links.shape[0]
+    nearest = np.full(n, np.inf)
+    pivot = int(breadth_first_order(links, 0, directed=False)[0][-1])
+    columns = []
+    for _ in range(min(_PIVOTS, n)):
+        distance = dijkstra(links, directed=False, indices=pivot, unweighted=True)
+        columns.append(distance)
+        nearest = np.minimum(nearest, distance)
+        pivot = int(np.argmax(nearest))
+    squares = np.array(columns).T ** 2
+    centered = -0.5 * (squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean())
+    U, lengths, _ = np.linalg.svd(centered, full_matrices=False)
+    scores = (U * np.sqrt(lengths))[:, :2]
+    # A standard deviation of a third of the width of n unit squares; without outliers, which trees have.
+    scale = np.sqrt(n) / 3 / max(np.median(np.abs(scores[:, 0])), 1e-12) / 1.5
+    return np.clip(scale * scores, -np.sqrt(n), np.sqrt(n)) + _NOISE * np.random.default_rng(0).normal(
+        size=(n, 2)
+    )
+
+
+def _springs(links: Any, places: Array) -> Array:
+    """Return positions after steps along the forces of Fruchterman and Reingold."""
+    n = len(places)
+    ends = sp.triu(links).tocoo()
+    i, j = ends.row, ends.col
+    first = _FIRST_STEP * np.sqrt(n) if n <= _ALL_PAIRS else _FIRST_STEP_NEAR
+    for step in np.linspace(first, 0.0, _STEPS, endpoint=False):
+        p, q = _near_pairs(places)
+        repelled = places[p] - places[q]
+        repelled /= np.maximum(np.einsum("ij,ij->i", repelled, repelled), 1e-4)[:, None]
+        pulled = places[j] - places[i]
+        pulled *= np.sqrt(np.einsum("ij,ij->i", pulled, pulled))[:, None]
+        force = _scattered(p, q, repelled, n) + _scattered(i, j, pulled, n)
+        length = np.sqrt(np.einsum("ij,ij->i", force, force))[:, None]
+        places = places + force * np.minimum(step / np.maximum(length, 1e-12), 1.0)
+    return places
+
+
+def _near_pairs(places: Array) -> tuple[IntArray, IntArray]:
+    """Return the pairs of vertices that repel each other."""
+    n = len(places)
+    if n <= _ALL_PAIRS:
+        i, j = np.triu_indices(n, 1)
+        return i, j
+    from scipy.spatial import cKDTree  # 0.05 s, which `import bregopt` does without
+
+    near = cKDTree(places).query(places, _NEAR + 1, distance_upper_bound=_REACH)[1][:, 1:]
+    i, k = np.nonzero(near < n)
+    return i, near[i, k]
+
+
+def _scattered(i: IntArray, j: IntArray, force: Array, n: int) -> Array:
+    """Return the sum of forces on each vertex: `force` acts on `i`, and its opposite on `j`."""
+    axes = [np.bincount(i, axis, n) - np.bincount(j, axis, n) for axis in force.T]
+    return np.column_stack(axes)
+
+
+def _principal_axes(places: Array) -> Array:
+    """Return positions turned so that the drawing is wider than high."""
+    centered = places - places.mean(axis=0)
+    return centered @ np.linalg.svd(centered, full_matrices=False)[2].T
+
+
+def _packed(drawings: list[Array]) -> list[Array]:
+    """Return the lower left corners of drawings in rows, the highest first."""
+    sizes = np.array([np.ptp(drawing, axis=0) + _MARGIN for drawing in drawings])
+    width = max(float(sizes[:, 0].max()), float(np.sqrt(1.5 * sizes.prod(axis=1).sum())))
+    corners = np.empty_like(sizes)
+    x = y = height = 0.0
+    for k in np.argsort(-sizes[:, 1], kind="stable"):
+        if x > 0 and x + sizes[k, 0] > width:
+            x, y, height = 0.0, y - height, 0.0
+        corners[k] = x, y - sizes[k, 1]
+        x, height = x + sizes[k, 0], max(height, sizes[k, 1])
+    return list(corners)

@@ -30,7 +30,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
-from bregopt.problems.cuts.multilevel import SignGraph, cycle, refined
+from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
 from bregopt.problems.cuts.proof import Proof, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program import LowRank

@@ -17,9 +17,8 @@ from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import check_arguments
+from bregopt.problems.arguments import LABELS_SHOWN, Pairs, check_arguments, fixed_pairs
 from bregopt.problems.correlation.request import given_matrix
-from bregopt.problems.nearest_arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
 from bregopt.routes.options import SolveOptions

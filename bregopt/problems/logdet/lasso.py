@@ -28,7 +28,7 @@ from bregopt.errors import DataWarning, did_you_mean, require, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
 from bregopt.linalg import inverse_of, root_of
 from bregopt.plotting import Axes, plot_path
-from bregopt.problems.nearest_arguments import fixed_pairs
+from bregopt.problems.arguments import fixed_pairs
 from bregopt.program import StopReason
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes import base

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.certify.weighted_accuracy import LARGEST_ORDER, curvature_of
+from bregopt.certify.weights import LARGEST_ORDER, curvature_of
 from bregopt.divergences import Spectrum
 from bregopt.linalg import dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program

@@ -37,7 +37,7 @@ from bregopt.routes.derivatives.optimum import Optimum, refined
 from bregopt.routes.derivatives.system import Unknowns
 
 if TYPE_CHECKING:
-    from bregopt.routes.derivatives.stacked import StackedCorrelations
+    from bregopt.routes.derivatives.stacks import StackedCorrelations
 
 __all__ = [
     "Derivative",
@@ -238,7 +238,7 @@ class Products:
     @classmethod
     def of(cls, divergence: str, A: Array, y: Array) -> Products:
         """Return those of the nearest correlation matrix to `A` with the multipliers `y` of its rows."""
-        from bregopt.routes.derivatives.stacked import StackedCorrelations
+        from bregopt.routes.derivatives.stacks import StackedCorrelations
 
         return cls(StackedCorrelations.of_rows(divergence, A[None], y[None]).refined())
 

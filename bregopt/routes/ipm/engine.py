@@ -12,7 +12,7 @@ possible; otherwise their residuals shrink with every step. A LogDet problem kee
 ``nu`` decreases. For a semidefinite program both decrease together.
 
 ``X`` and ``Z`` are one flat vector each, of which the matrices are views (:mod:`bregopt.routes.ipm.plan`).
-A block may be restricted to a face of the cone (:mod:`bregopt.program.face`). ``X`` and ``inv(Z)`` are then
+A block may be restricted to a face of the cone (:class:`bregopt.program.Face`). ``X`` and ``inv(Z)`` are then
 stored in the coordinates of the rows, in which the rows are sparse, and only decompositions use the face.
 """
 

@@ -9,7 +9,7 @@ condition is linearized to
 
 and ``W^2 = eta^2 (2 w w' - J)`` is a diagonal matrix plus one of rank one (Nesterov, Todd 1997, Self-scaled
 barriers and interior-point methods for convex programming; Alizadeh, Goldfarb 2003, §7). All cones are in
-one array (:mod:`bregopt.program.cones`).
+one array (:mod:`bregopt.program.bounds`).
 """
 
 from __future__ import annotations

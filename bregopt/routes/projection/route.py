@@ -15,7 +15,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate
-from bregopt.certify.stacks import certify_stack
+from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean, is_one_of
@@ -27,9 +27,8 @@ from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.proximal import proximal, with_proximal_terms
-from bregopt.routes.projection.stacked_answer import StackedAnswer
-from bregopt.routes.projection.stacked_newton import certificates_at, point_at, solve_stack
+from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
+from bregopt.routes.projection.stack_newton import certificates_at, point_at, solve_stack
 from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
 
@@ -163,18 +162,22 @@ class Algorithm:
 # The first match is used.
 _ALGORITHMS = (
     Algorithm("newton", ("barrier",), "route:logdet_interior", KULIS, reductions=WHITENING),
-    Algorithm("newton", ("weights",), "weighted:weighted_frobenius", QI_SUN_WEIGHTED, several=False),
+    Algorithm(
+        "newton", ("weights",), "weights_lagrangian:weighted_frobenius", QI_SUN_WEIGHTED, several=False
+    ),
     Algorithm("newton", ("spectrum", "quadratic"), "dual_newton:dual_newton", QI_SUN),
     Algorithm(
         "newton",
         ("spectrum", "exponential"),
-        "dual_interior:exponential_newton",
+        "dual_interior_point:exponential_newton",
         KULIS,
         reductions=_FEWER_ROWS,
     ),
     Algorithm("newton", ("spectrum",), "dual_newton:dual_newton", KULIS, reductions=_FEWER_ROWS),
-    Algorithm("cyclic", ("spectrum", "quadratic"), "cyclic:dykstra_hildreth", DYKSTRA, several=False),
-    Algorithm("cyclic", ("point",), "cyclic:cyclic_projection", KULIS, several=False),
+    Algorithm(
+        "cyclic", ("spectrum", "quadratic"), "cyclic_projections:dykstra_hildreth", DYKSTRA, several=False
+    ),
+    Algorithm("cyclic", ("point",), "cyclic_projections:cyclic_projection", KULIS, several=False),
 )
 
 
@@ -412,7 +415,7 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
         return special
     run = found.run
     if _begins_with_passes(program, settings):
-        from bregopt.routes.projection.cyclic import after_row_passes
+        from bregopt.routes.projection.cyclic_projections import after_row_passes
 
         answer = after_row_passes(run)(program, settings, start, progress)
     elif method == "newton" and not _weighted(program) and _many_inactive(program, settings.tuning):

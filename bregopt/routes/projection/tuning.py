@@ -15,7 +15,7 @@ class ProjectionTuning(WorkingSetTuning):
     """Constants of the projection methods, besides those of the working set.
 
     The methods for elementwise weights work in scaled entries: the mean weight is one, and so is the order of
-    magnitude of the eigenvalues (:mod:`bregopt.routes.projection.scaled_nearness`).
+    magnitude of the eigenvalues (:mod:`bregopt.routes.projection.weights`).
 
     Parameters
     ----------

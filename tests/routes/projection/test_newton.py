@@ -16,7 +16,7 @@ from bregopt.divergences.stacks import simplex_shifts
 from bregopt.io.matrices import read_matrix
 from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
-from bregopt.program.face import Face
+from bregopt.program.program import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients

@@ -6,7 +6,7 @@ from scipy.linalg import expm
 
 import bregopt as bo
 from bregopt.certify import accuracy
-from bregopt.certify.weighted_accuracy import cone_curvature
+from bregopt.certify.weights import cone_curvature
 
 EPS = np.finfo(float).eps
 WEIGHTS = ("a decade", "six decades", "no weight")

@@ -24,7 +24,7 @@ from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.problems.logdet.answer import verdict
-from bregopt.problems.logdet.ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
+from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume
 from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status

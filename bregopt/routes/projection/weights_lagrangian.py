@@ -28,7 +28,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.accuracy import NearnessRule, near_answer
-from bregopt.certify.weighted_accuracy import LARGEST_ORDER
+from bregopt.certify.weights import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.scale import scale_of
@@ -37,9 +37,9 @@ from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.dual_newton import bounded_diagonal
-from bregopt.routes.projection.scaled_nearness import Response, ScaledNearness, scaled_nearness
 from bregopt.routes.projection.tuning import ProjectionTuning
-from bregopt.routes.projection.weighted_interior import InteriorPoint, interior_unknowns
+from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness
+from bregopt.routes.projection.weights_interior_point import InteriorPoint, interior_unknowns
 
 __all__ = [
     "AugmentedLagrangian",

@@ -16,8 +16,8 @@ from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of, symmetrize
 from bregopt.records import dataclass
-from bregopt.routes.projection.scaled_nearness import ScaledNearness
 from bregopt.routes.projection.tuning import ProjectionTuning
+from bregopt.routes.projection.weights import ScaledNearness
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
 

@@ -15,7 +15,7 @@ from bregopt.arrays import Array, IntArray, rectangular
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine, Named
 from bregopt.modeling.bounds import broadcast_gamma
-from bregopt.modeling.compilation.parametric import AffineNumbers, ParametricParts, sparse_rows
+from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound

@@ -29,12 +29,7 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.certify.stacks import relative_gap, row_residual
-from bregopt.clock import checkpoint
-from bregopt.divergences.stacks import StackedDerivative, StackedLogDet, inner
-from bregopt.linalg import diagonal_of, solutions_of, spectra_of
-from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.stacked_answer import (
+from bregopt.certify.stacks import (
     Certified,
     Near,
     OnRows,
@@ -44,8 +39,14 @@ from bregopt.routes.projection.stacked_answer import (
     joined,
     near_minimizers,
     on_rows,
+    relative_gap,
+    row_residual,
     stacked_conjugate_gradients,
 )
+from bregopt.clock import checkpoint
+from bregopt.divergences.stacks import StackedDerivative, StackedLogDet, inner
+from bregopt.linalg import diagonal_of, solutions_of, spectra_of
+from bregopt.program.entry_stack import EntryStack
 from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
