@@ -120,19 +120,3 @@ def test_the_constants_of_a_method_select_its_route(capsys):
     assert problem.solve(tuning=bo.tuning("cvxpy")).solver == "cvxpy"
     problem.explain(tuning=bo.tuning("cvxpy"))
     assert "it has no option 'tuning' of type ReferenceTuning" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("options", "constants", "steps"),
-    [
-        ({"method": "cyclic"}, {"cycle_limit": 3}, 3),
-        ({"method": "newton"}, {"newton_limit": 2}, 2),
-        ({"weights": [[1, 2, 1], [2, 1, 3], [1, 3, 1]]}, {"weighted_limit": 2, "certificate_steps": 1}, 2),
-    ],
-)
-def test_projections_obey_their_constants(options, constants, steps):
-    A = np.array([[1.0, 0.9, -0.4], [0.9, 1.0, 0.3], [-0.4, 0.3, 1.0]])
-    tuning = replace(bo.tuning("bregman"), **constants)
-    with pytest.warns(bo.ConvergenceWarning):
-        sol = bo.nearest_correlation(A, solver="bregman", tol=1e-14, tuning=tuning, **options)
-    assert sol.iterations == steps

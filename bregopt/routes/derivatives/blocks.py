@@ -34,8 +34,8 @@ from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.projection.dual_newton import GivenDifferences, RowCurvature, gram, has_gram
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
     "BarrierPoint",
@@ -47,7 +47,7 @@ __all__ = [
     "dual_point",
 ]
 
-_TUNING = ProjectionTuning()
+_TUNING = InteriorPointTuning()
 _INNER_TOL = 0.01 * CG_TOL
 _LARGEST_TEST = 2_000  # entries without weight of a test whether they are unique
 
@@ -62,12 +62,12 @@ class BlockRows:
     """
 
     def __init__(self, A: LinearMap) -> None:
-        self.A, self.action = A, RowAction(A, _TUNING.interior)
+        self.A, self.action = A, RowAction(A, _TUNING)
 
     @cached_property
     def curvature(self) -> RowCurvature:
         """The diagonal of ``A P' A*``, as a function of a spectrum."""
-        return RowCurvature(self.A, _TUNING)
+        return RowCurvature(self.A)
 
 
 class BlockPoint(Protocol):

@@ -1,7 +1,6 @@
 """Bregman projection: the route for nearness problems."""
 
-from bregopt.routes.projection.route import Bregman, BregmanSettings
-from bregopt.routes.projection.tuning import ProjectionTuning
+from bregopt.routes.projection.route import Bregman, BregmanSettings, ProjectionTuning
 
 __all__ = [
     "Bregman",

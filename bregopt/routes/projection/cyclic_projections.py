@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,10 +40,13 @@ from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts
 from bregopt.routes.base import Method as Solve
+from bregopt.routes.base import Tuning
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
+
+if TYPE_CHECKING:
+    from bregopt.routes.projection.route import ProjectionTuning
 
 __all__ = [
     "after_row_passes",
@@ -52,6 +55,8 @@ __all__ = [
     "new_multiplier",
 ]
 
+# Limit on the cycles where the option `max_iter` gives none.
+_CYCLES = 20_000
 # The cyclic method certifies its point once more after the cycles so far, divided by this, at least after
 # one. A certificate may cost more than a cycle.
 _CERTIFICATE_DIVISOR = 10
@@ -111,8 +116,7 @@ def cyclic_projection(program: Program, settings: Any, start: Start | None, prog
         y = np.zeros(program.m)
         point.reset(block.C)
     monitor = Monitor(program, settings, progress)
-    tuning: ProjectionTuning = settings.tuning
-    limit = settings.max_iter or tuning.cycle_limit
+    limit = settings.max_iter or _CYCLES
     cycle = 0
     y_inside, certificate = _certified(program, point, y, y)
     stop = monitor.look(cycle, certificate, y)
@@ -228,7 +232,7 @@ def dykstra_hildreth(program: Program, settings: Any, start: Start | None, progr
     program : Program
         One block with an unweighted Frobenius term, no ordinary variables.
     """
-    limit = settings.max_iter or settings.tuning.cycle_limit
+    limit = settings.max_iter or _CYCLES
     method = _Dykstra(program, settings.tuning, start, limit)
     found = Monitor(program, settings, progress).follow(method, method.first, limit)
     return found.proof or _answer(found.at, found.at.y, found.stop, found.step)
@@ -252,13 +256,13 @@ class _Dykstra(Method):
     tests_multipliers = False
     keeps_best = False
 
-    def __init__(self, program: Program, tuning: ProjectionTuning, start: Start | None, limit: int) -> None:
+    def __init__(self, program: Program, tuning: Tuning, start: Start | None, limit: int) -> None:
         self._program, self._tuning, self._limit = program, tuning, limit
         (block,) = program.blocks
         assert block.nearness is not None
         self._mu = block.nearness.mu
         self._center = np.asarray(block.nearness.X0) - block.C / (2 * self._mu)
-        self._rows = _RowAscent(program, self._mu, tuning)
+        self._rows = _RowAscent(program, self._mu)
         self.first = self._point(np.zeros(program.m) if start is None else program.bounds.clip(start.y))
         self._tested = self.first.y
 
@@ -286,9 +290,8 @@ class _Dykstra(Method):
 class _RowAscent:
     """Hildreth's method on the rows, in terms of their activities and Gram matrix."""
 
-    def __init__(self, program: Program, mu: float, tuning: ProjectionTuning) -> None:
+    def __init__(self, program: Program, mu: float) -> None:
         self._program, self._mu, self._bounds = program, mu, program.bounds
-        self._tuning = tuning
         self._gram = _gram(program)
         self._diagonal = np.asarray(self._gram.diagonal())
         self._groups = _orthogonal_groups(self._gram, np.flatnonzero(self._diagonal > 0))

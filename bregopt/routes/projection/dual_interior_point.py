@@ -37,11 +37,20 @@ from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.dual_newton import dual_newton
-from bregopt.routes.projection.tuning import ProjectionTuning
+from bregopt.routes.projection.dual_newton import (
+    ARMIJO,
+    NOISE,
+    SHORTEST_STEP,
+    START_GROWTH,
+    START_TRIALS,
+    STEPS,
+    dual_newton,
+)
 
 __all__ = ["exponential_newton"]
 
+# Fraction of the step to the boundary that is taken, and length up to which a step is short.
+_STEP_FRACTION, _SHORT_STEP = 0.99, 0.3
 # Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.
 _LARGEST_STORED = 20_000_000
 # Factor of the barrier parameter after a step that was not short.
@@ -78,13 +87,13 @@ def _dual_interior(program: Program, settings: Any, start: Start | None, progres
     start : Start, optional
         Not used: multipliers near zero are far from the central path.
     """
-    method = _DualInterior(program, settings.tuning)
+    method = _DualInterior(program)
     monitor = Monitor(program, settings, progress)
     first = method.first()
     if first is None:
         X0 = np.asarray(method.nearness.X0)
         return Answer((X0,), np.zeros(0), np.zeros(program.m), StopReason.STALLED, 0)
-    limit = settings.max_iter or settings.tuning.newton_limit
+    limit = settings.max_iter or STEPS
     at, stop, step, _ = monitor.follow(method, first, limit)
     y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
     return Answer((at.spectrum.X,), np.zeros(0), y, stop, step)
@@ -108,10 +117,10 @@ class _Point:
 
 
 class _DualInterior(Method):
-    def __init__(self, program: Program, tuning: ProjectionTuning) -> None:
+    def __init__(self, program: Program) -> None:
         (block,) = program.blocks
         assert block.nearness is not None
-        self.program, self.nearness, self.tuning = program, block.nearness, tuning
+        self.program, self.nearness = program, block.nearness
         self._divergence, self._C = divergence_of(block.nearness), block.C
         bounds = program.bounds
         below = np.flatnonzero(np.isfinite(bounds.lo) & ~bounds.equal)
@@ -135,13 +144,13 @@ class _DualInterior(Method):
         excess = self._excess(at)[: self._count]
         s = np.maximum(np.abs(excess), 0.1 * np.abs(excess).mean())
         nu = self.nearness.mu * self._divergence.unit / self._count
-        for _ in range(self.tuning.start_trials):
+        for _ in range(START_TRIALS):
             p = np.zeros(len(self._row))
             p[: self._count] = nu / s
             begin = self._point(p, s)
             if begin is not None:
                 return begin
-            nu /= self.tuning.start_growth
+            nu /= START_GROWTH
         return None
 
     def certificate(self, at: _Point) -> Certificate:
@@ -154,9 +163,9 @@ class _DualInterior(Method):
 
     def advance(self, at: _Point) -> _Point | None:
         """Return a point of larger barrier function, None if there is none in floating point."""
-        z, tuning = at.z, self.tuning
+        z = at.z
         nu = float(at.s @ z) / self._count
-        nu *= _DECREASE if at.step > tuning.short_step else 1.0
+        nu *= _DECREASE if at.step > _SHORT_STEP else 1.0
         right = -self._excess(at)
         right[: self._count] += nu / z
         try:
@@ -165,15 +174,15 @@ class _DualInterior(Method):
             return None
         dz = dp[: self._count]
         ds = nu / z - at.s / z * dz - at.s
-        alpha = min(1.0, tuning.step_fraction * _to_boundary(z, dz))
-        longest = tuning.step_fraction * _to_boundary(at.s, ds)
+        alpha = min(1.0, _STEP_FRACTION * _to_boundary(z, dz))
+        longest = _STEP_FRACTION * _to_boundary(at.s, ds)
         rise = float(right @ dp)
-        round_off = tuning.newton_noise * (abs(at.dual) + self.nearness.mu * self._divergence.unit)
-        while alpha > tuning.shortest_gradient_step:
+        round_off = NOISE * (abs(at.dual) + self.nearness.mu * self._divergence.unit)
+        while alpha > SHORTEST_STEP:
             new = self._point(at.p + alpha * dp, at.s + min(alpha, longest) * ds, alpha)
             if new is not None:
                 gained = new.dual - at.dual + nu * float(np.log(new.z / z).sum())
-                if gained >= tuning.armijo_fraction * alpha * rise - round_off:
+                if gained >= ARMIJO * alpha * rise - round_off:
                     return new
             alpha *= 0.5
         return None

@@ -40,9 +40,9 @@ from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass, replace
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
     "BlockDual",
@@ -57,6 +57,24 @@ __all__ = [
     "has_gram",
 ]
 
+# Limit on the steps where the option `max_iter` gives none.
+STEPS = 500
+# Least change of the dual function in a line search, relative to the slope (Armijo), and the difference of
+# the function, relative to its magnitude, that counts as round-off there.
+ARMIJO, NOISE = 1e-4, 1e-13
+# Least step length along Newton's direction, below which the direction is the scaled gradient, and along
+# that, below which the method has stalled.
+_SHORTEST_NEWTON_STEP, SHORTEST_STEP = 1e-3, 1e-12
+# Fraction of the step to the boundary of the domain that is tried first.
+_STEP_FRACTION = 0.9
+# Limit on conjugate gradient steps for one Newton direction.
+_CG_STEPS = 200
+# Least diagonal entry of the dual Hessian, relative to that of the row alone. A singular point may have no
+# curvature along a row, and the diagonal preconditions Newton's equation.
+_LEAST_CURVATURE = 1e-8
+# Limit on increases of the divergence's weight in the search for a first point, and the factor of one. The
+# exponential of von Neumann overflows at zero multipliers if the linear cost is large.
+START_TRIALS, START_GROWTH = 8, 10.0
 # Entries of small matrices, which are formed in a few calls.
 _AT_ONCE = 20_000
 # Entries of the rows in the eigenvectors up to which Newton's equation is formed.
@@ -86,16 +104,15 @@ class BlockDual:
         With a divergence that has a spectrum.
     A : LinearMap
         The rows in this block.
-    tuning : ProjectionTuning
     """
 
-    def __init__(self, block: Block, A: LinearMap, tuning: ProjectionTuning) -> None:
+    def __init__(self, block: Block, A: LinearMap) -> None:
         assert block.nearness is not None
         self.divergence: Divergence = divergence_of(block.nearness)
         self.mu, self.C = block.nearness.mu, block.C
         self._cap = {} if block.cap is None else {"cap": block.cap}
-        self._A, self._action, self._tuning = A, RowAction(A, tuning.interior), tuning
-        self._curvature = RowCurvature(A, tuning)
+        self._A, self._action = A, RowAction(A, InteriorPointTuning())
+        self._curvature = RowCurvature(A)
 
     def slack(self, y: Array) -> Array:
         """Return ``C - A*(y)``."""
@@ -188,11 +205,10 @@ class RowCurvature:
     Parameters
     ----------
     A : LinearMap
-    tuning : ProjectionTuning
     """
 
-    def __init__(self, A: LinearMap, tuning: ProjectionTuning) -> None:
-        self._squares, self._tuning = A.norms() ** 2, tuning
+    def __init__(self, A: LinearMap) -> None:
+        self._squares = A.norms() ** 2
         self._terms = [_TermCurvature(term.at, term.rows, A.orders[0]) for term in A.terms]
 
     def __call__(self, spectrum: Spectrum | DifferenceSpectrum) -> Array:
@@ -212,7 +228,7 @@ class RowCurvature:
                 t = term.entries or term.rows.coordinates()
                 part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
                 diagonal[term.at] += np.bincount(t.row, weights=part, minlength=term.rows.m)
-        least = self._tuning.least_curvature * spectrum.typical_derivative * self._squares
+        least = _LEAST_CURVATURE * spectrum.typical_derivative * self._squares
         return np.maximum(diagonal, np.where(least > 0, least, TINY))
 
 
@@ -234,9 +250,9 @@ class _TermCurvature:
         self.rank_one = rows.rank_one_terms() if few and self.diagonal is None else None
 
 
-def block_duals(program: Program, tuning: ProjectionTuning) -> list[BlockDual]:
+def block_duals(program: Program) -> list[BlockDual]:
     """Return the terms of all blocks."""
-    return [BlockDual(block, program.A.of_block(b), tuning) for b, block in enumerate(program.blocks)]
+    return [BlockDual(block, program.A.of_block(b)) for b, block in enumerate(program.blocks)]
 
 
 def exponential_rows(A: LinearMap, blocks: Sequence[BlockDual]) -> Mask:
@@ -338,8 +354,7 @@ class _DualNewton(Method):
 
     def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._settings, self._progress = program, settings, progress
-        self._tuning: ProjectionTuning = settings.tuning
-        self._blocks = block_duals(program, self._tuning)
+        self._blocks = block_duals(program)
         self._unit = sum(block.mu * block.divergence.unit for block in self._blocks)
         self._exponential = exponential_rows(program.A, self._blocks)
         bounds = program.bounds
@@ -364,7 +379,7 @@ class _DualNewton(Method):
             X = tuple(block.unconstrained().X for block in self._blocks)
             return Answer(X, np.zeros(0), np.zeros(self._program.m), StopReason.STALLED, 0)
         monitor = Monitor(self._program, self._settings, self._progress)
-        limit = self._settings.max_iter or self._tuning.newton_limit
+        limit = self._settings.max_iter or STEPS
         at, stop, step, _ = monitor.follow(self, first, limit)
         y = monitor.farkas if stop is StopReason.INFEASIBLE else at.y
         return Answer(self._on_rows(at), np.zeros(0), y, stop, step)
@@ -383,11 +398,10 @@ class _DualNewton(Method):
             at = self._point(y)
             if at is not None:
                 return at if start is not None else self._from_above(at)
-        tuning = self._tuning
         without = [block.spectrum(zero) is None for block in self._blocks]
         mu = weights = np.array([block.mu for block in self._blocks])
-        for _ in range(tuning.start_trials):
-            weights = np.where(without, weights * tuning.start_growth, mu)
+        for _ in range(START_TRIALS):
+            weights = np.where(without, weights * START_GROWTH, mu)
             if self._at_weights(weights)._point(zero) is not None:
                 break
         y = zero
@@ -402,13 +416,13 @@ class _DualNewton(Method):
         It is on the central path of that term: ``C + mu inv(X0)`` is kept while ``mu`` and ``X0`` decrease
         from far above. On the way the multipliers stay in the domain, which depends on neither.
         """
-        tuning, y = self._tuning, at.y
-        ratio = _demanded_growth(self._program, at.X, at.activity, tuning)
+        y = at.y
+        ratio = _demanded_growth(self._program, at.X, at.activity)
         settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
-        while ratio > tuning.start_growth:
+        while ratio > START_GROWTH:
             program = _enlarging(self._program, ratio)
             y = _DualNewton(program, settings, Progress("a larger X0")).run(Start((), np.zeros(0), y)).y
-            ratio /= tuning.start_growth
+            ratio /= START_GROWTH
         return at if y is at.y else self._point(y) or at
 
     def _at_weights(self, mu: Array) -> _DualNewton:
@@ -505,10 +519,10 @@ class _DualNewton(Method):
             d = self._direction(at, right, relaxation, diagonal, at_end, known)
             if self._barrier is not None:
                 return self._near_path(at, self._barrier)
-            new = self._searched(at, gradient, d, lower, upper, self._tuning.shortest_newton_step)
+            new = self._searched(at, gradient, d, lower, upper, _SHORTEST_NEWTON_STEP)
             if new is not None:
                 return new
-        least = self._tuning.shortest_gradient_step
+        least = SHORTEST_STEP
         return self._searched(at, gradient, gradient / diagonal, lower, upper, least)
 
     # Pays on: nearly singular block, n = 30.
@@ -551,7 +565,7 @@ class _DualNewton(Method):
         if weight <= least:
             self._barrier = None  # the last step
         alpha, rise = 1.0, float(gradient @ d)
-        while alpha > self._tuning.shortest_newton_step:
+        while alpha > _SHORTEST_NEWTON_STEP:
             new = self._point(at.y + alpha * d)
             if new is not None and float(slope(new.spectra[0])[0] @ d) >= -rise / 2:
                 return new
@@ -591,7 +605,7 @@ class _DualNewton(Method):
         proportional to the gradient, limits the step to the magnitude of the multipliers (Levenberg and
         Marquardt). Soft rows, whose penalty has curvature, and rows on the diagonal alone need none.
         """
-        d, tuning = known.copy(), self._tuning
+        d = known.copy()
         free = ~at_end
         right = gradient[free]
         if d.any():
@@ -618,8 +632,8 @@ class _DualNewton(Method):
             return product
 
         forcing = min(0.1, np.sqrt(size / unit))
-        d[free] = conjugate_gradients(hessian, right, diagonal[free], forcing, tuning.cg_steps)
-        if products == tuning.cg_steps and self._has_gram(at):
+        d[free] = conjugate_gradients(hessian, right, diagonal[free], forcing, _CG_STEPS)
+        if products == _CG_STEPS and self._has_gram(at):
             self._ill_conditioned = True
             if self._begins_path(at):
                 return d
@@ -649,18 +663,17 @@ class _DualNewton(Method):
 
         The first trial stays away from the end of the domain, near which the next steps would be short.
         """
-        tuning = self._tuning
         reach = min(
             block.reach(spectrum, d) for block, spectrum in zip(self._blocks, at.spectra, strict=True)
         )
-        alpha = min(1.0, tuning.interior.least_step_fraction * reach)
+        alpha = min(1.0, _STEP_FRACTION * reach)
         least *= alpha
-        round_off = tuning.newton_noise * (abs(at.dual) + self._unit)
+        round_off = NOISE * (abs(at.dual) + self._unit)
         while alpha > least:
             y = np.clip(at.y + alpha * d, lower, upper)
             rise = float(gradient @ (y - at.y))
             new = self._point(y) if rise > 0 else None
-            if new is not None and new.dual >= at.dual + tuning.armijo_fraction * rise - round_off:
+            if new is not None and new.dual >= at.dual + ARMIJO * rise - round_off:
                 return new
             alpha *= 0.5
         return None
@@ -690,9 +703,7 @@ def _enlarging(program: Program, ratio: float) -> Program:
     return replace(program, blocks=tuple(blocks))
 
 
-def _demanded_growth(
-    program: Program, X: Sequence[Array], activity: Array, tuning: ProjectionTuning
-) -> float:
+def _demanded_growth(program: Program, X: Sequence[Array], activity: Array) -> float:
     """Return the largest ratio of the size that a violated row demands of ``X`` to its least eigenvalue.
 
     Only rows in blocks with a LogDet term count; zero without one. Enlarged by the ratio, ``X`` is large
@@ -707,4 +718,4 @@ def _demanded_growth(
             used = violated[term.at] & (term.norms > 0)
             demanded = bounds.sizes[term.at][used] / term.norms[used]
             largest = max(largest, float(demanded.max(initial=0.0)) / max(least, TINY))
-    return min(largest, tuning.start_growth**tuning.start_trials)
+    return min(largest, START_GROWTH**START_TRIALS)

@@ -33,10 +33,14 @@ from bregopt.rigorous import contradicts, recedes
 from bregopt.routes.ipm.logdet_problem import LogDetProblem
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["FixedEntries", "Pattern", "fixed_entries", "newton_direction", "pattern_newton"]
 
+# Least change of the objective in a line search, relative to the slope (Armijo).
+_ARMIJO = 1e-4
+# Entries of a pattern up to which its Newton matrix is formed and factorized (``benchmarks/logdet.py
+# completion`` measures both), and limit on the conjugate gradient steps that replace it.
+_FORMED_ENTRIES, _CG_STEPS = 250, 200
 # Entries of the pattern of a sparse ``X`` for each row, up to which Newton's method on them is faster than
 # the system of the rows: 2.6 times at order 500 with about as many of both.
 _PATTERN_RATIO = 4
@@ -156,10 +160,9 @@ def pattern_newton(problem: FixedEntries, settings: Any, progress: Progress) -> 
     first = scaled.at(K)
     if first is None:
         return None
-    tuning = settings.tuning
     limit = settings.max_iter or _LIMIT
     monitor = Monitor(problem.program, settings, progress)
-    found = monitor.follow(_PatternNewton(scaled, tuning, progress), first, limit)
+    found = monitor.follow(_PatternNewton(scaled, progress), first, limit)
     if found.proof is not None:
         return found.proof
     if found.stop is StopReason.STALLED and found.at.K.diagonal().max() < _DIVERGED_ENTRY:
@@ -238,9 +241,9 @@ class _PatternNewton(Method):
     tests_multipliers = False
     doubles_digits = True
 
-    def __init__(self, problem: _Scaled, tuning: ProjectionTuning, progress: Progress) -> None:
+    def __init__(self, problem: _Scaled, progress: Progress) -> None:
         self._problem, self._certified = problem, LogDetProblem(problem.own.program, progress)
-        self._tuning, self.patience = tuning, _PATIENCE
+        self.patience = _PATIENCE
 
     def certificate(self, at: Any) -> Certificate:
         if at.X_root is not None:
@@ -257,8 +260,8 @@ class _PatternNewton(Method):
         return _proof(self._problem.own, at.K / self._problem.units, step)
 
     def advance(self, at: _Point) -> _Point | None:
-        pattern, tuning = self._problem.own.pattern, self._tuning
-        step = newton_direction(pattern, at.W, at.gradient, tuning)
+        pattern = self._problem.own.pattern
+        step = newton_direction(pattern, at.W, at.gradient)
         shares = pattern.unit**2
         slope = float(at.gradient @ (shares * step))
         falls, value, t = float(self._problem.on_pattern @ (shares * step)), log_det(at.root), 1.0
@@ -268,7 +271,7 @@ class _PatternNewton(Method):
         while t > _SHORTEST_STEP:
             K = at.K + t * D
             root = root_of(K)
-            if root is not None and log_det(root) - value - t * falls >= tuning.armijo_fraction * t * slope:
+            if root is not None and log_det(root) - value - t * falls >= _ARMIJO * t * slope:
                 return _Point(self._problem, K, root)
             t /= 2
         return None
@@ -379,7 +382,7 @@ def _tree_inverse(pattern: Pattern, C: Array) -> Array:
     return K
 
 
-def newton_direction(pattern: Pattern, W: Array, gradient: Array, tuning: ProjectionTuning) -> Array:
+def newton_direction(pattern: Pattern, W: Array, gradient: Array) -> Array:
     """Return the values ``D`` on the pattern for which ``W D W`` has the entries of the gradient there.
 
     Parameters
@@ -389,11 +392,10 @@ def newton_direction(pattern: Pattern, W: Array, gradient: Array, tuning: Projec
         The inverse of ``K``.
     gradient : array
         ``W - C`` on the pattern.
-    tuning : ProjectionTuning
     """
     g = gradient * pattern.unit
-    formed = len(g) <= tuning.formed_pattern
-    scaled = _factored(pattern, W, g) if formed else _conjugate_gradients(pattern, W, g, tuning)
+    formed = len(g) <= _FORMED_ENTRIES
+    scaled = _factored(pattern, W, g) if formed else _conjugate_gradients(pattern, W, g)
     return scaled / pattern.unit
 
 
@@ -411,7 +413,7 @@ def _factored(pattern: Pattern, W: Array, g: Array) -> Array:
     return direction
 
 
-def _conjugate_gradients(pattern: Pattern, W: Array, g: Array, tuning: ProjectionTuning) -> Array:
+def _conjugate_gradients(pattern: Pattern, W: Array, g: Array) -> Array:
     """Return Newton's direction in an orthonormal basis, to a residual that falls with the gradient."""
     i, j, unit, d = pattern.i, pattern.j, pattern.unit, W.diagonal()
     preconditioner = 1 / np.where(i == j, d[i] * d[j], d[i] * d[j] + W[i, j] ** 2)
@@ -421,7 +423,7 @@ def _conjugate_gradients(pattern: Pattern, W: Array, g: Array, tuning: Projectio
     x, r = np.zeros(len(g)), g
     z = preconditioner * r
     p, rho = z, float(r @ z)
-    for _ in range(tuning.cg_steps):
+    for _ in range(_CG_STEPS):
         checkpoint()
         PW = pattern.sparse(p / unit) @ W
         if rows is None:

@@ -22,7 +22,6 @@ from bregopt.routes import monitor
 from bregopt.routes.base import Method
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = ["proximal", "with_proximal_terms"]
 
@@ -79,7 +78,6 @@ class _Proximal(monitor.Method):
 
     def __init__(self, program: Program, settings: Any, progress: Progress, solve: Method) -> None:
         self._program, self._settings, self._progress, self._solve = program, settings, progress, solve
-        self._tuning: ProjectionTuning = settings.tuning
         self.patience = _PATIENCE
         self._proof: Answer | None = None
         self._inward = _inward(program)

@@ -26,11 +26,12 @@ from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities, Method, behind
+from bregopt.routes.graphical_lasso.problem import LassoTuning
+from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
 from bregopt.routes.projection.stack_newton import certificates_at, point_at, solve_stack
-from bregopt.routes.projection.tuning import ProjectionTuning
-from bregopt.routes.working_set import ActiveSet, can_be_inactive, on_working_set
+from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:
     from bregopt.routes.graphical_lasso.recognition import LassoProgram
@@ -58,8 +59,60 @@ QI_SUN_WEIGHTED = (
 METHODS = ("auto", "newton", "cyclic")
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
+_WORKING_SET_RATIO = 3  # rows that can be inactive, relative to the order, above which a working set is used
 _PACKAGE = "bregopt.routes.projection"
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionTuning(WorkingSetTuning):
+    """Constants of the projection methods, besides those of the working set.
+
+    Parameters
+    ----------
+    interior : InteriorPointTuning
+        Constants of the interior-point method for LogDet.
+    lasso : LassoTuning
+        Constants of sparse inverse covariance estimation.
+    working_set_rows : int
+        Number of rows that can be inactive above which a method runs on a working set. With fewer rows the
+        steps of one run on all rows cost less than the rounds. More than three times the order count, too.
+    pass_rows : int
+        Least number of smooth soft rows for which L-BFGS over the rows comes before Newton's method.
+    pass_ratio : int
+        The same number, relative to the order of the matrix. With fewer rows a pass and the preconditioner
+        cost more than a tenth of a Newton step (``benchmarks/many.py methods``).
+    pass_order : int
+        Least order of the matrix for that with LogDet. Below it a Newton step costs a few passes only.
+    pass_curvature : float
+        Largest curvature of the penalties relative to LogDet, along one direction, at the first point. With
+        heavier penalties L-BFGS takes a hundred passes and more.
+    pass_growth : float
+        Largest logarithm of the factors by which the first step, at full length, multiplies eigenvalues, for
+        LogDet. Line searches limit it to one.
+    pass_exponential_curvature : float
+        The largest curvature for von Neumann, whose Newton steps cost fewer passes.
+    pass_exponential_growth : float
+        The same for the first step.
+    pass_limit : int
+        Passes after which Newton's method takes over.
+    first_interior_unknowns : int
+        Largest number of unknowns for which elementwise weights begin with the interior point: orders up to
+        about 25, where it is faster than the augmented Lagrangian.
+    """
+
+    interior: InteriorPointTuning = InteriorPointTuning()
+    lasso: LassoTuning = LassoTuning()
+    working_set_rows: int = 300
+    pass_rows: int = 3_000
+    pass_ratio: int = 200
+    pass_order: int = 16
+    pass_curvature: float = 300.0
+    pass_growth: float = 20.0
+    pass_exponential_curvature: float = 7.0
+    pass_exponential_growth: float = 8.0
+    pass_limit: int = 60
+    first_interior_unknowns: int = 330
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -513,7 +566,7 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
             if term.rows.single:
                 inactive[term.at] = False
     order = sum(block.n for block in program.blocks)
-    return int(inactive.sum()) > max(tuning.working_set_rows, tuning.working_set_ratio * order)
+    return int(inactive.sum()) > max(tuning.working_set_rows, _WORKING_SET_RATIO * order)
 
 
 def logdet_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

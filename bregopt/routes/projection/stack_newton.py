@@ -47,7 +47,6 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.stacks import StackedDerivative, StackedLogDet, inner
 from bregopt.linalg import diagonal_of, solutions_of, spectra_of
 from bregopt.program.entry_stack import EntryStack
-from bregopt.routes.projection.tuning import ProjectionTuning
 
 __all__ = [
     "certificates_at",
@@ -56,6 +55,15 @@ __all__ = [
     "solve_stack",
 ]
 
+_LIMIT = 500  # of the steps where the option `max_iter` gives none
+_ARMIJO, _NOISE = 1e-4, 1e-13  # least rise in a line search relative to the slope, and its round-off
+_SHORTEST_NEWTON_STEP, _SHORTEST_STEP = 1e-3, 1e-12  # along Newton's direction; along the scaled gradient
+_CG_STEPS = 200  # limit for one Newton direction
+_LEAST_CURVATURE = 1e-8  # of a row, relative to the largest: a singular point may have none
+_WORKING_SET_ROWS, _WORKING_SET_RATIO = (
+    300,
+    3,
+)  # more rows with bounds, also relative to the order, take rounds
 _LOGDET_STEPS = 20  # limit on the steps; the single solve needs fewer where X0 is far from the diagonal
 _FULL = 0.3  # Newton decrement up to which a full step converges quadratically
 _SHARE = NEGLIGIBLE_OBJECTIVE  # least size of the objective in a gap, as the scale of the divergence is one
@@ -162,11 +170,11 @@ def solve_stack(
     watched : list, optional
         It takes the points of the only problem, on all rows, for :func:`certificates_at`.
     """
-    limit = settings.max_iter or settings.tuning.newton_limit
+    limit = settings.max_iter or _LIMIT
     rule = StackRule(settings.tol, settings.asked_of_X)
     if isinstance(stack.divergence, StackedLogDet):
         return logdet_newton_stack(stack, rule, limit, watched)
-    return _newton_on_acting_rows(stack, rule, settings.tuning, limit, start, watched)
+    return _newton_on_acting_rows(stack, rule, limit, start, watched)
 
 
 def point_at(stack: EntryStack, at: Any) -> tuple[Array, Array]:
@@ -209,7 +217,6 @@ def certificates_at(stack: EntryStack, watched: Sequence[Any]) -> list[Certifica
 def _newton_on_acting_rows(
     stack: EntryStack,
     rule: StackRule,
-    tuning: ProjectionTuning,
     limit: int,
     start: Array | None,
     watched: list[Any] | None,
@@ -220,15 +227,14 @@ def _newton_on_acting_rows(
     ----------
     stack : EntryStack
     rule : StackRule
-    tuning : ProjectionTuning
     limit : int
         On the steps of each round.
     start : array of shape (B, m) or None
         Multipliers.
     """
     bounded = 0 if stack.fixed else int((stack.lo < stack.hi).any(axis=0).sum())
-    if bounded <= max(tuning.working_set_rows, tuning.working_set_ratio * stack.n):
-        return _spectral_newton(stack, rule, tuning, limit, start, watched)
+    if bounded <= max(_WORKING_SET_ROWS, _WORKING_SET_RATIO * stack.n):
+        return _spectral_newton(stack, rule, limit, start, watched)
     used = (stack.lo == stack.hi).any(axis=0)
     used |= _reached(stack, stack.divergence.X0)
     if start is not None:
@@ -237,9 +243,7 @@ def _newton_on_acting_rows(
     steps = np.zeros(len(stack), dtype=np.intp)
     for _ in range(_ROUNDS):
         own = stack[live]
-        answer = _spectral_newton(
-            own.of_rows(used), rule, tuning, limit, None if y is None else y[live][:, used]
-        )
+        answer = _spectral_newton(own.of_rows(used), rule, limit, None if y is None else y[live][:, used])
         live = live[answer.solved]  # the others stay unsolved
         steps[live] += answer.iterations
         y = np.zeros(stack.lo.shape) if y is None else y
@@ -299,7 +303,6 @@ class _Points(NamedTuple):
 def _spectral_newton(
     stack: EntryStack,
     rule: StackRule,
-    tuning: ProjectionTuning,
     limit: int,
     start: Array | None = None,
     watched: list[Any] | None = None,
@@ -335,7 +338,7 @@ def _spectral_newton(
         if step == limit or not left.any() or len(stack.i) == 0:
             break
         checkpoint(stack.n)
-        at, moved, solved = _advanced(stack, at, formed, tuning)
+        at, moved, solved = _advanced(stack, at, formed)
         if not moved.all():
             before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
             left &= moved | ready
@@ -411,31 +414,27 @@ def _matrices(V: Array, x: Array) -> Array:
     return (X + X.transpose(0, 2, 1)) / 2
 
 
-def _advanced(
-    stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning
-) -> tuple[_Points, Mask, Mask]:
+def _advanced(stack: EntryStack, at: _Points, formed: bool) -> tuple[_Points, Mask, Mask]:
     """Return the points after a step, and the masks of those that moved and whose step is Newton's.
 
     Where all rows are fixed, a step that halves the error needs no search.
     """
-    d, diagonal, solved = _direction(stack, at, formed, tuning)
+    d, diagonal, solved = _direction(stack, at, formed)
     if stack.fixed:
         new = _points(stack, at.y + d)
         halved = new.missed <= at.missed / 2
         if halved.all():
             return new, halved, solved
-    new, moved = _searched(stack, at, d, tuning.shortest_newton_step, tuning)
+    new, moved = _searched(stack, at, d, _SHORTEST_NEWTON_STEP)
     if not moved.all():
         left = np.flatnonzero(~moved)
         step = (at.gradient / diagonal)[left]
-        rose, moved[left] = _searched(stack[left], at.of(left), step, tuning.shortest_gradient_step, tuning)
+        rose, moved[left] = _searched(stack[left], at.of(left), step, _SHORTEST_STEP)
         _replace(new, left, rose)
     return new, moved, solved
 
 
-def _direction(
-    stack: EntryStack, at: _Points, formed: bool, tuning: ProjectionTuning
-) -> tuple[Array, Array, Mask]:
+def _direction(stack: EntryStack, at: _Points, formed: bool) -> tuple[Array, Array, Mask]:
     """Return Newton's directions, the diagonals of the Hessians, and the mask of the systems that are solved.
 
     Conjugate gradients do not solve systems of large condition; the method for one program factorizes these.
@@ -444,13 +443,13 @@ def _direction(
     derivative = stack.divergence.derivative(at.theta, at.V)
     if formed:
         H = _hessian(stack, derivative)
-        diagonal = _away_from_zero(diagonal_of(H), tuning)
+        diagonal = _away_from_zero(diagonal_of(H))
 
         def product(v: Array) -> Array:
             return (H @ v[:, :, None])[:, :, 0]
 
     else:
-        diagonal = _away_from_zero(_hessian_diagonal(stack, derivative), tuning)
+        diagonal = _away_from_zero(_hessian_diagonal(stack, derivative))
 
         def product(v: Array) -> Array:
             return _hessian_product(stack, derivative, v)
@@ -477,20 +476,18 @@ def _direction(
         return known + solutions_of(H, right), diagonal, solved
     forcing = np.minimum(0.1, np.sqrt(distance))
     step, left = stacked_conjugate_gradients(
-        lambda v: product(v) + shift * v, right, diagonal, forcing, tuning.cg_steps
+        lambda v: product(v) + shift * v, right, diagonal, forcing, _CG_STEPS
     )
     return known + step, diagonal, ~left
 
 
-def _searched(
-    stack: EntryStack, at: _Points, d: Array, least: float, tuning: ProjectionTuning
-) -> tuple[_Points, Mask]:
+def _searched(stack: EntryStack, at: _Points, d: Array, least: float) -> tuple[_Points, Mask]:
     """Return the first points of sufficient increase (Armijo) along projected steps, and the mask of these.
 
     The others stay.
     """
     before = _dual(stack, at)
-    floor = before - tuning.newton_noise * (np.abs(before) + stack.divergence.unit)
+    floor = before - _NOISE * (np.abs(before) + stack.divergence.unit)
 
     def tried(left: Any, alpha: float) -> tuple[_Points, Mask]:
         own = at.of(left)
@@ -500,7 +497,7 @@ def _searched(
         rise = np.add.reduce(own.gradient * (y - own.y), axis=1)
         problems = stack[left]
         new = _points(problems, y)
-        enough = floor[left] + tuning.armijo_fraction * rise
+        enough = floor[left] + _ARMIJO * rise
         return new, (rise > 0) & (_dual(problems, new) >= enough)
 
     found, moved = tried(slice(None), 1.0)
@@ -558,7 +555,7 @@ def _hessian_diagonal(stack: EntryStack, derivative: StackedDerivative) -> Array
     return weight * (derivative.sign * both + derivative.share)
 
 
-def _away_from_zero(diagonal: Array, tuning: ProjectionTuning) -> Array:
+def _away_from_zero(diagonal: Array) -> Array:
     """Return diagonals that precondition: a singular point may have no curvature along a row."""
-    least = tuning.least_curvature * np.maximum.reduce(diagonal, axis=1, keepdims=True, initial=TINY)
+    least = _LEAST_CURVATURE * np.maximum.reduce(diagonal, axis=1, keepdims=True, initial=TINY)
     return np.maximum(diagonal, np.maximum(least, TINY))

@@ -16,11 +16,12 @@ from bregopt.arrays import Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of, symmetrize
 from bregopt.records import dataclass
-from bregopt.routes.projection.tuning import ProjectionTuning
 from bregopt.routes.projection.weights import ScaledNearness
 
 __all__ = ["InteriorPoint", "interior_unknowns"]
 
+# Fraction of the step to the boundary that is taken.
+_STEP_FRACTION = 0.99
 # Step length at which the interior point stops.
 _SHORTEST_STEP = 1e-5
 # Power of the predictor's decrease of complementarity that gives the centering parameter (Mehrotra).
@@ -142,7 +143,6 @@ class InteriorPoint:
     ----------
     scaled : ScaledNearness
         With entries that are not fixed, and no soft rows.
-    tuning : ProjectionTuning
 
     Attributes
     ----------
@@ -152,8 +152,8 @@ class InteriorPoint:
         Its multiplier.
     """
 
-    def __init__(self, scaled: ScaledNearness, tuning: ProjectionTuning) -> None:
-        self._scaled, self._tuning = scaled, tuning
+    def __init__(self, scaled: ScaledNearness) -> None:
+        self._scaled = scaled
         self._at = np.nonzero(np.triu(~scaled.fixed))
         i, j = self._at
         self._twice = np.where(i == j, 1.0, 2.0)
@@ -195,7 +195,7 @@ class InteriorPoint:
             step = self._corrected(scaling)
         except LinAlgError:
             return False
-        alpha = min(1.0, self._tuning.step_fraction * self._step_length(step, scaling))
+        alpha = min(1.0, _STEP_FRACTION * self._step_length(step, scaling))
         if not alpha > _SHORTEST_STEP:
             return False
         self.Y = self.Y + alpha * step.D

@@ -21,7 +21,7 @@ inside the box; steps are clipped to the box.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,16 +36,36 @@ from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.projection.dual_newton import bounded_diagonal
-from bregopt.routes.projection.tuning import ProjectionTuning
+from bregopt.routes.projection.dual_newton import ARMIJO, bounded_diagonal
 from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness
 from bregopt.routes.projection.weights_interior_point import InteriorPoint, interior_unknowns
+
+if TYPE_CHECKING:
+    from bregopt.routes.projection.route import ProjectionTuning
 
 __all__ = [
     "AugmentedLagrangian",
     "weighted_frobenius",
 ]
 
+# Limit on the Newton steps where the option `max_iter` gives none, and on those of the last phase.
+_STEPS = 2_000
+# Limit on the steps of each method before the other one takes over.
+_INTERIOR_STEPS, _LAGRANGIAN_STEPS = 100, 80
+# Residual of the optimality conditions at which Newton's method for them ends, and at which it has converged,
+# where round-off prevents less.
+_REFINED_RESIDUAL, _CONVERGED_RESIDUAL = 1e-13, 1e-9
+# Steps of the interior point from one certificate to the next above the complementarity of certified ones.
+_CERTIFIED_STEPS = 10
+# First penalty parameter, for a mean weight of one, and its growth from round to round. With four or more,
+# later rounds take many Newton steps (the weights in ``benchmarks/nearness.py``).
+_FIRST_PENALTY, _PENALTY_GROWTH = 2.0, 2.5
+# Norm of the gradient that ends a round, relative to the distance from the psd cone and the rows.
+_ROUND_GRADIENT = 1.0
+# Largest relative residual of Newton's equation, and limit on its conjugate gradient steps.
+_CG_TOL, _CG_STEPS = 0.03, 200
+# Largest length of a short step.
+_SHORT_STEP = 0.3
 # Largest number of unknowns for which the interior point takes over from the augmented Lagrangian: orders up
 # to about 60, where it solves problems that the other does not.
 _LARGEST_INTERIOR = 2_000
@@ -150,7 +170,6 @@ class AugmentedLagrangian:
         The first multipliers, scaled.
     limit : int
         Limit on Newton steps.
-    tuning : ProjectionTuning
 
     Attributes
     ----------
@@ -164,26 +183,23 @@ class AugmentedLagrangian:
         Distance of the last round's ``Y`` from the psd cone and the rows.
     """
 
-    def __init__(
-        self, scaled: ScaledNearness, Z: Array, y: Array, limit: int, tuning: ProjectionTuning
-    ) -> None:
-        self._scaled, self._limit, self._tuning = scaled, limit, tuning
+    def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
+        self._scaled, self._limit = scaled, limit
         self.Z, self.y = Z, y
-        self._sigma, self._damping = tuning.first_penalty, _FIRST_DAMPING
+        self._sigma, self._damping = _FIRST_PENALTY, _FIRST_DAMPING
         self._Y = self.Y = scaled.target
         self.steps, self.moved = 0, np.inf
 
     def round(self) -> None:
         """Minimize the augmented Lagrangian, and update the multipliers."""
         at, settled, at_round_off, least = self._point(self._Y), False, False, np.inf
-        tuning = self._tuning
         zero = _ZERO_GRADIENT * float(np.linalg.norm(self._scaled.L))
         for _ in range(_ROUND_STEPS):
             gradient = self._gradient(at)
             free = self._free(at, gradient)
             size = float(np.linalg.norm(free * gradient))
             self.moved = self._distance(at)
-            settled = size <= max(tuning.round_gradient * self.moved, zero)
+            settled = size <= max(_ROUND_GRADIENT * self.moved, zero)
             at_round_off = least <= _ROUND_OFF_GRADIENTS * zero and size > least / 2
             least = min(least, size)
             if settled or at_round_off or self.steps >= self._limit:
@@ -197,14 +213,14 @@ class AugmentedLagrangian:
         self.Y = at.psd_part(self._sigma)
         self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
         if settled or at_round_off:
-            self._sigma = min(self._sigma * tuning.penalty_growth, _LARGEST_PENALTY)
+            self._sigma = min(self._sigma * _PENALTY_GROWTH, _LARGEST_PENALTY)
 
     def _adapt(self, alpha: float) -> None:
         """Adapt the damping to the length of a step."""
-        tuning, factor = self._tuning, 1.0
+        factor = 1.0
         if alpha == 1:
             factor = _DAMPING_DECREASE
-        elif alpha < tuning.short_step:
+        elif alpha < _SHORT_STEP:
             factor = _DAMPING_INCREASE
         self._damping = min(max(self._damping * factor, _LEAST_DAMPING), _LARGEST_DAMPING)
 
@@ -234,7 +250,7 @@ class AugmentedLagrangian:
 
     def _searched(self, at: _Point, gradient: Array, D: Array) -> tuple[_Point, float]:
         """Return the first point along a clipped step with sufficient decrease, and its step length."""
-        alpha, scaled, tuning = 1.0, self._scaled, self._tuning
+        alpha, scaled = 1.0, self._scaled
         round_off = _OBJECTIVE_NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
         while alpha >= _SHORTEST_STEP:
             Y = np.clip(at.Y + alpha * D, scaled.lower, scaled.upper)
@@ -242,9 +258,9 @@ class AugmentedLagrangian:
             if fall >= 0:
                 break
             new = self._point(Y)
-            if new.value <= at.value + tuning.armijo_fraction * fall:
+            if new.value <= at.value + ARMIJO * fall:
                 return new, alpha
-            near, slope = new.value <= at.value + round_off, 2 * tuning.armijo_fraction - 1
+            near, slope = new.value <= at.value + round_off, 2 * ARMIJO - 1
             if near and float(np.vdot(self._gradient(new), Y - at.Y)) <= slope * fall:
                 return new, alpha  # at round-off the slope decides (Hager and Zhang 2005)
             alpha *= 0.5
@@ -254,12 +270,12 @@ class AugmentedLagrangian:
         """Return Newton's step in the free entries by preconditioned conjugate gradients."""
         product, precondition = self._equation(at, free)
         R = -free * gradient
-        tol = min(self._tuning.cg_tol, np.sqrt(float(np.linalg.norm(R))))
+        tol = min(_CG_TOL, np.sqrt(float(np.linalg.norm(R))))
         D = np.zeros_like(gradient)
         S = precondition(R)
         P, rs = S, float(np.vdot(R, S))
         enough = tol**2 * rs
-        for _ in range(self._tuning.cg_steps):
+        for _ in range(_CG_STEPS):
             checkpoint()
             HP = product(P)
             curvature = float(np.vdot(P, HP))
@@ -322,7 +338,7 @@ class _Weighted:
         self._tuning: ProjectionTuning = settings.tuning
         self._monitor = Monitor(program, settings, progress)
         self._rule = NearnessRule(program, settings.tol, settings.asked_of_X)
-        self._limit = settings.max_iter or self._tuning.weighted_limit
+        self._limit = settings.max_iter or _STEPS
         self._steps = 0
         self._best: _Certified | None = None
         self._refines = False  # whether more digits of the entries are asked for, and not yet found
@@ -364,17 +380,16 @@ class _Weighted:
 
     def _plan(self, unknowns: float) -> Iterator[tuple[_Phase, int]]:
         """Yield the methods in order, with their limits on steps, for the interior point's unknowns."""
-        tuning = self._tuning
-        if unknowns <= tuning.first_interior_unknowns:
-            yield self._interior, tuning.interior_steps
-        yield self._lagrangian, self._steps if self._is_met else tuning.lagrangian_steps
+        if unknowns <= self._tuning.first_interior_unknowns:
+            yield self._interior, _INTERIOR_STEPS
+        yield self._lagrangian, self._steps if self._is_met else _LAGRANGIAN_STEPS
         if unknowns <= _LARGEST_INTERIOR:
-            yield self._interior, tuning.interior_steps
-        yield self._lagrangian, tuning.weighted_limit
+            yield self._interior, _INTERIOR_STEPS
+        yield self._lagrangian, _STEPS
 
     def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return the reason to stop, None if the interior point makes no more progress."""
-        method, tuning = InteriorPoint(scaled, self._tuning), self._tuning
+        method = InteriorPoint(scaled)
         scale, moves = scale_of(self._program).objective, True
         while moves and self._steps < limit:
             moves = method.step()
@@ -382,7 +397,7 @@ class _Weighted:
             size = scale + scaled.value_scale * abs(scaled.value(method.Y))
             small = _CERTIFIED_COMPLEMENTARITY * self._settings.tol * size
             far = method.complementarity * scaled.value_scale > small
-            if moves and far and self._steps % tuning.certificate_steps:
+            if moves and far and self._steps % _CERTIFIED_STEPS:
                 continue
             stop = self._judge(method.psd_point() * scaled.scale, *scaled.dual_point(method.Z, method.y))
             if stop is not None:
@@ -393,7 +408,7 @@ class _Weighted:
         """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
         Z, y = self._multipliers(scaled)
         before, stalled, mark = self._steps, 0, np.inf
-        method = AugmentedLagrangian(scaled, Z, y, limit - before, self._tuning)
+        method = AugmentedLagrangian(scaled, Z, y, limit - before)
         while stalled < _PATIENCE and self._steps < limit:
             method.round()
             self._steps = before + method.steps
@@ -448,7 +463,7 @@ class _Weighted:
 
     def _is_refined(self, at: _Certified) -> bool:
         """Whether Newton's method for the optimality conditions converges from a point."""
-        X, S, enough = (at.X,), (at.S,), self._tuning.refined_residual
+        X, S, enough = (at.X,), (at.S,), _REFINED_RESIDUAL
         try:
             new = refined(self._program, X, _NO_VARIABLES, at.y, S, enough, least=True)
         except ValueError:  # the multipliers are not unique
@@ -460,7 +475,7 @@ class _Weighted:
         self._progress.record(self._steps, refined_at.certificate)
         if refined_at.certificate.meets(self._settings.tol):
             self._is_accurate(refined_at)
-        return new.residual <= self._tuning.converged_residual
+        return new.residual <= _CONVERGED_RESIDUAL
 
     def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
         if self._diagonal is not None:
