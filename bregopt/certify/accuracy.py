@@ -567,10 +567,11 @@ def _logdet(block: Block, near: Near, b: int) -> tuple[Array, float]:
     assert block.nearness is not None
     F, mu = near.F[b], block.nearness.mu
     rho = _inverse_omega(near.excess / mu)
-    divergence, root, sizes = divergence_of(block.nearness), root_of(F), list[float]()
-    assert isinstance(divergence, LogDet)
+    root, sizes, divergence = root_of(F), list[float](), divergence_of(block.nearness)
     if root is None:
         return np.full(F.shape, np.inf), math.inf
+    if not isinstance(divergence, LogDet):  # bounds on the eigenvalues
+        divergence = LogDet(np.asarray(block.nearness.X0))
     of_inverse, _ = divergence.errors_of_start  # relative to F it may be far larger than EPS cond(X0)
     rho += float(np.linalg.norm(root.T @ of_inverse @ root))
     if near.spectra is not None:

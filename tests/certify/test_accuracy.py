@@ -171,6 +171,20 @@ def test_stack_chain_single_call_and_language_agree(n, own, rng):
             np.testing.assert_allclose(Z.value, single.X, rtol=0, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("bound", [{"min_eigenvalue": 0.3}, {"max_condition": 3.0}])
+@pytest.mark.parametrize("kind", CLOSED)
+def test_bounds_on_eigenvalues(kind, bound, rng):
+    """The error of coarse answers, beside finer ones, is at most the bound and most of it."""
+    A = np.corrcoef(rng.normal(size=(5, 12)))
+    finest = bo.nearest_correlation(A, divergence=kind, tol=1e-12, **bound)
+    for options in ({}, {"max_iter": 2}):
+        sol = bo.nearest_correlation(A, divergence=kind, **options, **bound)
+        error = np.abs(sol.X - finest.X)
+        assert (error <= sol.accuracy.entries + finest.accuracy.entries).all()
+        assert sol.accuracy.largest <= max(1e-6, 100 * error.max())
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_fixed_entries_are_exact_and_the_value_is_above_the_bound(seed):
     rng = np.random.default_rng(seed)
