@@ -37,6 +37,9 @@ _TOL_DECREASE = 0.02
 _LEAST_TOL = 1e-3
 # Largest gap at which rows leave the working set. Before that multipliers are too inaccurate.
 _LEAVING_GAP = 0.1
+# Steps that a round takes, about, and the share of the operations on all rows from which all are taken at once:
+# where most rows are active, as bounds on all entries of a matrix may be, rounds only repeat the work.
+_STEPS, _MOST_WORK = 20, 0.5
 # Distance of a multiplier from an end of its range below which its row leaves the working set, relative to
 # the price of its hinge or, for a hard row, to the largest multiplier.
 _LEAVING_DISTANCE = 1e-3
@@ -247,7 +250,7 @@ class _Rounds:
         self._optional = can_be_inactive(program.bounds)
         self._left = np.zeros(program.m, dtype=bool)  # a row leaves at most once
         self._best: tuple[float, Answer] | None = None
-        self._steps = 0
+        self._steps, self._work = 0, 0.0
 
     def run(self, active_set: ActiveSet, start: Start | None) -> Answer:
         try:
@@ -265,7 +268,12 @@ class _Rounds:
         """Return a proof, or the reason to stop at the best answer."""
         program, asked = self._program, self._settings.tol
         for _ in range(self._tuning.rounds):
-            active_set = active_set.paying(program) if self._loose else active_set
+            if self._loose:
+                active_set = active_set.paying(program)
+                if self._costs_as_much(active_set):
+                    start = start if active_set.working.all() else None
+                    active_set = active_set.joined(np.arange(program.m))
+                    self._tol = min(self._tol, _CERTIFICATE_SHARE * asked)
             own = self._solve(active_set, start)
             self._steps += own.iterations
             if own.stop is StopReason.INFEASIBLE:
@@ -292,6 +300,12 @@ class _Rounds:
             start = Start(tuple(answer.X) if self._loose else (), answer.u, answer.y)
         return StopReason.STALLED
 
+    def _costs_as_much(self, active_set: ActiveSet) -> bool:
+        """Whether the rounds so far and the next one take about as many operations as one on all rows."""
+        whole = _STEPS * newton_flops(self._program)
+        next_one = _STEPS * newton_flops(active_set.of(self._program))
+        return self._work + next_one > _MOST_WORK * whole
+
     def _solve(self, active_set: ActiveSet, start: Start | None) -> Answer:
         limit = self._settings.max_iter
         left = None if limit is None else max(limit - self._steps, 1)
@@ -300,6 +314,7 @@ class _Rounds:
             start = replace(start, y=start.y[active_set.working])
         program = active_set.of(self._program)
         answer = self._method(program, settings, start, Progress("working set"))
+        self._work += answer.iterations * newton_flops(program)
         program.reductions.clear()  # they hold the program: a cycle would wait for the garbage collector
         return answer
 
