@@ -84,7 +84,7 @@ class RowSystem:
         if len(D_u):
             B = self.B if len(bounded) == self.plan.m else self.B[bounded]
             metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), _BORDER_RATIO)
-            M += metric.gram(B)
+            metric.add_gram(M, B)
             if metric.borders:
                 F, corner = dense(B[:, metric.bordering]), metric.corner
         return metric, bordered(M, F, corner)

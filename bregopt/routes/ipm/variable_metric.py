@@ -102,20 +102,20 @@ class VariableMetric:
             product[index] += self._columns * self.cones.inner(self._columns, v[index])[owner]
         return product
 
-    def gram(self, B: Any) -> Array:
-        """Return ``B D_u B'`` of the eliminated variables."""
-        gram: Array = _weighted(B, self._eliminated)
-        if self._columns is None:
-            return gram
-        cones, p = self.cones, self._columns
+    def add_gram(self, M: Array, B: Any) -> None:
+        """Add ``B D_u B'`` of the eliminated variables to `M`."""
+        if self.bordering.all():
+            return
+        d, p, cones = self._eliminated, self._columns, self.cones
         if sp.issparse(B):
-            column, owner = np.zeros(B.shape[1]), np.zeros_like(B.indices, shape=B.shape[1])
-            column[cones.index], owner[cones.index] = p, cones.owner
-            BP = _like(B, B.data * column[B.indices], owner[B.indices], cones.count)
+            _add(M, _scaled(B, d) @ B.T)
         else:
-            BP = np.add.reduceat(B[:, cones.index] * p, cones.starts, axis=1)
-        gram += dense(BP @ BP.T)
-        return gram
+            M += (B * d) @ B.T
+        if p is not None:
+            columns = np.zeros((len(d), cones.count))
+            columns[cones.index, cones.owner] = p
+            BP = B @ columns
+            M += BP @ BP.T
 
     @cached_property
     def _eliminated(self) -> Array:
@@ -146,13 +146,18 @@ def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
     return np.bincount(B.indices[large], minlength=B.shape[1])
 
 
-def _weighted(B: Any, d: Array) -> Array:
-    """Return ``B diag(d) B'``."""
-    if isinstance(B, np.ndarray):
-        return np.asarray((B * d) @ B.T)
-    return dense(_like(B, B.data * d[B.indices], B.indices, B.shape[1]) @ B.T)
+def _scaled(B: Any, d: Array) -> Any:
+    """Return ``B diag(d)`` of a CSR matrix, without the columns whose factor is zero."""
+    scaled = sp.csr_array((B.data * d[B.indices], B.indices, B.indptr), B.shape)
+    if not d.all():
+        scaled.eliminate_zeros()
+    return scaled
 
 
-def _like(B: Any, data: Array, indices: IntArray, columns: int) -> Any:
-    """Return a matrix with other entries in the rows of a CSR matrix."""
-    return sp.csr_array((data, indices, B.indptr), (B.shape[0], columns))
+def _add(M: Array, G: Any) -> None:
+    """Add a sparse matrix to `M`, entry by entry where it has few."""
+    if 8 * G.nnz > M.size:
+        M += dense(G)
+        return
+    row = np.repeat(np.arange(len(M)), np.diff(G.indptr))
+    M[row, G.indices] += G.data  # each entry of a product is stored once
