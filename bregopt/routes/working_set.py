@@ -37,8 +37,8 @@ _TOL_DECREASE = 0.02
 _LEAST_TOL = 1e-3
 # Largest gap at which rows leave the working set. Before that multipliers are too inaccurate.
 _LEAVING_GAP = 0.1
-# Steps that a round takes, about, and the share of the operations on all rows from which all are taken at once:
-# where most rows are active, as bounds on all entries of a matrix may be, rounds only repeat the work.
+# Steps that a round takes, about, and the share of the operations on all rows from which all are taken at
+# once: where most rows are active, as bounds on all entries of a matrix may be, rounds only repeat the work.
 _STEPS, _MOST_WORK = 20, 0.5
 # Distance of a multiplier from an end of its range below which its row leaves the working set, relative to
 # the price of its hinge or, for a hard row, to the largest multiplier.
@@ -301,7 +301,13 @@ class _Rounds:
         return StopReason.STALLED
 
     def _costs_as_much(self, active_set: ActiveSet) -> bool:
-        """Whether the rounds so far and the next one take about as many operations as one on all rows."""
+        """Whether the rounds so far and the next one take about as many operations as one on all rows.
+
+        Rows beyond twice the entries are never taken at once: they need memory, and each costs little.
+        """
+        entries = sum(block.n * (block.n + 1) // 2 for block in self._program.blocks)
+        if not self._steps or self._program.m > 2 * entries:
+            return False
         whole = _STEPS * newton_flops(self._program)
         next_one = _STEPS * newton_flops(active_set.of(self._program))
         return self._work + next_one > _MOST_WORK * whole

@@ -19,6 +19,9 @@ from bregopt.records import cached_property, dataclass
 
 __all__ = ["VariableMetric"]
 
+# Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
+_FULL = 0.2
+
 
 @dataclass(frozen=True, eq=False)
 class VariableMetric:
@@ -107,15 +110,14 @@ class VariableMetric:
         if self.bordering.all():
             return
         d, p, cones = self._eliminated, self._columns, self.cones
-        if sp.issparse(B):
-            _add(M, _scaled(B, d) @ B.T)
+        _add_product(M, _scaled(B, d), B)
+        if p is None:
+            return
+        if isinstance(B, np.ndarray):
+            BP = np.add.reduceat(B[:, cones.index] * p, cones.starts, axis=1)
         else:
-            M += (B * d) @ B.T
-        if p is not None:
-            columns = np.zeros((len(d), cones.count))
-            columns[cones.index, cones.owner] = p
-            BP = B @ columns
-            M += BP @ BP.T
+            BP = B @ sp.csr_array((p, (cones.index, cones.owner)), (len(d), cones.count))
+        _add_product(M, BP, BP)
 
     @cached_property
     def _eliminated(self) -> Array:
@@ -147,17 +149,25 @@ def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
 
 
 def _scaled(B: Any, d: Array) -> Any:
-    """Return ``B diag(d)`` of a CSR matrix, without the columns whose factor is zero."""
-    scaled = sp.csr_array((B.data * d[B.indices], B.indices, B.indptr), B.shape)
-    if not d.all():
-        scaled.eliminate_zeros()
+    """Return ``B diag(d)``, of a CSR matrix without the columns whose factor is zero."""
+    if isinstance(B, np.ndarray):
+        return B * d
+    data = B.data * d[B.indices]
+    if d.all():
+        return sp.csr_array((data, B.indices, B.indptr), B.shape)
+    scaled = sp.csr_array((data, B.indices, B.indptr), B.shape, copy=True)
+    scaled.eliminate_zeros()
     return scaled
 
 
-def _add(M: Array, G: Any) -> None:
-    """Add a sparse matrix to `M`, entry by entry where it has few."""
-    if 8 * G.nnz > M.size:
-        M += dense(G)
+def _add_product(M: Array, left: Any, right: Any) -> None:
+    """Add ``left right'`` to `M`; the product of sparse matrices entry by entry where it has few."""
+    if isinstance(left, np.ndarray) or left.nnz > _FULL * left.shape[0] * left.shape[1]:
+        M += dense(left) @ dense(right).T
+        return
+    G = left @ right.T
+    if G.nnz > _FULL * M.size:
+        M += G.toarray()
         return
     row = np.repeat(np.arange(len(M)), np.diff(G.indptr))
-    M[row, G.indices] += G.data  # each entry of a product is stored once
+    M[row, G.indices] += G.data  # a product has each of its entries once
