@@ -142,6 +142,14 @@ def run(prepare: Callable[[], Call]) -> Run:
     return Run(seconds, answer.status, answer.iterations, answer.gap)
 
 
+class Found(NamedTuple):
+    """What is measured of a result that is no answer of a route."""
+
+    status: str
+    iterations: int = 0
+    gap: float = math.nan
+
+
 def in_turns(path: SpecialPath, rounds: int) -> tuple[Run, Run]:
     """Return the runs with the path and without, with their median times; the first round imports."""
     runs: dict[bool, list[Run]] = {True: [], False: []}
@@ -203,6 +211,40 @@ def calling(function: Callable[..., Any], *arguments: Any) -> Callable[[], Call]
     return lambda: partial(function, *arguments)
 
 
+def accurate(make: Callable[[], bo.Problem]) -> Callable[[], Call]:
+    """Return what prepares a solve that asks how far ``X`` is from the optimum; the gap is that distance.
+
+    The answer counts as proven if entries are known to 1e-6.
+    """
+
+    def known(problem: bo.Problem) -> Found:
+        sol = problem.solve()
+        distance = sol.accuracy.largest / np.abs(sol.X).max()
+        return Found("optimal" if distance <= 1e-6 else "inaccurate", sol.iterations, distance)
+
+    return lambda: partial(known, make())
+
+
+def verified(make: Callable[[], bo.Problem], **options: Any) -> Callable[[], Call]:
+    """Return what prepares the rigorous bounds of an answer; the steps are further solves."""
+
+    def bounds(sol: Any) -> Found:
+        found = sol.verify()
+        return Found("inaccurate" if found.reasons else "optimal", found.solves, found.width)
+
+    return lambda: partial(bounds, make().solve(**options))
+
+
+def contradicted(make: Callable[[], bo.Problem]) -> Callable[[], Call]:
+    """Return what prepares the search for a conflict; the steps are its inequalities."""
+
+    def conflict(sol: Any) -> Found:
+        found = sol.conflict()
+        return Found("infeasible" if found.irreducible else "inaccurate", len(found))
+
+    return lambda: partial(conflict, make().solve())
+
+
 def case(route: str, name: str) -> Callable[[], Call]:
     """Return what prepares the solve of a problem of tuning_problems.py."""
     (own,) = [own for own in suites()[route] if own.name == name]
@@ -248,6 +290,45 @@ def inequality(n: int, k: int) -> bo.Problem:
     F, u, X = symmetric(rng, k, n, n), bo.Variable(k), bo.PSD(n)
     c, F_0 = np.einsum("kij,ij->k", F, start_matrix(n, rng)), start_matrix(n, rng)
     return bo.Problem(bo.Minimize(c @ u), [X == F_0 + total(u[i] * F[i] for i in range(k))])
+
+
+def with_wide_bounds(n: int, k: int) -> bo.Problem:
+    """Return the least ``c'u`` with ``F_0 + sum u_i F_i`` psd and ``|u_i| <= 1e6``."""
+    rng = np.random.default_rng(3)
+    F, u, X, F_0 = symmetric(rng, k, n, n), bo.Variable(k), bo.PSD(n), start_matrix(n, rng)
+    c = np.einsum("kij,ij->k", F, start_matrix(n, rng))
+    own = X == F_0 + total(u[i] * F[i] for i in range(k))
+    return bo.Problem(bo.Minimize(c @ u), [own, u <= 1e6, u >= -1e6])
+
+
+def opposed_entries(n: int) -> bo.Problem:
+    """Return correlations that are all at most -0.2, which more than six variables cannot be."""
+    X, (i, j) = bo.PSD(n), np.triu_indices(n, 1)
+    return bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) == 1, X[i, j] <= -0.2, X[i, j] >= -0.9])
+
+
+def halfspaces(n: int, m: int) -> bo.Problem:
+    """Return Frobenius nearness with a unit diagonal and some inequalities of all entries."""
+    rng, X = np.random.default_rng(2), bo.PSD(n)
+    X0, A = symmetric(rng, n, n), symmetric(rng, m, n, n)
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, X0)), [bo.diag(X) == 1, bo.inner(A, X) <= 0])
+
+
+def weighted(n: int) -> bo.Problem:
+    """Return the nearest correlation matrix with weights over six decades."""
+    rng, X = np.random.default_rng(n), bo.PSD(n)
+    H, X0 = 10 ** (symmetric(rng, n, n) / 2).clip(-3, 3), uniform_matrix(n, rng)
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, X0, weights=H)), [bo.diag(X) == 1])
+
+
+def low_rank_with_a_logarithm() -> bo.Problem:
+    """Return von Neumann nearness in low rank with distances, a variable, a soft row and a logarithm."""
+    F, i = np.random.default_rng(5).normal(size=(12, 4)), np.arange(5)
+    X, u = bo.PSD(12), bo.Variable(nonneg=True)
+    rows = [bo.sq_distance(X, i, i + 3) <= 2 + u, bo.soft(X[0, 1] == 0.3, gamma=2.0)]
+    rows += [bo.trace(X) <= 40, bo.lambda_max(X) <= 20]
+    nearness = bo.von_neumann_div(X, bo.LowRank(F))
+    return bo.Problem(bo.Minimize(nearness + u - 0.1 * bo.log(X[0, 0])), rows)
 
 
 def inequalities_of(path: Path) -> bo.Problem:
@@ -442,11 +523,24 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
         (
+            *("bordering variables", "routes.ipm.variable_metric:VariableMetric.split"),
+            replaced(
+                "routes.ipm.variable_metric._large_terms", lambda B, *_: np.zeros(B.shape[1], dtype=int)
+            ),
+            *("matrix inequality in 10 variables of wide bounds", solving(with_wide_bounds, 12, 10)),
+        ),
+        (
             *("dual form", "presolve.dual_form:DualForm", without("dual form")),
             *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
         ),
         (
             *("chordal sparsity", "presolve.chordal:Chordal", without("chordal sparsity")),
+            "max-cut of a band, n = 800",
+            solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
+        ),
+        (
+            *("clique merging", "presolve.clique_blocks:_clique_terms"),
+            replaced("presolve.clique_blocks.merged", lambda tree, *_: tree),
             "max-cut of a band, n = 800",
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
@@ -662,6 +756,27 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("splitting", "routes.graphical_lasso.solve:_Methods.step", _without_splitting),
             *("breast cancer, penalty 0.01", calling(bo.graphical_lasso, cancer, 0.01)),
+        ),
+        # Certificates and proofs.
+        (
+            *("matrices on the rows", "certify.accuracy:near_minimizers"),
+            answering("certify.accuracy.restored", None),
+            *("Frobenius with four inequalities, n = 12", accurate(partial(halfspaces, 12, 4))),
+        ),
+        (
+            *("curvature of the cone", "certify.weights:LARGEST_ORDER"),
+            replaced("certify.weights.LARGEST_ORDER", 0),
+            *("weights over six decades, n = 80", accurate(partial(weighted, 80))),
+        ),
+        (
+            *("further solves", "routes.verification:_Search.interior"),
+            answering("routes.verification._Search.interior", ()),
+            *("low rank with a logarithm", verified(low_rank_with_a_logarithm, tol=1e-9)),
+        ),
+        (
+            *("support of a contradiction", "routes.conflict:_Filter._support"),
+            replaced("routes.conflict._Filter._support", lambda self, parts, y: list(parts)),
+            *("21 correlations of at most -0.2", contradicted(partial(opposed_entries, 7))),
         ),
         # Graphs.
         (

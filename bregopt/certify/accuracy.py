@@ -395,6 +395,7 @@ def near_minimizers(program: Program, y: Array, spectra: Sequence[Any]) -> Near 
         The minimizers.
     """
     spectra = [_with_inverse(program, b, y, spectrum) for b, spectrum in enumerate(spectra)]
+    # Pays on: Frobenius with four inequalities, n = 12.
     near = restored(program, [spectrum.X for spectrum in spectra], np.zeros(0), y)
     if near is None:
         return None

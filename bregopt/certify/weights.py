@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 # The order up to which the coordinates of a matrix, 5,050 then, are the unknowns of a dense system. It takes
-# two seconds and a gigabyte. Pays on: weights over six decades, n = 80 (entries to 3e-9, not 2e-5).
+# two seconds and a gigabyte.
+# Pays on: weights over six decades, n = 80.
 LARGEST_ORDER = 100
 _ROUNDS, _ENOUGH = 6, 1e-9  # until all bounds are this fraction of the largest diagonal entry
 _SLACK = 1.001  # for the rounding of the bounds themselves

@@ -299,6 +299,7 @@ class _Filter:
         self.decided &= solution.X is not None and solution.primal_residual <= Settings().tol
         return None
 
+    # Pays on: 21 correlations of at most -0.2.
     def _support(self, parts: Sequence[Part], y: Array) -> list[Part]:
         """Return the parts whose multipliers alone are a Farkas vector: few, if small ones are round-off."""
         weight = weights(self.program, parts, y)

@@ -241,6 +241,7 @@ class _Search:
             claims=(-math.inf, -math.inf if falls else upper.side.value),
         )
 
+    # Pays on: low rank with a logarithm.
     def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
         """Yield a looser answer, and one of the problem with a smaller cone, inside the own one.
 

@@ -1,6 +1,7 @@
 """Benchmarks can be imported, and print the tables of their results."""
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,13 @@ def test_special_paths_name_their_problems_where_they_are_chosen(monkeypatch):
         file, _, _ = path.place.partition(":")
         source = (BENCHMARKS.parent / "bregopt" / f"{file.replace('.', '/')}.py").read_text()
         assert f"# Pays on: {path.problem}.\n" in source, path.name
+
+
+def test_every_problem_that_a_comment_names_has_a_row():
+    source = BENCHMARKS.parent / "bregopt"
+    named = {p for f in source.rglob("*.py") for p in re.findall(r"# Pays on: (.*)\.\n", f.read_text())}
+    rows = (BENCHMARKS / "results" / "special_paths.md").read_text().splitlines()[2:]
+    assert named == {row.split(" | ")[1] for row in rows}
 
 
 def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):
