@@ -20,6 +20,7 @@ from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
 from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
+from bregopt.routes.ipm.paired_rows import PairedRows
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.ipm.variable_metric import VariableMetric
@@ -60,6 +61,10 @@ class RowSystem:
     def direct(self) -> bool:
         return self._direct
 
+    @cached_property
+    def _pairs(self) -> PairedRows | None:
+        return PairedRows.of(self.plan)
+
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
         return DefiniteFactor(self.plan.gram(P, rows)).solve
@@ -76,13 +81,17 @@ class RowSystem:
 
     def _factorized(self, at: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
         """Return ``D_u`` with the variables that border the system, and the solver."""
-        D_u = at.D_u
+        D_u, whole = at.D_u, len(bounded) == self.plan.m
+        if whole and len(D_u) and np.isinf(D_u).all() and self._pairs is not None:
+            solve = self._pairs.solver(at, dense(self.B))
+            if solve is not None:
+                return VariableMetric(D_u, np.ones(len(D_u), dtype=bool)), solve
         M = self.plan.schur(at.X_parts, at.K_parts, bounded, at.roots)
         checkpoint()
         M.flat[:: len(M) + 1] += at.D[bounded]
         metric, F, corner = _NO_METRIC, _NO_COLUMNS, None
         if len(D_u):
-            B = self.B if len(bounded) == self.plan.m else self.B[bounded]
+            B = self.B if whole else self.B[bounded]
             metric = VariableMetric.split(D_u, at.cones, at.p_u, B, M.diagonal(), _BORDER_RATIO)
             metric.add_gram(M, B)
             if metric.borders:

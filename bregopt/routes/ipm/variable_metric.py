@@ -111,14 +111,17 @@ class VariableMetric:
         if self.bordering.all():
             return
         d, p, cones = self._eliminated, self._columns, self.cones
-        _add_product(M, _scaled(B, d), B)
-        if p is None:
-            return
         if isinstance(B, np.ndarray):
-            BP = np.add.reduceat(B[:, cones.index] * p, cones.starts, axis=1)
-        else:
+            gram = (B * d) @ B.T
+            if p is not None:
+                BP = np.add.reduceat(B[:, cones.index] * p, cones.starts, axis=1)
+                gram += BP @ BP.T
+            M += gram
+            return
+        _add_product(M, _scaled(B, d), B)
+        if p is not None:
             BP = B @ sp.csr_array((p, (cones.index, cones.owner)), (len(d), cones.count))
-        _add_product(M, BP, BP)
+            _add_product(M, BP, BP)
 
     @cached_property
     def _eliminated(self) -> Array:
@@ -150,9 +153,7 @@ def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
 
 
 def _scaled(B: Any, d: Array) -> Any:
-    """Return ``B diag(d)``, of a CSR matrix without the columns whose factor is zero."""
-    if isinstance(B, np.ndarray):
-        return B * d
+    """Return ``B diag(d)`` of a CSR matrix, without the columns whose factor is zero."""
     data = B.data * d[B.indices]
     if d.all():
         return sp.csr_array((data, B.indices, B.indptr), B.shape)
@@ -162,8 +163,8 @@ def _scaled(B: Any, d: Array) -> Any:
 
 
 def _add_product(M: Array, left: Any, right: Any) -> None:
-    """Add ``left right'`` to `M`; the product of sparse matrices entry by entry where it has few."""
-    if isinstance(left, np.ndarray) or left.nnz > _FULL * left.shape[0] * left.shape[1]:
+    """Add the product ``left right'`` of sparse matrices to `M`, entry by entry where it has few."""
+    if left.nnz > _FULL * left.shape[0] * left.shape[1]:
         M += dense(left) @ dense(right).T
         return
     G = left @ right.T
