@@ -199,8 +199,14 @@ def _without_vanishing_rows(
     InfeasibleRowError
         If no ``X`` meets a row, proven without a tolerance; the message names the row and the reason.
     """
-    alone = _alone(program)
+    alone, empty = _alone(program), program.alone & (original.A.norms() == 0)
+    if empty.any():
+        lo, hi, kind = program.bounds.lo, program.bounds.hi, program.bounds.kind
+        excluded = (lo > 0) | (hi < 0) | ((kind == Penalty.LOG) & (lo == 0))
+        for k in np.flatnonzero(empty & excluded & ~program.bounds.finite_at_zero).tolist():
+            raise InfeasibleRowError(_why_impossible(program, k, "is always 0: its coefficients are zero"), k)
     vanishing, noise = _vanishing_rows(program, original, spaces, alone)
+    vanishing |= empty
     impossible = _refuse_impossible(program, original, vanishing, noise, alone)
     if not vanishing.any():
         return program, None

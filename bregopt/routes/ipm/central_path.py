@@ -171,9 +171,9 @@ class _CentralPath(Method):
         if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
-                if self._scores is not None and self._scores.exclude_contradiction(direction):
-                    continue
                 y = self._diverging_multipliers(direction)
+                if self._scores is not None and self._scores.exclude_contradiction(y):
+                    continue
                 if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
         decreases = certificate.primal < program.offset
