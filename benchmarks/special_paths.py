@@ -398,6 +398,16 @@ def duality_gap(seed: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.inner(Q @ E[2] @ Q.T, X)), [bo.inner(A, X) == at])
 
 
+def largest_deviation(n: int) -> bo.Problem:
+    """The Gram matrix whose distances are nearest to given ones in the largest deviation."""
+    rng = np.random.default_rng(0)
+    x, (i, j) = rng.normal(size=(n, 2)), np.triu_indices(n, 1)
+    d = np.sum((x[i] - x[j]) ** 2, axis=1) * rng.uniform(0.8, 1.2, len(i))
+    G, t = bo.PSD(n), bo.Variable()
+    off = bo.sq_distance(G, i, j) - d
+    return bo.Problem(bo.Minimize(t), [off <= t, -t <= off])
+
+
 def far_optimum(t: float) -> bo.Problem:
     """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in the basis of Hadamard.
 
@@ -620,6 +630,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("sample of the rows", "routes.ipm.path_route:_on_working_set"),
             replaced("routes.ipm.working_set_start.first_active_set", _resting),
             *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
+        ),
+        (
+            *("pairs of rows", "routes.ipm.paired_rows:PairedRows"),
+            answering("routes.ipm.paired_rows.PairedRows.of", None),
+            *("distances within a largest deviation, n = 40", solving(largest_deviation, 40)),
         ),
         (
             *("refined steps", "routes.ipm.row_system:_RowSolve"),
