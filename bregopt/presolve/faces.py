@@ -22,12 +22,12 @@ from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.program import Answer, Face, LowRank, Program, Start
-from bregopt.program.rows import Rows
+from bregopt.program import Answer, Face, LowRank, Program, Start, Term
+from bregopt.program.rows import Entries, Rows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
 
-__all__ = ["Exposure", "Faces", "OnFaces", "on_faces"]
+__all__ = ["Exposure", "Faces", "OnFaces", "has_rows_of_integers", "on_faces"]
 
 # Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
 _FACE_NOISE = 1e-12
@@ -42,6 +42,8 @@ _MULTIPLE_MARGIN = 1e-3
 _VANISHING_PROBES, _DEFINITE_PROBES = 3, 10
 # Order of a matrix up to which the null space that its rows have in common is looked for.
 _LARGEST_NULL_SPACE = 500
+# Rows of integers above which no face is sought that they imply together.
+_LARGEST_INTEGER_ROWS = 3_000
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 _LARGEST_LINEAR_PROGRAM = 1_000_000
 
@@ -145,6 +147,27 @@ class OnFaces(Reduced):
         needed = float(scipy.linalg.eigh(-_symmetric(S), own, eigvals_only=True)[-1])
         scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
         return max(needed + _MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
+
+
+def has_rows_of_integers(program: Program) -> bool:
+    """Whether a linear program has only equalities of integers, in one or two matrices on no face."""
+    if program.k or not 0 < program.m <= _LARGEST_INTEGER_ROWS or not program.bounds.equal.all():
+        return False
+    if len(program.blocks) > 2 or any(
+        b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks
+    ):
+        return False
+    known: bool | None = program.A.plans.get(has_rows_of_integers)
+    if known is None:
+        known = program.A.plans[has_rows_of_integers] = all(map(_of_integers, program.A.terms))
+    return known
+
+
+def _of_integers(term: Term) -> bool:
+    if not isinstance(term.rows, Entries | SparseRows):
+        return False
+    value = term.rows.coordinates().value
+    return bool((value == np.rint(value)).all())
 
 
 # Pays on: equipartition, n = 80.

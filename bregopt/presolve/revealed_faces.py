@@ -21,7 +21,7 @@ the face that nearly do. Their parts on the face depend on ``U`` to the first or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -37,6 +37,7 @@ from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 
 __all__ = [
+    "REVEALED",
     "Equalities",
     "ExposingVector",
     "OnRevealedFaces",
@@ -46,9 +47,6 @@ __all__ = [
     "shortfall",
 ]
 
-# Slacks that are tried for the multiples of revealed F, relative to the size of C - A*(y). A smaller slack
-# needs larger multiples, which multiply the residuals of the rows and the round-off of F.
-_LIFTING_SLACKS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 # Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
 _LARGEST_EXPOSING = 1_000_000
 # Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are
@@ -80,7 +78,7 @@ _RECEDING_RANK = 1e-11
 # Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
 # second, as even good answers are searched that are large.
 _LARGEST_RECEDING = 200_000
-_KEY = "revealed faces"  # among the cached reductions
+REVEALED = "revealed faces"  # among the cached reductions
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +97,30 @@ class OnRevealedFaces(OnFaces):
     relations: Array
     miss: float
 
+    lifting_slacks: ClassVar[tuple[float, ...]] = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
+    """Slacks that are tried for the multiples of revealed F, relative to the size of ``C - A*(y)``. A smaller
+    slack needs larger multiples, which multiply the residuals of the rows and the round-off of F."""
+
     def restore(self, answer: Answer) -> Answer:
         """Return the answer with the multipliers of least ``V'ZU``, lifted to all rows."""
         if answer.stop is StopReason.INFEASIBLE:
             return super().restore(answer)
+        y = self._turned(answer.y)
+        lifted = [self._lifted(y, costs=True, noise=noise) for noise in self.lifting_slacks]
+        if len(lifted) == 1:
+            return replace(answer, y=lifted[0], y_on_faces=y)
+        least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
+        return replace(answer, y=lifted[least], y_on_faces=y)
+
+    def _turned(self, on_faces: Array) -> Array:
+        """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
         y = np.zeros(self.whole.m)
-        y[self.kept] = answer.y
+        y[self.kept] = on_faces
         unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
         P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
         turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
         y += unit @ (Q[turning].T @ (P[:, turning].T @ self._corner(y) / s[turning]))
-        lifted = [self._lifted(y, costs=True, noise=noise) for noise in _LIFTING_SLACKS]
-        least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
-        return replace(answer, y=lifted[least], y_on_faces=y)
+        return y
 
     def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
         """Return the certificate on the faces, with an error for the round-off of the exposures.
@@ -176,7 +185,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
         With a divergence it reveals none.
     y : array of shape (m,)
     """
-    cached: OnRevealedFaces | None = program.reductions.get(_KEY)
+    cached: OnRevealedFaces | None = program.reductions.get(REVEALED)
     if cached is not None:
         return cached
     rows = np.flatnonzero(program.bounds.equal & program.alone & (program.A.norms() > 0))
@@ -211,7 +220,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     revealed = OnRevealedFaces(
         program, reduced.program, kept, reduced.exposures, np.column_stack(relations), miss
     )
-    program.reductions[_KEY] = revealed
+    program.reductions[REVEALED] = revealed
     return revealed
 
 

@@ -23,6 +23,7 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import homogeneous, refutes
+from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.reduction import implied_bounds, reduced
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
@@ -65,6 +66,8 @@ class BoundCertificate:
         The bounds of the minimization, rounded outward once: other processors prove them, too.
     name : str
         What the problem is called.
+    face : IntegerFace or None
+        The face that rows imply together, on which multipliers and points are.
     """
 
     data: Data
@@ -77,6 +80,7 @@ class BoundCertificate:
     ray: Point | None = None
     claims: tuple[float, float] = (-math.inf, math.inf)
     name: str = ""
+    face: IntegerFace | None = None
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data.
@@ -88,7 +92,7 @@ class BoundCertificate:
         """
         data, lower, upper = self.data, -math.inf, math.inf
         if self.factor is None:
-            data = reduced(data).data
+            data = reduced(data, self.face).data
         self._check_shapes(data)
         if self.farkas is not None and refutes(self.data, self.farkas):
             return math.inf, math.inf
@@ -208,6 +212,9 @@ class BoundCertificate:
         for key in ("point", "ray"):
             point: Point | None = getattr(self, key)
             arrays |= {} if point is None else schema.packed_point(key, point)
+        if self.face is not None:
+            arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
+            arrays |= {"exposing": self.face.weight}
         with replacing(path) as file:
             file.write(zipped(schema.sealed(arrays, facts), compressed=True))
 
@@ -247,6 +254,7 @@ class BoundCertificate:
             ray=schema.read_point(fields, "ray", data),
             claims=(lower, upper),
             name=fields.text("name"),
+            face=schema.read_face(fields, data),
         )
         fields.finish()
         return found

@@ -176,6 +176,8 @@ class Data:
     offset : float
     maximize : bool
         Whether the user maximizes the negative of the objective.
+    implied : boolean array of shape (m,) or None
+        Marks equalities that are proven to follow from others.
     systems : dict
         The last equations that were factorized (:mod:`bregopt.rigorous.upper`).
     activities : dict
@@ -197,6 +199,7 @@ class Data:
     weight: Array
     offset: float = 0.0
     maximize: bool = False
+    implied: Mask | None = None
     systems: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     activities: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, init=False, repr=False)
 
@@ -278,7 +281,7 @@ class Data:
 
     @cached_property
     def idle(self) -> Mask:
-        """Mask of the rows without coefficients whose bounds allow zero, such as ``0 = 0``."""
+        """Mask of the rows that ask for nothing: without coefficients, such as ``0 = 0``, or implied."""
         mask: Mask = (self.lo + self.lo_rad <= 0) & (self.hi - self.hi_rad >= 0)
         for part in (self.A, self.A_rad, self.B, self.B_rad):
             if part is not None:
@@ -286,7 +289,7 @@ class Data:
         for block in self.matrices:
             if block.null is not None:
                 mask[block.null.row] &= bool(np.isinf(self.lo[block.null.row]))
-        return mask
+        return mask if self.implied is None else mask | self.implied
 
     @cached_property
     def free(self) -> Mask:

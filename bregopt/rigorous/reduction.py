@@ -32,6 +32,7 @@ from bregopt.program import Penalty
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball, inflated, raised, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
+from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
 
 __all__ = ["Implied", "Reduced", "implied_bounds", "independent_columns", "on_faces", "reduced"]
 
@@ -46,15 +47,29 @@ class Reduced(NamedTuple):
     bases: tuple[Array | None, ...]
 
 
-def reduced(data: Data) -> Reduced:
+def reduced(data: Data, face: IntegerFace | None = None) -> Reduced:
     """Return the problem on the faces of its rows and the ranges of low-rank ``X0``.
+
+    Parameters
+    ----------
+    data : Data
+    face : IntegerFace, optional
+        That rows imply together.
 
     Raises
     ------
     ValueError
-        If its rows have too many terms to be listed.
+        If its rows have too many terms to be listed, or do not imply the face.
     """
     bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
+    if face is not None:
+        traces = implied_bounds(data).traces  # also of principal submatrices
+        on_face = on_integer_face(data, face)
+        if on_face is None:
+            raise ValueError("the rows do not imply the face that the certificate names")
+        data, bases = on_face.data, on_face.bases
+        blocks = [replace(block, trace=float(t)) for block, t in zip(data.matrices, traces, strict=True)]
+        data = replace(data, matrices=tuple(blocks))
     for reduction in (on_faces, _on_ranges):
         data, found = reduction(data)
         while any(H is not None for H in found):  # a face may have further faces

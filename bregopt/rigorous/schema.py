@@ -23,9 +23,19 @@ from bregopt.program import Penalty
 from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, Anchor, Data, MatrixData, Null
+from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.upper import Point
 
-__all__ = ["Fields", "digest", "packed_data", "packed_point", "read_data", "read_point", "sealed"]
+__all__ = [
+    "Fields",
+    "digest",
+    "packed_data",
+    "packed_point",
+    "read_data",
+    "read_face",
+    "read_point",
+    "sealed",
+]
 
 FORMAT = "bregopt bounds 2"
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
@@ -250,7 +260,7 @@ def read_data(fields: Fields) -> Data:
     offset = fields.number("offset")
     if not math.isfinite(offset):
         raise fields.error("offset", offset, "a finite number")
-    vectors = {
+    vectors: dict[str, Any] = {
         name: fields.floats(
             name,
             (k,) if name.startswith("u_") else (m,),
@@ -404,3 +414,11 @@ def read_point(fields: Fields, name: str, data: Data) -> Point | None:
         fields.subset(f"{name}_equations", data.m),
         fields.subset(f"{name}_movable", data.k),
     )
+
+
+def read_face(fields: Fields, data: Data) -> IntegerFace | None:
+    """Return the face that rows imply together, which the proofs check; None where the file has none."""
+    if "exposing" not in fields:
+        return None
+    directions = tuple(fields.floats(f"face{b}", (block.n, None)) for b, block in enumerate(data.matrices))
+    return IntegerFace(fields.floats("exposing", (data.m,)), directions)

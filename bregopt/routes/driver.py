@@ -284,6 +284,8 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     for y in (answer.y, answer.y_on_faces):
         proven = revealed.certificate(answer.X, answer.u, y)
         if proven.meets(tol):
+            # On an exact face a multiple of F costs nothing, and makes C - A*(y) nearly psd.
+            y = answer.y if revealed.miss == 0 else y
             return replace(answer, y=y, detail=_ON_FACES), proven
     return replace(answer, detail=_NO_INTERIOR.format(revealed.summary)), certificate
 
@@ -322,7 +324,8 @@ def _cost_of_round_off(program: Program, answer: Answer) -> float:
     ]
     if not free:
         return 0.0
-    largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
+    y = answer.y if answer.detail != _ON_FACES or answer.y_on_faces is None else answer.y_on_faces
+    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
     return LARGEST_X * EPS * max(largest, scale_of(program).dual) * sum(free)
 
 
@@ -418,6 +421,7 @@ def _solution(
         _program=program,
         _S=answer.S,
         _inner=answer.inner if has_point else None,
+        _y_on_faces=answer.y_on_faces if has_point else None,
         _ray=None if has_point or infeasible else tuple(answer.X),
     )
 

@@ -139,6 +139,7 @@ class Solution:
     _S: Sequence[Array | None] | None = field(default=None, repr=False)  # of `Answer`
     _declarations: tuple[Declaration, ...] | None = field(default=None, repr=False)  # without an answer
     _inner: Answer | None = field(default=None, repr=False)  # of `Answer`, for proofs; not pickled
+    _y_on_faces: Array | None = field(default=None, repr=False)  # likewise
     _ray: tuple[Array, ...] | None = field(default=None, repr=False)  # the matrices of the ray
     # The way to the answer of the problem that was solved, or why there is none, for derivatives.
     _restated: Any = field(default=None, repr=False)
@@ -152,7 +153,7 @@ class Solution:
     def __getstate__(self) -> dict[str, Any]:
         formed = ("_derivative", "_in_program", "accuracy", "_interval")  # when they were asked for
         kept = {name: value for name, value in vars(self).items() if name not in formed}
-        return {**kept, "_compiled": None, "_inner": None}
+        return {**kept, "_compiled": None, "_inner": None, "_y_on_faces": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         _protect(state.values())  # pickle does not keep the flag

@@ -14,12 +14,14 @@ import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
+from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.farkas import homogeneous, refutes
+from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced
@@ -33,6 +35,8 @@ _SHIFT = 1e-7  # of the cone, relative to the mean eigenvalue, in a further solv
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
+_SHARP_TOL = 1e-8  # of a further solve on a face, which ends in a few steps more
+_SINGULAR = 1e-13  # least eigenvalue, relative to the trace, of an answer on a face
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
     "sol.conflict() names, or bound the trace"
@@ -66,8 +70,9 @@ def verified(
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data)
-    search = _Search(program, data, *own, raw, traces, resolve)
+    face = _integer_face(program, raw)
+    own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data, face)
+    search = _Search(program, data, *own, raw, traces, resolve, face)
     certificate = search.refuted() if raw.X is None else search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
@@ -145,6 +150,7 @@ class _Search:
     raw: Solution
     traces: Array
     resolve: bool
+    face: IntegerFace | None = None
     solves: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
 
@@ -159,7 +165,7 @@ class _Search:
         if dependent:
             self.reasons = dict.fromkeys(("lower", "upper"), _DEPENDENT.format(dependent[0]))
             return BoundCertificate(self.whole, self.traces)
-        answer = _candidate(self.raw, self.inverses)
+        answer = self._sharpest()
         implied = implied_bounds(self.data).with_traces(self.traces)
         if _proves_factor(self.raw, self.whole):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
@@ -173,7 +179,19 @@ class _Search:
             X=answer.X if any(block.anchor is not None for block in self.data.matrices) else None,
             point=upper.point if upper.side.value < math.inf else None,
             claims=(lower.side.value, upper.side.value),
+            face=self.face,
         )
+
+    def _sharpest(self) -> Candidate:
+        """Return the answer; on a face, where it costs a few steps, that to a smaller tolerance."""
+        if self.face is None:
+            return _candidate(self.raw, self.inverses)
+        raw, found = self.raw, self._solved(self.program, _SHARP_TOL)
+        if found is not None and found.X is not None and found.error < raw.error:
+            raw = found
+        answer, y = _candidate(raw, self.inverses), raw._y_on_faces
+        # Multipliers of all rows have a large multiple of F, which costs digits.
+        return answer if answer.y is None or y is None else answer._replace(y=y[: len(answer.y)])
 
     def _of_factor(self, answer: Candidate, implied: Implied, factor: Array) -> BoundCertificate:
         """Return the certificate of a cut: its factor, scaled to the diagonal, is exactly feasible."""
@@ -275,6 +293,18 @@ class _Search:
                 return routing.solve(program, warn=False, tol=tol)
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return None
+
+
+def _integer_face(program: Program, raw: Solution) -> IntegerFace | None:
+    """Return the face of integers that an answer is on up to round-off, None where it is on none."""
+    X = () if raw.X is None else raw._point[0]
+    if not (X and has_rows_of_integers(program)) or any(isinstance(M, LowRank) for M in X):
+        return None
+    from bregopt.presolve.integer_faces import integer_face  # few programs wait
+
+    least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
+    found = integer_face(program, X) if min(least, default=1.0) < _SINGULAR else None
+    return None if found is None else found.face
 
 
 def _proves_factor(raw: Solution, data: Data) -> bool:

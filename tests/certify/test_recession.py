@@ -116,7 +116,7 @@ def test_free_variables_grow_with_the_matrices(k):
     assert solution.value <= 1e-3
 
 
-@pytest.mark.parametrize("name", ["hinf5", "hinf7", "qap8"])
+@pytest.mark.parametrize("name", ["hinf5", "hinf7"])
 def test_benchmarks_say_that_multipliers_diverge(data, name):
     """Clarabel finds no interior of the ``X`` of the hinf problems, and definite ``C - A*(y)``."""
     solution = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz").solve(solver="path", tol=1e-7)

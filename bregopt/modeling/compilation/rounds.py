@@ -189,7 +189,7 @@ class Rounds:
             generator.constraints = (*kept, *new)
         self.current = self._problem._with_rows(_rows(self._generators))
         duals = _carried(raw.duals, before, self.current, multipliers)
-        return replace(raw, duals=duals, _inner=None)  # of other rows
+        return replace(raw, duals=duals, _inner=None, _y_on_faces=None)  # of other rows
 
     def _finished(self, answer: Solution, residual: float, stop: StopReason | None = None) -> Solution:
         """Return the answer with the best bound, and the violation of generated rows in its residual.

@@ -10,7 +10,7 @@ own keeps ``X Z = w I`` at the weight ``w`` of that term, while ``mu`` vanishes 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,16 +28,23 @@ from bregopt.certify.constants import (
 )
 from bregopt.certify.point import box_minimum, relative_to_costs
 from bregopt.linalg import symmetrize
+from bregopt.presolve import Presolved
+from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import dimacs_sizes
+from bregopt.records import replace
 from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
+from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
 from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
+
+if TYPE_CHECKING:
+    from bregopt.presolve.integer_faces import OnIntegerFace
 
 __all__ = ["follow_path"]
 
@@ -61,6 +68,8 @@ _LEAST_MULTIPLIER = 1e-12
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
+# Steps whose iterate is searched for a face of integers. An iterate that meets the rows has an interior.
+_FACE_STEPS = (3, 4, 5, 6, 8)
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -84,11 +93,23 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     method = _CentralPath(engine, at, program, settings, progress)
     monitor = Monitor(program, settings, progress, tuning.path_share)
     found = monitor.follow(method, at, settings.max_iter or tuning.steps)
+    if method.face is not None:
+        return _on_face(method.face, settings, progress, found.step)
     return found.proof or method.answer(found)
+
+
+def _on_face(face: OnIntegerFace, settings: Any, progress: Progress, steps: int) -> Answer:
+    """Return the answer of the path on a face that an iterate has shown after some steps."""
+    presolved = Presolved(face.whole, (face,))
+    left = settings.max_iter and max(settings.max_iter - steps, 1)
+    inside = replace(settings, tol=presolved.margin * settings.tol, max_iter=left)
+    answer = follow_path(face.program, inside, None, progress.within(presolved).after(steps))
+    return replace(presolved.restore(answer), iterations=steps + answer.iterations)
 
 
 class _CentralPath(Method):
     tests_multipliers = False
+    face: OnIntegerFace | None = None  # on which the path goes on
 
     def __init__(
         self, engine: Engine, first: Iterate, program: Program, settings: Any, progress: Progress
@@ -125,6 +146,8 @@ class _CentralPath(Method):
         return certify(PrimalDualPoint(self._program, X, at.u, y, **known))
 
     def advance(self, at: Iterate) -> Iterate | None:
+        if self.face is not None:
+            return None
         new, self._advances = self._engine.advance(at), self._advances + 1
         if self._advances <= _FIRST_STEPS and new is not None and self._hardly_moves(at, new):
             self._advances, self._restarted = _FIRST_STEPS, True
@@ -145,7 +168,7 @@ class _CentralPath(Method):
         return self._program.bounds.violation(at.activity)
 
     def fall_back(self) -> bool:
-        in_rows = self._engine.in_rows()
+        in_rows = None if self.face is not None else self._engine.in_rows()
         self._engine = in_rows or self._engine
         return in_rows is not None
 
@@ -166,8 +189,10 @@ class _CentralPath(Method):
         return self._restarted or self._dual_diverges(at) or self._primal_diverges(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
-        """Return a Farkas vector or a ray if the iterates diverge along one."""
+        """Return a Farkas vector or a ray if the iterates diverge along one; look for a face of integers."""
         program, tol = self._program, self._settings.tol
+        if step in _FACE_STEPS and certificate.primal_residual > _NEGLIGIBLE:
+            self.face = _integer_face(program, at, self._plan)
         if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
@@ -327,6 +352,16 @@ class _Scores:
         if len(small):
             relative[small[missed[small] <= self._round_off[small]]] = 0.0
         return float(np.maximum.reduce(relative, initial=0.0))
+
+
+# Pays on: a quadratic assignment of size 5.
+def _integer_face(program: Program, at: Iterate, plan: Plan) -> OnIntegerFace | None:
+    """Return the program on the face of integers that an iterate shows, if it has rows of integers."""
+    if not has_rows_of_integers(program):
+        return None
+    from bregopt.presolve.integer_faces import integer_face  # few programs wait
+
+    return integer_face(program, plan.matrices(at.X))
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

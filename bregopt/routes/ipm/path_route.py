@@ -211,8 +211,15 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
     """
     if stalled.stop is not StopReason.STALLED:
         return stalled
-    from bregopt.presolve.revealed_faces import revealed_faces, shortfall  # only answers that stall wait
+    from bregopt.presolve.revealed_faces import (  # only stalled answers wait
+        REVEALED,
+        revealed_faces,
+        shortfall,
+    )
 
+    known = program.reductions.get(REVEALED)
+    if known is not None and known.miss == 0:  # an exact face, which the answer is on
+        return stalled
     try:
         revealed = revealed_faces(program, stalled.y)
         if revealed is None:

@@ -1,0 +1,127 @@
+"""Faces of integers, found from an early iterate of an interior-point method.
+
+Where equalities leave ``X`` no interior, the iterates soon show the null space ``W`` that all ``X`` share:
+its eigenvalues fall with the residual of the rows, the others stay. Relaxations of assignments and partitions
+have rows of integers, and then ``W`` is the range of a matrix ``T`` of small integers:
+
+1. The largest ratio of successive eigenvalues gives the dimension of ``W``. At an optimum of low rank the
+   largest ratio is that of the solution, so the search is early.
+2. ``T = W inv(W_J)`` for independent rows ``J``, rounded. The index of the largest diagonal entry, which
+   makes a quadratic form homogeneous, is not one of them: otherwise ``T`` has fractions.
+3. ``F = T S T'`` is a combination ``A*(w)`` of the equalities with ``b'w = 0``: linear equations in ``S``, of
+   few unknowns. Of the solutions, that nearest to the projector on ``W`` is the most definite one.
+4. ``w`` has a small denominator. The face is accepted if integers prove it
+   (:mod:`bregopt.rigorous.integer_faces`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import EPS, Array
+from bregopt.presolve.faces import Exposure, on_faces
+from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
+from bregopt.program import Program
+from bregopt.records import dataclass
+from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.integer_faces import IntegerFace, as_integers, on_integer_face
+
+__all__ = ["OnIntegerFace", "integer_face"]
+
+# Least ratio of successive eigenvalues that may separate the null space.
+_LEAST_RATIO = 10.0
+# Distance of T from integers at which it is not rounded.
+_FAR = 0.35
+# Dimensions of S above which it is not sought: the search costs less than a step.
+_LARGEST_UNKNOWNS = 600
+# Eigenvalues of the equations of S, relative to the largest, that count as zero.
+_NULL = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class OnIntegerFace(OnRevealedFaces):
+    """A program on a face of integers, without the rows that others imply there.
+
+    Parameters
+    ----------
+    face : IntegerFace
+    """
+
+    face: IntegerFace
+    lifting_slacks = (1e-10,)  # the bound is that on the face
+
+
+def integer_face(program: Program, X: Sequence[Array]) -> OnIntegerFace | None:
+    """Return the program on the face of integers that an iterate shows, None where it shows none."""
+    directions = tuple(_integer_null_space(np.asarray(X_b)) for X_b in X)
+    unknowns = sum(T.shape[1] * (T.shape[1] + 1) // 2 for T in directions)
+    if not 0 < unknowns <= _LARGEST_UNKNOWNS:
+        return None
+    data = data_of(program)
+    face = _exposing(data, directions)
+    on = None if face is None else on_integer_face(data, face)
+    if face is None or on is None:
+        return None
+    kept = np.arange(program.m)  # the implied rows too: without them, their residuals would be sums of many
+    rows = np.flatnonzero(face.weight)
+    exposures = tuple(
+        Exposure(b, rows, face.weight[rows], np.zeros((len(T), 0)), np.linalg.qr(T)[0])
+        for b, T in enumerate(directions)
+        if T.shape[1]
+    )
+    on_face = on_faces(program, exposures, kept)
+    found = OnIntegerFace(program, on_face.program, kept, exposures, on.relations.T, 0.0, face)
+    program.reductions[REVEALED] = found
+    return found
+
+
+def _integer_null_space(X: Array) -> Array:
+    """Return ``T`` of a matrix; without columns where there is no gap in its eigenvalues, or no integers."""
+    n = len(X)
+    none = np.zeros((n, 0))
+    if n < 3:
+        return none
+    values, Q = np.linalg.eigh(X)
+    ratio = values[1:] / np.maximum(values[:-1], EPS * values[-1])
+    d = int(np.argmax(ratio)) + 1
+    if ratio[d - 1] < _LEAST_RATIO or d >= n - 1:
+        return none
+    W = Q[:, :d]
+    others = np.delete(np.arange(n), np.argmax(X.diagonal()))
+    J = np.sort(others[scipy.linalg.qr(W[others].T, mode="r", pivoting=True)[1][:d]])
+    T = np.linalg.solve(W[J].T, W.T).T
+    near = np.rint(T)
+    return near if np.abs(T - near).max() <= _FAR else none
+
+
+def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
+    """Return the combination of the rows that is ``T S T'`` and nearest to the projectors, in integers."""
+    A, share, b = data.A, data.share, data.lo
+    pairs = [np.triu_indices(T.shape[1]) for T in directions]
+    # The coordinates of S have an orthonormal basis of symmetric matrices.
+    unit = [np.where(i == j, 0.5, np.sqrt(0.5)) for i, j in pairs]  # times t_i t_j' + t_j t_i'
+    products = [
+        (T[block.i][:, i] * T[block.j][:, j] + T[block.i][:, j] * T[block.j][:, i]) * u
+        for block, T, (i, j), u in zip(data.matrices, directions, pairs, unit, strict=True)
+    ]
+    activity = A @ scipy.linalg.block_diag(*products)
+    try:
+        weights = scipy.linalg.cho_solve(scipy.linalg.cho_factor((A * share @ A.T).toarray()), activity)
+    except np.linalg.LinAlgError:
+        return None
+    sizes = [
+        2 * u[:, None] * u * (G[np.ix_(i, i)] * G[np.ix_(j, j)] + G[np.ix_(i, j)] * G[np.ix_(j, i)])
+        for G, (i, j), u in zip((T.T @ T for T in directions), pairs, unit, strict=True)
+    ]
+    right = (b @ weights) / max(float(np.linalg.norm(b)), EPS)
+    left = scipy.linalg.block_diag(*sizes) - activity.T @ weights + np.outer(right, right)
+    values, Q = np.linalg.eigh(left)
+    N = Q[:, values <= _NULL * values[-1]]
+    nearest = [
+        np.linalg.inv(T.T @ T)[pair] * (2 * u) for T, pair, u in zip(directions, pairs, unit, strict=True)
+    ]
+    w, factor = as_integers((weights @ (N @ (N.T @ np.concatenate(nearest))))[None])
+    return IntegerFace(w[0], tuple(directions)) if factor[0] else None
