@@ -1,4 +1,4 @@
-"""Costs of the Schur matrix's formulas on this machine: those of InteriorPointTuning, measured.
+"""Costs of the Schur matrix's formulas on this machine: those of bregopt.routes.ipm.schur.products, measured.
 
     python benchmarks/schur.py [--rounds 20]
 
@@ -11,8 +11,8 @@ than the faster one.
 
 import argparse
 import time
-from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,12 +20,11 @@ from threadpoolctl import threadpool_limits
 
 from bregopt.program import LinearMap, Term
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.routes.ipm.schur import Gram
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur import Gram, products
 
-TUNING = InteriorPointTuning()
-ONLY_PLACES = replace(TUNING, call_cost=1e99)
-ONLY_CONGRUENCES = replace(TUNING, call_cost=1e-9, product_cost=1e99)
+BY_COST = {"_CALL_COST": products._CALL_COST}
+ONLY_PLACES = {"_CALL_COST": 1e99}
+ONLY_CONGRUENCES = {"_CALL_COST": 1e-9, "_PRODUCT_COST": 1e99}
 CASES = (
     (20, 100, 0.02),
     (40, 200, 0.2),
@@ -56,6 +55,14 @@ def rows(n, m, density):
     return LinearMap(m, (n,), (Term(0, np.arange(m), SparseRows.of(m, n, terms)),))
 
 
+def prepared(A, P, Q, constants):
+    """Return the formulas of rows, which the first call chooses by the constants."""
+    gram = Gram(A)
+    with patch.multiple(products, **constants):
+        gram.assemble(P, Q)
+    return gram
+
+
 def definite(n):
     """Return a positive definite matrix."""
     G = RNG.normal(size=(n, n))
@@ -72,9 +79,9 @@ def costs(rounds):
     i, j = np.triu_indices(60)
     single = Coordinates(np.arange(len(i)), i, j, np.ones(len(i)))
     entries = LinearMap(len(i), (60,), (Term(0, np.arange(len(i)), SparseRows.of(len(i), 60, single)),))
-    places = Gram(entries, ONLY_PLACES)
-    few, K = Gram(rows(10, 20, 0.2), replace(ONLY_CONGRUENCES, congruence_entries=100)), definite(10)
-    Q = definite(60)
+    Q, K = definite(60), definite(10)
+    places = prepared(entries, Q, Q, ONLY_PLACES)
+    few = prepared(rows(10, 20, 0.2), K, K, {**ONLY_CONGRUENCES, "_CONGRUENCE_ENTRIES": 100})
     calls = {
         "product_cost": (lambda: places.assemble(Q, P[:60, :60]), len(i) ** 2 / 2),
         "sparse_cost": (lambda: S @ columns, S.nnz * width),
@@ -93,15 +100,13 @@ def main():
     with threadpool_limits(1):
         print("| constant | default | measured, ns |\n|---|--:|--:|")
         for name, cost in costs(rounds).items():
-            print(f"| `{name}` | {getattr(TUNING, name):g} | {cost:.3g} |")
+            print(f"| `{name}` | {getattr(products, f'_{name.upper()}'):g} | {cost:.3g} |")
         print("\n| order | rows | density | split, ms | only places | only congruences |")
         print("|--:|--:|--:|--:|--:|--:|")
         for n, m, density in CASES:
             A, P, Q = rows(n, m, density), definite(n), definite(n)
-            calls = [
-                partial(Gram(A, tuning).assemble, P, Q) for tuning in (TUNING, ONLY_PLACES, ONLY_CONGRUENCES)
-            ]
-            times = [least_time(call, max(3, rounds // 4)) for call in calls]
+            grams = [prepared(A, P, Q, costs) for costs in (BY_COST, ONLY_PLACES, ONLY_CONGRUENCES)]
+            times = [least_time(partial(gram.assemble, P, Q), max(3, rounds // 4)) for gram in grams]
             print(f"| {n} | {m} | {density:g} | " + " | ".join(f"{t * 1e3:.2f}" for t in times) + " |")
 
 

@@ -92,10 +92,10 @@ def _stalled(program: Any, settings: Any, progress: Any, answer: Any) -> Any:
     return answer
 
 
-def _in_rows(plan: Any, B: Any, exact: Any, tuning: Any, in_rows: bool = False, direct: bool = False) -> Any:
-    from bregopt.routes.ipm.systems import system_for
+def _in_rows(plan: Any, B: Any, exact: Any, in_rows: bool = False, direct: bool = False) -> Any:
+    from bregopt.routes.ipm.row_system import system_for
 
-    return system_for(plan, B, exact, tuning, True, direct)
+    return system_for(plan, B, exact, True, direct)
 
 
 def _without_splitting() -> Any:
@@ -399,7 +399,7 @@ def duality_gap(seed: int) -> bo.Problem:
 
 
 def largest_deviation(n: int) -> bo.Problem:
-    """The Gram matrix whose distances are nearest to given ones in the largest deviation."""
+    """Return the search for the Gram matrix of the least largest deviation from given distances."""
     rng = np.random.default_rng(0)
     x, (i, j) = rng.normal(size=(n, 2)), np.triu_indices(n, 1)
     d = np.sum((x[i] - x[j]) ** 2, axis=1) * rng.uniform(0.8, 1.2, len(i))
@@ -533,10 +533,18 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
         (
-            *("bordering variables", "routes.ipm.variable_metric:VariableMetric.split"),
-            replaced(
-                "routes.ipm.variable_metric._large_terms", lambda B, *_: np.zeros(B.shape[1], dtype=int)
-            ),
+            *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),
+            replaced("routes.ipm.cones._TRIAL_ORDER", 10**9),
+            *("max-cut of 400 edges, n = 100", solving(cut, 100, 400, solver="path")),
+        ),
+        (
+            *("step lengths by Lanczos", "routes.ipm.cones:FaceCone.primal_length"),
+            replaced("routes.ipm.cones._LANCZOS_ORDER", 10**9),
+            *("max-cut of 2,000 edges, n = 500", solving(cut, 500, 2_000, solver="path")),
+        ),
+        (
+            *("bordering variables", "routes.ipm.linear_solvers:VariableMetric.split"),
+            replaced("routes.ipm.linear_solvers._large_terms", lambda B, *_: np.zeros(B.shape[1], dtype=int)),
             *("matrix inequality in 10 variables of wide bounds", solving(with_wide_bounds, 12, 10)),
         ),
         (
@@ -609,11 +617,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("60 triplets at a price too low, few at a time", margin_on_few_rows),
         ),
         (
-            *("system in the entries", "routes.ipm.systems:system_for"),
+            *("system in the entries", "routes.ipm.row_system:system_for"),
             *(replaced("routes.ipm.engine.system_for", _in_rows), "300 triplets", of_three()),
         ),
         (
-            *("sparse system", "routes.ipm.systems:system_for"),
+            *("sparse system", "routes.ipm.row_system:system_for"),
             answering("routes.ipm.sparse_row_system.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
         ),
@@ -628,7 +636,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("sample of the rows", "routes.ipm.path_route:_on_working_set"),
-            replaced("routes.ipm.working_set_start.first_active_set", _resting),
+            replaced("routes.ipm.path_route.first_active_set", _resting),
             *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
         ),
         (
@@ -658,7 +666,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("500 quadratic forms, n = 40", solving(_quadratic_forms, 40, 500)),
         ),
         (
-            *("Schur matrix by congruences", "routes.ipm.schur.congruences:split_by_cost"),
+            *("Schur matrix by congruences", "routes.ipm.schur.products:split_by_cost"),
             replaced("routes.ipm.schur.gram.split_by_cost", lambda placed, *_: (0, placed)),
             *("theta of 600 edges, n = 150", solving(_theta, 150, 600)),
         ),
@@ -765,7 +773,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("start by regressions", "routes.graphical_lasso.solve:_candidates"),
-            replaced("routes.graphical_lasso.solve.neighborhood_estimate", lambda data, _: np.eye(data.n)),
+            replaced("routes.graphical_lasso.solve.neighborhood_estimate", lambda data: np.eye(data.n)),
             *("300 variables", calling(bo.graphical_lasso, samples, 0.1)),
         ),
         (

@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -43,25 +43,16 @@ HEAD = (
 # -------------------------------------------------------------------------------------------------- constants
 
 
-def constants(tuning: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each constant, those of a nested tuning with a dot in their name."""
+def constants(tuning: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each constant."""
     for field in fields(tuning):
-        name, value = prefix + field.name, getattr(tuning, field.name)
-        if is_dataclass(value):
-            yield from constants(value, f"{name}.")
-        else:
-            yield name, value
+        yield field.name, getattr(tuning, field.name)
 
 
 def changed(tuning: Any, name: str, value: Any) -> Any:
     """Return the tuning with another value of a constant, None if its class refuses it."""
-    first, _, rest = name.partition(".")
-    if rest:
-        value = changed(getattr(tuning, first), rest, value)
-        if value is None:
-            return None
     try:
-        return replace(tuning, **{first: value})
+        return replace(tuning, **{name: value})
     except (TypeError, ValueError):
         return None
 

@@ -284,8 +284,7 @@ def _tuning() -> Any:
     gradients converge slowly near a vertex: 40 s instead of 2 for a round of 1,700 rows at order 50.
     """
     constants: Any = tuning("bregman")
-    interior = replace(constants.interior, largest_formed_entries=_FORMED)
-    return replace(constants, working_set_rows=np.iinfo(np.int64).max, interior=interior)
+    return replace(constants, working_set_rows=np.iinfo(np.int64).max, formed_entries=_FORMED)
 
 
 @dataclass(frozen=True, eq=False)

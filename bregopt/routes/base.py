@@ -145,10 +145,6 @@ class Tuning:
 
 def _check_constant(name: str, value: Any, default: Any) -> None:
     """Refuse a value that is not of the kind of the default, or not positive and finite."""
-    if isinstance(default, Tuning):
-        if not isinstance(value, type(default)):
-            raise TypeError(f"{name} is {value!r}; expected a {type(default).__name__}")
-        return
     if isinstance(default, tuple):
         if not isinstance(value, tuple) or not value:
             raise TypeError(f"{name} is {value!r}; expected a tuple of numbers")

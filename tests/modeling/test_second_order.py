@@ -22,8 +22,8 @@ from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.ipm.second_order import SecondOrderState, SecondOrderStep
-from bregopt.routes.ipm.variable_metric import VariableMetric
+from bregopt.routes.ipm.cones import SecondOrderState, SecondOrderStep
+from bregopt.routes.ipm.linear_solvers import VariableMetric
 
 SIZES = (3, 1, 4, 2, 2)
 SEEDS = range(6)

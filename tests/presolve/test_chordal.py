@@ -30,7 +30,6 @@ from bregopt.routes.ipm.path_route import Path, PathSettings, memory_needed
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty")
 
@@ -398,11 +397,10 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
     rows.append(bo.trace(blocks[0]) + u[0] - u[1] <= 3)
     program = bo.Problem(bo.Minimize(sum(map(bo.trace, blocks)) + bo.sum(u)), rows).program()
     always_sparse(monkeypatch)
-    tuning = InteriorPointTuning()
     faces = [Face.whole(n) for n in orders]
-    plan = Plan.of(program.A, tuning, faces, stacked=seed < 4)
-    sparse = SparseRowSystem.of(plan, program.B, tuning)
-    dense = RowSystem(plan, program.B, tuning, direct=True)
+    plan = Plan.of(program.A, faces, stacked=seed < 4)
+    sparse = SparseRowSystem.of(plan, program.B)
+    dense = RowSystem(plan, program.B, direct=True)
     X, K, R = np.empty(plan.size), np.empty(plan.size), []
     for group in plan.groups:
         G, H, E = (rng.normal(size=group.shape) for _ in range(3))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.routes.graphical_lasso.problem import LassoTuning
+from bregopt.routes.graphical_lasso import solve as lasso_solve
 
 pandas = pytest.importorskip("pandas")
 
@@ -236,7 +236,7 @@ def test_plot_of_a_path():
     matplotlib.pyplot.close("all")
 
 
-def test_warm_starts_limits_and_callbacks():
+def test_warm_starts_limits_and_callbacks(monkeypatch):
     S = covariance(60, 70)
     sol = bo.graphical_lasso(S, 0.05, tol=1e-9)
     warm = bo.graphical_lasso(S, 0.05, tol=1e-9, warm_start=sol)
@@ -246,13 +246,13 @@ def test_warm_starts_limits_and_callbacks():
         bo.graphical_lasso(S, 0.1, warm_start=sol.X).value, bo.graphical_lasso(S, 0.1).value, rtol=1e-5
     )
     steps = []
+    monkeypatch.setattr(lasso_solve, "_STEP_FACTOR", 10.0)  # more steps
     with pytest.warns(bo.ConvergenceWarning):
         ended = bo.graphical_lasso(
             S,
             0.05,
             tol=1e-12,
             callback=lambda step: steps.append(step) or len(steps) == 2,
-            tuning=LassoTuning(step_factor=10.0),  # more steps
         )
     assert ended.status == "user_limit"
     assert ended.iterations == len(steps) == 2

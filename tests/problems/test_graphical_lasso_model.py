@@ -5,11 +5,10 @@ import pytest
 from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
+from bregopt.routes.graphical_lasso import descent, solve
 from bregopt.routes.graphical_lasso.descent import DenseFace, NewtonModel, SparseFace, face_of
-from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning, ascended
+from bregopt.routes.graphical_lasso.problem import LassoData, ascended
 from bregopt.routes.graphical_lasso.solve import connected_parts, neighborhood_estimate
-
-TUNING = LassoTuning()
 
 
 def correlations(n, samples, seed=0):
@@ -21,6 +20,12 @@ def correlations(n, samples, seed=0):
 def symmetric(rng, n, density=1.0):
     M = np.triu(rng.normal(size=(n, n)) * (rng.random((n, n)) < density))
     return M + np.triu(M, 1).T
+
+
+def set_sweeps(monkeypatch, sweeps, settled, steps=2):
+    """Set the constants of the start by regressions."""
+    for name, value in (("_SWEEPS", sweeps), ("_SETTLED", settled), ("_SWEEP_STEPS", steps)):
+        monkeypatch.setattr(solve, name, value)
 
 
 @pytest.mark.parametrize("gathered", [False, True])
@@ -41,23 +46,23 @@ def test_both_kinds_of_faces_are_the_dense_formulas(n, gathered):
 
 def test_a_face_with_few_entries_is_sparse():
     few = np.eye(200, dtype=bool)
-    assert isinstance(face_of(few, np.float64, TUNING), SparseFace)
-    assert isinstance(face_of(~few, np.float64, TUNING), DenseFace)
-    assert isinstance(face_of(few[:20, :20], np.float64, TUNING), DenseFace)
+    assert isinstance(face_of(few, np.float64), SparseFace)
+    assert isinstance(face_of(~few, np.float64), DenseFace)
+    assert isinstance(face_of(few[:20, :20], np.float64), DenseFace)
 
 
 @pytest.mark.parametrize(("n", "density"), [(12, 1.0), (90, 0.05)])
-def test_the_model_is_minimized(n, density):
+def test_the_model_is_minimized(n, density, monkeypatch):
     rng = np.random.default_rng(0)
     W = correlations(n, 3 * n)
     X = np.linalg.inv(W)
     mask = symmetric(rng, n, density) != 0
     np.fill_diagonal(mask, True)
-    face = face_of(mask, np.float64, TUNING)
+    face = face_of(mask, np.float64)
     G, P = symmetric(rng, n), np.full((n, n), 0.4)
     x = face.part(np.eye(n))
-    tuning = LassoTuning(model_products=10_000)
-    model = NewtonModel(face, X, W, x, face.part(G), face.part(P), None, tuning)
+    monkeypatch.setattr(descent, "_MODEL_PRODUCTS", 10_000)
+    model = NewtonModel(face, X, W, x, face.part(G), face.part(P), None)
     model.minimize(1e-9)
     Y = face.matrix(model.y)
     slope = (G + W @ (Y - np.eye(n)) @ W) * mask  # of the quadratic part
@@ -68,11 +73,12 @@ def test_the_model_is_minimized(n, density):
 
 
 @pytest.mark.parametrize("sweeps", [1, 2, 3])
-def test_the_estimate_is_the_regressions_of_each_variable_on_the_others(sweeps):
+def test_the_estimate_is_the_regressions_of_each_variable_on_the_others(sweeps, monkeypatch):
     linear_model = pytest.importorskip("sklearn.linear_model")
     S, n, alpha = correlations(15, 60), 15, 0.1
     data = LassoData(S, alpha * (1 - np.eye(n)))
-    X = neighborhood_estimate(data, LassoTuning(sweeps=sweeps, sweep_steps=300, settled=1e-9))
+    set_sweeps(monkeypatch, sweeps, settled=1e-9, steps=300)
+    X = neighborhood_estimate(data)
     W = np.sign(S) * np.maximum(np.abs(S) - alpha, 0)
     for _ in range(sweeps):
         np.fill_diagonal(W, 1)
@@ -89,10 +95,11 @@ def test_the_estimate_is_the_regressions_of_each_variable_on_the_others(sweeps):
     np.testing.assert_allclose(X, (rows + rows.T) / 2, atol=1e-6)
 
 
-def test_the_regressions_converge_to_the_solution():
+def test_the_regressions_converge_to_the_solution(monkeypatch):
     S, n, alpha = correlations(15, 60), 15, 0.1
     data = LassoData(S, alpha * (1 - np.eye(n)))
-    X = neighborhood_estimate(data, LassoTuning(sweeps=200, settled=1e-12))
+    set_sweeps(monkeypatch, 200, settled=1e-12)
+    X = neighborhood_estimate(data)
     np.testing.assert_allclose(X, bo.graphical_lasso(S, alpha, tol=1e-12).X, atol=1e-5)
 
 

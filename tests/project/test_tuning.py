@@ -12,7 +12,6 @@ from problem_library import CASES
 
 import bregopt as bo
 from bregopt.routes import routing
-from bregopt.routes.base import Tuning
 
 TOLS = (1e-6, 5e-2)  # the first that a route takes; DefiniteBoost searches for margins with the second
 NO_ANSWER = {"infeasible": np.inf, "unbounded": -np.inf}  # value of a truth.Case
@@ -29,8 +28,6 @@ def test_every_route_gives_its_constants(solver):
 def shaken(value, rng):
     """Return a constant multiplied by a factor from 1/4 to 4; a fraction has its odds multiplied by it."""
     factor = 4 ** rng.uniform(-1, 1)
-    if isinstance(value, Tuning):
-        return shaken_tuning(value, rng)
     if isinstance(value, tuple):
         seed = rng.integers(2**32)  # one factor for all
         return tuple(shaken(own, np.random.default_rng(seed)) for own in value)
@@ -103,8 +100,6 @@ def test_a_constant_of_the_wrong_kind_is_refused():
         replace(tuning, first_tol=-1.0)
     with pytest.raises(ValueError, match="first_tol is nan; expected a positive number"):
         replace(tuning, first_tol=float("nan"))
-    with pytest.raises(TypeError, match="interior is None; expected a InteriorPointTuning"):
-        replace(bo.tuning("bregman"), interior=None)
 
 
 def test_the_constants_of_another_method_are_refused():

@@ -33,7 +33,7 @@ from bregopt.program import StopReason
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoData
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress, digits_bar, items_bar
 from bregopt.routes.solution import Ray, Solution, Status
@@ -239,7 +239,7 @@ def _start(value: Any, problem: _LassoProblem) -> Array | None:
 
 
 def _solved(
-    problem: _LassoProblem, alpha: float, settings: _LassoSettings, start: Array | None
+    problem: _LassoProblem, alpha: float, settings: base.Settings, start: Array | None
 ) -> GraphicalLassoSolution:
     """Return the answer for one weight of the penalty."""
     begin = time.perf_counter()
@@ -251,7 +251,7 @@ def _solved(
         progress = Progress(f"bregopt {_NAME}: {n} x {n}", settings.verbose, False, watchers)
         try:
             with clock.stoppable():
-                answer = solve_lasso(data, settings.tol, settings.max_iter, settings.tuning, progress, start)
+                answer = solve_lasso(data, settings.tol, settings.max_iter, progress, start)
         except CallbackError as failed:
             raise failed.error from failed.error.__cause__
     timings = {"total": time.perf_counter() - begin}
@@ -298,13 +298,6 @@ def _solution(
         _restated=_NO_DERIVATIVE,
         ray=None if bounded else Ray(answer.X, {}),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LassoSettings(base.Settings):
-    """Options of sparse inverse covariance estimation."""
-
-    tuning: LassoTuning = LassoTuning()
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,13 +391,13 @@ def _penalty_weight(value: Any) -> float:
     return alpha
 
 
-def _lasso_settings(function: str, options: dict[str, Any]) -> _LassoSettings:
+def _lasso_settings(function: str, options: dict[str, Any]) -> base.Settings:
     """Return the settings; an unknown option raises a TypeError before any work."""
-    known = field_names(_LassoSettings)
+    known = field_names(base.Settings)
     for name in options:
         if name not in known:
             raise TypeError(f"{function} has no option {name!r}{did_you_mean(name, known)}")
-    return _LassoSettings(**options)
+    return base.Settings(**options)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

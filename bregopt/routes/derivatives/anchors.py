@@ -14,12 +14,9 @@ from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint
 from bregopt.routes.derivatives.optimum import Optimum
-from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur.gram import RowAction
 
 __all__ = ["Anchor", "Moved", "anchors_of"]
-
-_TUNING = InteriorPointTuning()
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +100,7 @@ class _Factor:
         return self.V.T @ self.F
 
     def _action(self) -> RowAction:
-        return RowAction(self.whole.A.of_block(self.b), _TUNING)
+        return RowAction(self.whole.A.of_block(self.b))
 
     def _slack(self, y: Array) -> Any:
         """Return ``A*(y) - C`` of the whole program, sparse where its rows are."""

@@ -33,8 +33,7 @@ from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
-from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.projection.dual_newton import GivenDifferences, RowCurvature, gram, has_gram
 
 __all__ = [
@@ -47,7 +46,6 @@ __all__ = [
     "dual_point",
 ]
 
-_TUNING = InteriorPointTuning()
 _INNER_TOL = 0.01 * CG_TOL
 _LARGEST_TEST = 2_000  # entries without weight of a test whether they are unique
 
@@ -62,7 +60,7 @@ class BlockRows:
     """
 
     def __init__(self, A: LinearMap) -> None:
-        self.A, self.action = A, RowAction(A, _TUNING)
+        self.A, self.action = A, RowAction(A)
 
     @cached_property
     def curvature(self) -> RowCurvature:

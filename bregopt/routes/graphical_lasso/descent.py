@@ -33,7 +33,6 @@ from bregopt.records import replace
 from bregopt.routes.graphical_lasso.problem import (
     LassoData,
     LassoPoint,
-    LassoTuning,
     ascended,
     clipped,
     with_dual,
@@ -42,6 +41,36 @@ from bregopt.routes.graphical_lasso.problem import (
 __all__ = ["DenseFace", "Descent", "Face", "NewtonModel", "SparseFace", "face_of"]
 
 _BLOCK = 2**16  # numbers that are gathered at once, so that they stay in the cache
+# Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
+_GRADIENT_STEPS = 4
+# Least ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time is
+# the same. Where a larger one is enough for the goal, that one counts.
+_MODEL_DECREASE = 0.4
+# Products with the Hessian after which a model is left.
+_MODEL_PRODUCTS = 24
+# Increase of the objective that counts as round-off, in units of the order times the machine precision.
+_VALUE_NOISE = 8.0
+# Ratio of the residual at which conjugate gradients on a face end. With 0.15 the time is a fortieth
+# longer.
+_FACE_DECREASE = 0.3
+# Limit on conjugate gradient steps on a face.
+_FACE_STEPS = 12
+# Fraction of a face's entries that may change their sign before conjugate gradients on it end. The result
+# is projected on the face, so more of them spoil it.
+_CHANGED_SIGNS = 0.1
+# Least change of the objective in the line searches, relative to that of their models (Armijo).
+_LEAST_DECREASE = 1e-4
+# Fraction of a Newton step below which the method is stuck.
+_SHORTEST_STEP = 1e-4
+# Order from which products are in single precision. With 100 orders from 50 take a sixth more time.
+SINGLE_ORDER = 40
+# Order from which products with matrices of a sparse face are sparse: below it dense ones are as fast.
+_SPARSE_ORDER = 80
+# Largest density of such a face.
+_SPARSE_DENSITY = 0.25
+# Largest density of a face whose entries of ``W D W`` are computed one by one: at orders from 200 to
+# 1,000 they then take less time than the dense product.
+_GATHERED_DENSITY = 0.12
 
 
 class Descent:
@@ -52,17 +81,16 @@ class Descent:
     data : LassoData
         The diagonal of ``S`` and penalty is one.
     at : LassoPoint
-    tuning : LassoTuning
     single : bool
         Whether all numbers are in single precision. They are estimates then.
     """
 
-    def __init__(self, data: LassoData, at: LassoPoint, tuning: LassoTuning, single: bool) -> None:
+    def __init__(self, data: LassoData, at: LassoPoint, single: bool) -> None:
         kind: Any = np.float32 if single else np.float64
-        self.single, self._tuning = single, tuning
+        self.single = single
         self._S, self._penalty = data.S.astype(kind), data.penalty.astype(kind)
         self._prices = data.prices.astype(kind)
-        self._noise = tuning.value_noise * data.n * float(np.finfo(kind).eps)
+        self._noise = _VALUE_NOISE * data.n * float(np.finfo(kind).eps)
         self._length: float | None = None  # of the gradient steps of the next model
         self.estimate = math.inf
         self.stuck = False  # whether no step reduces the objective
@@ -114,17 +142,16 @@ class Descent:
 
         The gap is of second order in the residual of the model, of which `decrease` is the ratio to reach.
         """
-        tuning = self._tuning
-        face = face_of((self.X != 0) | (np.abs(self._gradient) > self._penalty), self.X.dtype.type, tuning)
+        face = face_of((self.X != 0) | (np.abs(self._gradient) > self._penalty), self.X.dtype.type)
         gradient, prices, x = (face.part(M) for M in (self._gradient, self._prices, self.X))
         y = self._modeled(face, x, gradient, prices, decrease)
         d = y - x
         slope = face.inner(gradient, d) + face.inner(prices, np.abs(y) - np.abs(x))
         t = 1.0
-        while t >= tuning.shortest_step and slope < 0:
+        while t >= _SHORTEST_STEP and slope < 0:
             new = face.matrix(y if t == 1 else x + t * d)
             value, root = self._evaluated(new)
-            if root is not None and value <= self._value + tuning.least_decrease * t * slope + self._noise:
+            if root is not None and value <= self._value + _LEAST_DECREASE * t * slope + self._noise:
                 self._move(new, value, root)
                 return
             t /= 2
@@ -132,10 +159,10 @@ class Descent:
 
     def _modeled(self, face: Face, x: Any, gradient: Any, prices: Any, decrease: float) -> Any:
         """Return a point that reduces the model; products of large matrices are in single precision."""
-        kind: Any = np.float32 if len(self.X) >= self._tuning.single_order else np.float64
+        kind: Any = np.float32 if len(self.X) >= SINGLE_ORDER else np.float64
         X, W = self.X.astype(kind, copy=False), self._W.astype(kind, copy=False)
-        model = NewtonModel(face, X, W, x, gradient, prices, self._length, self._tuning)
-        model.minimize(max(decrease, self._tuning.model_decrease))
+        model = NewtonModel(face, X, W, x, gradient, prices, self._length)
+        model.minimize(max(decrease, _MODEL_DECREASE))
         self._length = model.length
         return model.y
 
@@ -166,7 +193,6 @@ class NewtonModel:
         Vectors of the face.
     length : float or None
         Of the first gradient step; None takes that of steepest descent.
-    tuning : LassoTuning
 
     Attributes
     ----------
@@ -185,9 +211,8 @@ class NewtonModel:
         gradient: Array,
         penalty: Array,
         length: float | None,
-        tuning: LassoTuning,
     ) -> None:
-        self._face, self._X, self._W, self._penalty, self._tuning = face, X, W, penalty, tuning
+        self._face, self._X, self._W, self._penalty = face, X, W, penalty
         self.y: Any = x
         self._gradient: Any = gradient  # of the quadratic part, at y
         self.length, self._steps, self._products = length, 0, 0
@@ -195,12 +220,11 @@ class NewtonModel:
 
     def minimize(self, decrease: float) -> None:
         """Reduce the proximal residual to a fraction, within a number of products."""
-        tuning = self._tuning
         enough = decrease * self._residual()
         while True:
-            for _ in range(tuning.gradient_steps):
+            for _ in range(_GRADIENT_STEPS):
                 self._gradient_step()
-            if self._products >= tuning.model_products or self._residual() <= enough:
+            if self._products >= _MODEL_PRODUCTS or self._residual() <= enough:
                 return
             self._face_step()
             if self._residual() <= enough:
@@ -264,13 +288,13 @@ class NewtonModel:
 
         ``X R X`` is the preconditioner: on the space of all symmetric matrices it inverts the Hessian.
         """
-        face, tuning = self._face, self._tuning
+        face = self._face
         free = (signs != 0).astype(r.dtype)
         d, change, p, start = np.zeros_like(r), np.zeros_like(r), np.zeros_like(r), self.y
-        enough = tuning.face_decrease**2 * face.inner(r, r)
-        allowed = tuning.changed_signs * np.count_nonzero(free)
+        enough = _FACE_DECREASE**2 * face.inner(r, r)
+        allowed = _CHANGED_SIGNS * np.count_nonzero(free)
         rz = math.inf
-        for _ in range(tuning.face_steps):
+        for _ in range(_FACE_STEPS):
             z = self._times(self._X, r)
             z *= free
             before, rz = rz, face.inner(r, z)
@@ -305,13 +329,13 @@ def _shrunk(a: Any, reach: Any) -> Any:
     return a - clipped(a, reach)
 
 
-def face_of(mask: Mask, kind: Any, tuning: LassoTuning) -> Face:
+def face_of(mask: Mask, kind: Any) -> Face:
     """Return the space of matrices that are zero outside a symmetric mask, with numbers of type `kind`."""
     n = len(mask)
-    if n >= tuning.sparse_order:
+    if n >= _SPARSE_ORDER:
         density = np.count_nonzero(mask) / n**2
-        if density < tuning.sparse_density:
-            return SparseFace(mask, kind, bool(density < tuning.gathered_density))
+        if density < _SPARSE_DENSITY:
+            return SparseFace(mask, kind, bool(density < _GATHERED_DENSITY))
     return DenseFace(mask, kind)
 
 

@@ -17,7 +17,7 @@ from bregopt.divergences.logdet import LogDet
 from bregopt.program import Answer, Penalty, Program, Start
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
-from bregopt.routes.graphical_lasso.problem import LassoData, LassoTuning
+from bregopt.routes.graphical_lasso.problem import LassoData
 from bregopt.routes.progress import Progress
 
 __all__ = ["LassoProgram", "as_lasso"]
@@ -68,9 +68,7 @@ class LassoProgram:
         penalty[self.i, self.j] = penalty[self.j, self.i] = paid
         return LassoData(block.C / self._mu + divergence.inverse, penalty)
 
-    def solve(
-        self, tol: float, limit: int | None, tuning: LassoTuning, start: Start | None, progress: Progress
-    ) -> Answer:
+    def solve(self, tol: float, limit: int | None, start: Start | None, progress: Progress) -> Answer:
         """Return the answer in the terms of the program."""
         from bregopt.routes.graphical_lasso.solve import solve_lasso  # only those with such a program wait
 
@@ -86,7 +84,7 @@ class LassoProgram:
             gap = error / objective_size(program, *values) if np.isfinite(error) else np.inf
             return Certificate(*values, gap, 0.0, 0.0, error)
 
-        found = solve_lasso(data, tol, limit, tuning, progress, X0, restated)
+        found = solve_lasso(data, tol, limit, progress, X0, restated)
         y = -found.U[self.i, self.j] / self._share
         return Answer(
             (found.X,), np.zeros(0), program.bounds.clip(y), found.stop, found.iterations, citation=_CITATION

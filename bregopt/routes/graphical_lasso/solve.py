@@ -25,11 +25,10 @@ from bregopt.clock import CutShort, affords, checkpoint
 from bregopt.linalg import inverse_of, root_of, symmetrize
 from bregopt.program import StopReason
 from bregopt.records import dataclass, replace
-from bregopt.routes.graphical_lasso.descent import Descent
+from bregopt.routes.graphical_lasso.descent import SINGLE_ORDER, Descent
 from bregopt.routes.graphical_lasso.problem import (
     LassoData,
     LassoPoint,
-    LassoTuning,
     certify_lasso,
     clipped,
     lasso_certificate,
@@ -53,6 +52,38 @@ _LONGEST = 8  # factor of the number of steps of a sweep, up to which it may dou
 _SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
 Watch = Callable[[LassoPoint], StopReason | None]
+# Limit on steps, each with a certificate, where the option `max_iter` gives none.
+_STEPS = 200
+# Limit on the times that the regressions of the start are taken, each time with the covariance of the
+# last ones.
+_SWEEPS = 20
+# Gradient steps of the regressions each time, at first: they double where the covariance changes more
+# than before. With 1 the time is a tenth longer, with 3 a thirtieth.
+_SWEEP_STEPS = 2
+# Change of the covariance, in units of its diagonal, with which the start is near enough. With 0.05 the
+# time is a twentieth longer, with 0.01 a fiftieth.
+_SETTLED = 0.02
+# Limit on Newton steps before a certificate.
+_NEWTON_STEPS = 30
+# Factor by which the estimate of the gap falls before a certificate, which costs up to a Newton step.
+_STEP_FACTOR = 1e5
+# Ratio of the estimate to that at the last progress that counts as progress.
+_IDLE_RATIO = 0.5
+# Newton steps without progress after which splitting takes over.
+_IDLE_ROUNDS = 4
+# Relative gap down to which all of the descent, and splitting, are in single precision.
+_SINGLE_GAP = 1e-5
+# Iterations of splitting between two certificates.
+_SPLITTING_STEPS = 3
+# Of splitting. With 1.8 it takes about 0.6 of the iterations that it takes with 1.
+_RELAXATION = 1.8
+# Ratio of the relative residuals of splitting from which the weight of its quadratic term changes.
+_BALANCE = 2.0
+# Factor by which splitting then reduces the gap, before the descent takes over again. Its power grows by
+# one each time.
+_HANDOVER_FACTOR = 30.0
+# Steps without any reduction of the gap after which the method has stalled.
+_IDLE_STEPS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +125,6 @@ def solve_lasso(
     data: LassoData,
     tol: float,
     limit: int | None,
-    tuning: LassoTuning,
     progress: Progress,
     start: Array | None = None,
     restated: Restated = lasso_certificate,
@@ -108,7 +138,6 @@ def solve_lasso(
         Relative gap.
     limit : int or None
         Largest number of steps of a part.
-    tuning : LassoTuning
     progress : Progress
     start : array of shape (n, n), optional
         Positive definite: the answer for a similar problem.
@@ -120,7 +149,7 @@ def solve_lasso(
         return _unbounded(data, direction)
     parts = connected_parts(data)
     units = 1 / np.sqrt(data.S.diagonal() + data.penalty.diagonal())
-    solver = _Parts(data, parts, units, start, limit or tuning.steps, tuning, progress, restated)
+    solver = _Parts(data, parts, units, start, limit or _STEPS, progress, restated)
     certificate = lasso_certificate(data.n, math.inf, -math.inf)
     stop, share = StopReason.CONVERGED, _SHARE
     for _ in range(_REPEATS):
@@ -149,13 +178,12 @@ class _Parts:
         units: Array,
         start: Array | None,
         limit: int,
-        tuning: LassoTuning,
         progress: Progress,
         restated: Restated,
     ) -> None:
         self._data, self._n, self._units, self._limit = data, data.n, units, limit
-        self._tuning, self._progress, self._restated = tuning, progress, restated
-        self._parts = [_part(data, rows, units, start, tuning) for rows in parts if len(rows) > 1]
+        self._progress, self._restated = progress, restated
+        self._parts = [_part(data, rows, units, start) for rows in parts if len(rows) > 1]
         self._constant = -2 * float(np.log(units).sum())  # of the objective, by the change of units
         self.steps = 0
         self.direction = np.zeros((self._n, self._n))
@@ -192,7 +220,7 @@ class _Parts:
             self._progress.record(self.steps, self._restated(self._n, primal, dual))
             return self._progress.stop()
 
-        part.at, stop = solve_part(part.data, part.at, target, self._limit, self._tuning, watch)
+        part.at, stop = solve_part(part.data, part.at, target, self._limit, watch)
         return stop
 
     def _total(self, of: Callable[[LassoPoint], float]) -> float:
@@ -201,13 +229,13 @@ class _Parts:
         return math.fsum(of(part.at) for part in self._parts) + alone + self._constant
 
 
-def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None, tuning: LassoTuning) -> _Part:
+def _part(data: LassoData, rows: IntArray, units: Array, start: Array | None) -> _Part:
     """Return a part in its own units."""
     block, own = data.block(rows), units[rows]
     square = np.outer(own, own)
     scaled = LassoData(block.S * square, block.penalty * square)
     first = None if start is None else start[square_of(rows, data.n)] / square
-    return _Part(rows, scaled, square, first_point(scaled, first, tuning))
+    return _Part(rows, scaled, square, first_point(scaled, first))
 
 
 def _falling_direction(data: LassoData) -> Array | None:
@@ -281,7 +309,7 @@ def _searched(edges: Mask, joined: Mask) -> list[IntArray] | None:
 
 
 def solve_part(
-    data: LassoData, at: LassoPoint, target: float, limit: int, tuning: LassoTuning, watch: Watch
+    data: LassoData, at: LassoPoint, target: float, limit: int, watch: Watch
 ) -> tuple[LassoPoint, StopReason]:
     """Reduce the distance of value and bound to at most `target`.
 
@@ -293,7 +321,6 @@ def solve_part(
     target : float
     limit : int
         Largest number of steps.
-    tuning : LassoTuning
     watch : callable
         Called after each step; a reason ends the work.
 
@@ -302,7 +329,7 @@ def solve_part(
     (LassoPoint, StopReason)
         UNBOUNDED if ``X`` is a direction along which the objective falls without end.
     """
-    method, idle = _Methods(data, target, tuning, at), 0
+    method, idle = _Methods(data, target, at), 0
     try:
         for _ in range(limit):
             if at.error <= target:
@@ -313,7 +340,7 @@ def solve_part(
             if data.linear_part(at.X) <= 0:
                 return at, StopReason.UNBOUNDED
             idle = 0 if at.error < before else idle + 1
-            stop = StopReason.STALLED if idle > tuning.idle_steps else watch(at)
+            stop = StopReason.STALLED if idle > _IDLE_STEPS else watch(at)
             if stop is not None:
                 return at, stop
     except CutShort as cut:
@@ -324,14 +351,14 @@ def solve_part(
 class _Methods:
     """Descent in single precision as long as that is enough, descent in double precision, and splitting."""
 
-    def __init__(self, data: LassoData, target: float, tuning: LassoTuning, at: LassoPoint) -> None:
-        self._data, self._target, self._tuning = data, target, tuning
+    def __init__(self, data: LassoData, target: float, at: LassoPoint) -> None:
+        self._data, self._target = data, target
         self._least_single = math.inf  # gap from which single precision is enough
-        if data.n >= tuning.single_order:
-            self._least_single = tuning.single_gap * max(abs(at.value), data.n)
+        if data.n >= SINGLE_ORDER:
+            self._least_single = _SINGLE_GAP * max(abs(at.value), data.n)
         self._descent: Descent | None = None
-        self._splitting, self._handover = _Splitting(data, tuning), math.inf
-        self._splits, self._factor = False, tuning.handover_factor
+        self._splitting, self._handover = _Splitting(data), math.inf
+        self._splits, self._factor = False, _HANDOVER_FACTOR
         self._trust = 1.0  # in the estimate of the gap
 
     # Pays on: breast cancer, penalty 0.01.
@@ -343,13 +370,13 @@ class _Methods:
                 self._splits, self._descent = True, None
             return self._splitting.advance(at)
         self._splits = False
-        tuning, before = self._tuning, min(at.error, self._data.n)
-        goal = max(self._target, before / tuning.step_factor)
+        before = min(at.error, self._data.n)
+        goal = max(self._target, before / _STEP_FACTOR)
         single = before > self._least_single
         if single:
             goal = max(goal, self._least_single)
         if self._descent is None or self._descent.single > single:
-            self._descent = Descent(self._data, at, tuning, single)
+            self._descent = Descent(self._data, at, single)
         descent = self._descent
         reached, idle = self._descended(descent, self._trust * goal)
         at = descent.proven(self._data, at)
@@ -359,19 +386,19 @@ class _Methods:
             self._least_single, self._descent = math.inf, None
         elif idle and at.error > self._target:
             self._handover = max(self._target, min(before, at.error) / self._factor)
-            self._factor *= tuning.handover_factor
+            self._factor *= _HANDOVER_FACTOR
         return at
 
     def _descended(self, descent: Descent, goal: float) -> tuple[bool, bool]:
         """Return whether rounds reached the goal, and whether they ended as the estimate fell no more."""
         best, idle = math.inf, 0
-        for _ in range(self._tuning.rounds):
+        for _ in range(_NEWTON_STEPS):
             if descent.round(goal) or descent.stuck:
                 return not descent.stuck, False
             estimate = descent.estimate
-            idle = 0 if estimate <= self._tuning.idle_ratio * best else idle + 1
+            idle = 0 if estimate <= _IDLE_RATIO * best else idle + 1
             best = min(best, estimate) if idle else estimate
-            if idle >= self._tuning.idle_rounds:
+            if idle >= _IDLE_ROUNDS:
                 return False, True
         return False, False
 
@@ -383,11 +410,10 @@ class _Splitting:
     ----------
     data : LassoData
         The diagonal of ``S`` and penalty is one.
-    tuning : LassoTuning
     """
 
-    def __init__(self, data: LassoData, tuning: LassoTuning) -> None:
-        self._data, self._tuning = data, tuning
+    def __init__(self, data: LassoData) -> None:
+        self._data = data
         self._rho = 1.0
 
     def start(self, at: LassoPoint, single: bool) -> None:
@@ -401,7 +427,7 @@ class _Splitting:
 
     def advance(self, at: LassoPoint) -> LassoPoint:
         """Return the point after some iterations: the better of old and new, primal and dual apart."""
-        for _ in range(self._tuning.splitting_steps):
+        for _ in range(_SPLITTING_STEPS):
             self._iterate()
         data = self._data
         U = data.clip(symmetric(self._number(self._rho) * self._V))
@@ -414,11 +440,11 @@ class _Splitting:
         return at if root is None or value >= at.value else replace(at, X=X, value=value)
 
     def _iterate(self) -> None:
-        rho, before, ratio = self._number(self._rho), self._Z, self._tuning.balance
+        rho, before, ratio = self._number(self._rho), self._Z, _BALANCE
         eigenvalues, Q = np.linalg.eigh(before - self._V - self._S / rho)
         positive = (eigenvalues + np.sqrt(eigenvalues**2 + 4 / rho)) / 2
         T = (Q * positive) @ Q.T
-        relax = self._number(self._tuning.relaxation)
+        relax = self._number(_RELAXATION)
         A, reach = relax * T + (1 - relax) * before + self._V, self._penalty / rho
         self._V = clipped(A, reach)
         self._Z = A - self._V
@@ -448,14 +474,14 @@ def _norm(M: Any) -> float:
 # first ``W`` is ``S`` with its entries shrunk by the penalty.
 
 
-def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoPoint:
+def first_point(data: LassoData, X: Array | None) -> LassoPoint:
     """Return a start without a bound: a given matrix, an estimate by regressions or for trees, the identity.
 
     The diagonal of ``S`` and penalty is one. Where the graph of ``|S_ij| > P_ij`` has no cycle, the estimate
     for trees is the solution (Fattahi, Sojoudi 2019, Graphical Lasso and Thresholding, JMLR 20, thm. 1).
     """
     nothing = -data.clip(data.S)
-    for candidate in _candidates(data, X, tuning):
+    for candidate in _candidates(data, X):
         root = root_of(candidate)
         value = math.inf if root is None else data.value(candidate, root)
         if root is not None and value < data.n:  # the value of the identity
@@ -464,7 +490,7 @@ def first_point(data: LassoData, X: Array | None, tuning: LassoTuning) -> LassoP
 
 
 # Pays on: 300 variables.
-def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterator[Array]:
+def _candidates(data: LassoData, X: Array | None) -> Iterator[Array]:
     """Yield starts, the best ones first."""
     if X is not None:
         yield X
@@ -475,7 +501,7 @@ def _candidates(data: LassoData, X: Array | None, tuning: LassoTuning) -> Iterat
     R = data.S - data.clip(data.S)
     np.fill_diagonal(R, 0.0)
     if np.count_nonzero(R != 0) >= 2 * data.n:  # it has a cycle
-        estimate = _definite(neighborhood_estimate(data, tuning))
+        estimate = _definite(neighborhood_estimate(data))
         if estimate is not None:
             yield estimate.astype(np.float64)
     if np.abs(R).max(initial=0.0) < _LARGEST_CORRELATION:
@@ -502,24 +528,23 @@ def symmetric(M: Any) -> Array:
     return (double + double.T) / 2
 
 
-def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
+def neighborhood_estimate(data: LassoData) -> Array:
     """Return a symmetric matrix near the solution, mostly positive definite.
 
     Parameters
     ----------
     data : LassoData
         The diagonal of ``S`` and penalty is one.
-    tuning : LassoTuning
     """
-    kind: Any = np.float32 if data.n >= tuning.single_order else np.float64
+    kind: Any = np.float32 if data.n >= SINGLE_ORDER else np.float64
     S, reach = data.S.astype(kind), data.penalty.astype(kind)
     W = S - clipped(S, reach)
     np.fill_diagonal(W, 1)
     np.fill_diagonal(S, 0)
     np.fill_diagonal(reach, np.inf)
     B, residual = np.zeros_like(S), -S  # a regression is a row; the gradient of its quadratic part
-    lengths, change, steps = np.ones((data.n, 1), kind), math.inf, tuning.sweep_steps
-    for sweep in range(tuning.sweeps):
+    lengths, change, steps = np.ones((data.n, 1), kind), math.inf, _SWEEP_STEPS
+    for sweep in range(_SWEEPS):
         if sweep:
             if not affords(data.n):
                 break
@@ -530,10 +555,10 @@ def neighborhood_estimate(data: LassoData, tuning: LassoTuning) -> Array:
             change = float(np.linalg.norm(W - before)) / math.sqrt(data.n)
             if change > last:  # the regressions lag behind their covariance
                 steps *= 2
-            if steps > _LONGEST * tuning.sweep_steps:
+            if steps > _LONGEST * _SWEEP_STEPS:
                 break
         lengths = _descended(B, residual, lengths, W, reach, steps)
-        if change <= tuning.settled:
+        if change <= _SETTLED:
             break
     residual += S
     explained = np.einsum("ij,ij->i", B, residual)

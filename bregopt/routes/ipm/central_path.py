@@ -39,7 +39,6 @@ from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import first_iterate, warm_iterate
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
@@ -70,6 +69,8 @@ _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 # Steps whose iterate is searched for a face of integers. An iterate that meets the rows has an interior.
 _FACE_STEPS = (3, 4, 5, 6, 8)
+# Limit on the steps along the central path if ``max_iter`` is None.
+_STEPS = 100
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -80,19 +81,18 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     program : Program
         Without divergences but LogDet's.
     settings : Settings
-        Its tuning is an :class:`InteriorPointTuning`.
+        Its tuning is an :class:`~bregopt.routes.ipm.path_route.InteriorPointTuning`.
     start : Start, optional
     progress : Progress
     """
-    tuning: InteriorPointTuning = settings.tuning
     C, weights = zip(*map(_with_barrier, program.blocks), strict=True)
-    engine = Engine(program, C, tuning, program.faces, direct=True, weights=weights)
-    at = None if start is None else warm_iterate(engine, program, start, tuning)
+    engine = Engine(program, C, program.faces, direct=True, weights=weights)
+    at = None if start is None else warm_iterate(engine, program, start)
     if at is None:
-        at = first_iterate(engine, program, tuning)
+        at = first_iterate(engine, program)
     method = _CentralPath(engine, at, program, settings, progress)
-    monitor = Monitor(program, settings, progress, tuning.path_share)
-    found = monitor.follow(method, at, settings.max_iter or tuning.steps)
+    monitor = Monitor(program, settings, progress, settings.tuning.path_share)
+    found = monitor.follow(method, at, settings.max_iter or _STEPS)
     if method.face is not None:
         return _on_face(method.face, settings, progress, found.step)
     return found.proof or method.answer(found)
@@ -116,8 +116,7 @@ class _CentralPath(Method):
     ) -> None:
         self._engine, self._plan, self._program, self._first = engine, engine.plan, program, first
         self._settings, self._progress = settings, progress
-        self._tuning: InteriorPointTuning = settings.tuning
-        self.patience = self._tuning.stall_steps
+        self.patience = settings.tuning.stall_steps
         self._has_no_objective = not pays(program)
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
@@ -151,7 +150,7 @@ class _CentralPath(Method):
         new, self._advances = self._engine.advance(at), self._advances + 1
         if self._advances <= _FIRST_STEPS and new is not None and self._hardly_moves(at, new):
             self._advances, self._restarted = _FIRST_STEPS, True
-            new = first_iterate(self._engine, self._program, self._tuning, _LARGER_START)
+            new = first_iterate(self._engine, self._program, _LARGER_START)
         return new
 
     # Pays on: control5.

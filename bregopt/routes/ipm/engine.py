@@ -2,12 +2,12 @@
 
 The problem is ``min sum <C, X> - w logdet X + c'u`` under rows, a box and second-order cones of variables,
 with a weight ``w`` for each matrix. The finite bounds of rows and box, and the cones, are on their central
-path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`, :mod:`bregopt.routes.ipm.second_order`). The iterate
+path at ``nu`` (:mod:`bregopt.routes.ipm.bound_state`, :mod:`bregopt.routes.ipm.cones`). The iterate
 consists of ``X``, ``Z``, ``u`` and the slacks and multipliers of the bounds, with
 
     A(X) + B u equal to bounds plus slacks,   Z = C - A*(y),   z = c - B'y,   X Z = w I.
 
-All are linearized (:mod:`bregopt.routes.ipm.systems`). The second and third hold from the start where
+All are linearized (:mod:`bregopt.routes.ipm.row_system`). The second and third hold from the start where
 possible; otherwise their residuals shrink with every step. A LogDet problem keeps its weight ``w`` while
 ``nu`` decreases. For a semidefinite program both decrease together.
 
@@ -30,13 +30,16 @@ from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
 from bregopt.records import cached_property
 from bregopt.routes.ipm.bound_state import BoundState, BoundStep, Equalities, FiniteBounds
-from bregopt.routes.ipm.cones import LEAST_STEP
+from bregopt.routes.ipm.cones import (
+    LEAST_STEP,
+    LEAST_STEP_FRACTION,
+    NO_STEP,
+    SecondOrderState,
+    SecondOrderStep,
+)
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve
-from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.second_order import NO_STEP, SecondOrderState, SecondOrderStep
-from bregopt.routes.ipm.systems import system_for
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
 
 __all__ = ["Direction", "Engine", "Iterate", "Linearization"]
 
@@ -61,6 +64,13 @@ _WEIGHT_RATIO = 20.0
 _LARGEST_MULTIPLIER = 1e100
 # Norm of ``C - A*(y) - Z``, relative to ``Z``, that counts as zero.
 _DUAL_ROUND_OFF = 1e-11
+# The same after a full predictor step; below one, as the next iterate has to be positive definite.
+_LARGEST_STEP_FRACTION = 0.99
+# Least centering parameter. At zero the step would aim at the boundary itself.
+_LEAST_CENTERING = 1e-3
+# Exponent of the centering parameter after a full predictor step; smaller with the square of a shorter
+# step's length.
+_FULL_STEP_EXPONENT = 3.0
 
 
 class Iterate(NamedTuple):
@@ -136,7 +146,6 @@ class Engine:
     program : Program
         Rows, box, second-order cones and ``c``; the objectives of its blocks are not used.
     C : sequence of arrays of shape (n_b, n_b)
-    tuning : InteriorPointTuning
     faces : sequence of Face, optional
         The whole cone by default.
     direct : bool
@@ -145,6 +154,8 @@ class Engine:
         ``w`` of each block; zero by default, as for a semidefinite program.
     stacked : bool
         Whether small blocks of equal order and weight are stacked.
+    formed : int
+        Number of entries of ``X`` up to which a system in them is formed.
 
     Attributes
     ----------
@@ -157,15 +168,15 @@ class Engine:
         self,
         program: Program,
         C: Sequence[Array],
-        tuning: InteriorPointTuning,
         faces: Sequence[Face] | None = None,
         direct: bool = False,
         weights: Sequence[float] | None = None,
         stacked: bool = True,
+        formed: int = FORMED_ENTRIES,
     ) -> None:
-        self._tuning, self._program = tuning, program
+        self._program = program
         self._c, self._Bt, self._m = program.c, program.Bt, program.m
-        self.plan = Plan.of(program.A, tuning, faces, weights, stacked)
+        self.plan = Plan.of(program.A, faces, weights, stacked)
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
         self._of_variables = self._finite.centered + program.cones.count
@@ -175,7 +186,7 @@ class Engine:
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         in_rows = fixed or bool(program.cones.count) or bool(self._faces)
-        self._system = system_for(self.plan, program.B, exact, tuning, in_rows, direct)
+        self._system = system_for(self.plan, program.B, exact, in_rows, direct, formed)
 
     @cached_property
     def largest_cost(self) -> float:
@@ -187,10 +198,10 @@ class Engine:
 
         The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
-        if isinstance(self._system, RowSystem) or self._m > self._tuning.largest_formed_rows:
+        if isinstance(self._system, RowSystem) or self._m > LARGEST_FORMED_ROWS:
             return None
         other = copy.copy(self)
-        other._system = RowSystem(self.plan, self._program.B, self._tuning, direct=True)
+        other._system = RowSystem(self.plan, self._program.B, direct=True)
         return other
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
@@ -356,7 +367,6 @@ class Engine:
             return self._advance(at)
 
     def _advance(self, at: Iterate) -> Iterate | None:
-        tuning = self._tuning
         falling = self._falling(at)
         linearization = self.linearization(at)
         step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
@@ -370,8 +380,8 @@ class Engine:
             centering = min(1.0, max(after / now, 0.0))
             expensive = self.plan.order >= _EXPENSIVE_ORDER and not at.dual_residual
             least_exponent = _CENTERING_EXPONENT if expensive else 1.0
-            exponent = max(least_exponent, tuning.full_step_exponent * min(primal, dual) ** 2)
-            nu = max(centering**exponent, tuning.least_centering) * now / order
+            exponent = max(least_exponent, _FULL_STEP_EXPONENT * min(primal, dual) ** 2)
+            nu = max(centering**exponent, _LEAST_CENTERING) * now / order
             target: float | Array = nu
             if self._weighted:
                 own = enumerate(self._weights)
@@ -380,7 +390,7 @@ class Engine:
             if corrected is None:
                 return None
             step, lengths = corrected
-        least, most = tuning.least_step_fraction, tuning.largest_step_fraction
+        least, most = LEAST_STEP_FRACTION, _LARGEST_STEP_FRACTION
         fraction = least + (most - least) * min(primal, dual)
         primal, dual = min(1.0, fraction * lengths[0]), min(1.0, fraction * lengths[1])
         return self.after_step(at, step, primal, dual) if max(primal, dual) > LEAST_STEP else None

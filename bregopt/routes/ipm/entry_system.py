@@ -26,7 +26,7 @@ from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint, Solve, Step
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.row_system import FORMED_ENTRIES
 
 __all__ = ["EntrySystem"]
 
@@ -36,18 +36,23 @@ _TRANSFORMED_ENTRIES = 80
 _RESIDUAL = 1e-11
 
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
+# Numbers in the vectors of the rows that are stored at a time (40 MB).
+_LARGEST_FEATURES = 5_000_000
+# Limit on the steps of conjugate gradients.
+_CG_STEPS = 300
+# Relative residual at which they end. The next Newton step corrects the error.
+_CG_TOL = 1e-3
 
 
 class EntrySystem:
     """The system in the entries of one ``X``, the variables, and the multipliers of rows with ``D = 0``."""
 
-    def __init__(self, A: LinearMap, B: Any, exact: Mask, tuning: InteriorPointTuning) -> None:
-        self._tuning = tuning
+    def __init__(self, A: LinearMap, B: Any, exact: Mask, formed: int = FORMED_ENTRIES) -> None:
         self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
         self._inexact = ~exact
         (n,) = A.orders
         self._shape = _Triangle.of(n)
-        few = self._shape.size <= tuning.largest_formed_entries
+        few = self._shape.size <= formed
         self.direct = few or B.shape[1] + len(self._exact) > 0
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
@@ -62,7 +67,7 @@ class EntrySystem:
         if self.direct:
             solve = self._solver(self._features(P), E, complementarity_diagonal, 1 / scaling_point.D_u)
         else:
-            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal, self._tuning)
+            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal)
 
         def step(rhs: RightHandSide) -> Step:
             (R,) = rhs.R or (None,)
@@ -76,13 +81,13 @@ class EntrySystem:
 
     def _features(self, P: Array) -> _Features:
         """Return the rows as vectors in coordinates ``X = P M P'``."""
-        shape, tuning = self._shape, self._tuning
+        shape = self._shape
         if shape.size <= _TRANSFORMED_ENTRIES:
             return _TransformedFeatures(self._untransformed, shape.congruence(P))
         A = self._A.restrict(0, P)
-        if (shape.size + self._B.shape[1]) * A.m <= tuning.largest_features:
+        if (shape.size + self._B.shape[1]) * A.m <= _LARGEST_FEATURES:
             return _StoredFeatures(A, self._B, shape)
-        return _ChunkedFeatures(A, self._B, shape, tuning.largest_features)
+        return _ChunkedFeatures(A, self._B, shape, _LARGEST_FEATURES)
 
     @cached_property
     def _untransformed(self) -> _StoredFeatures:
@@ -122,14 +127,12 @@ class EntrySystem:
         return refine
 
 
-def _iterative_solver(
-    A: LinearMap, E: Array, complementarity_diagonal: Array, tuning: InteriorPointTuning
-) -> _Solver:
+def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
     """Return the solver of a system that is not formed; there are no variables."""
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
         right = A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
-        delta = _solve_iteratively(A, E, complementarity_diagonal, right, tuning)
+        delta = _solve_iteratively(A, E, complementarity_diagonal, right)
         return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve
@@ -282,9 +285,7 @@ class _ChunkedFeatures:
         return _StoredFeatures(self._A.slice(rows), self._B[rows], self._shape)
 
 
-def _solve_iteratively(
-    A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array, tuning: InteriorPointTuning
-) -> Array:
+def _solve_iteratively(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array) -> Array:
     """Solve the system in the entries by conjugate gradients, with the rows whose weight matters."""
     n = len(right)
     active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
@@ -300,7 +301,7 @@ def _solve_iteratively(
         if rank_one is not None:
             square = dense(rank_one.U) ** 2
             diagonal += square.T @ ((E[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
-    tol, steps = tuning.cg_tol, tuning.cg_steps
+    tol, steps = _CG_TOL, _CG_STEPS
     return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps).reshape(n, n)
 
 

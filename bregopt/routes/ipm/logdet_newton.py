@@ -34,7 +34,6 @@ from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
 from bregopt.routes.ipm.schur import Gram
 from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
 from bregopt.routes.ipm.start import first_iterate
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
@@ -50,6 +49,11 @@ _LEAST_STEP = 0.1
 
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, *ENDED)
 _NO_VARIABLES = np.zeros(0)
+# Limit on the steps of Newton's method for LogDet if ``max_iter`` is None.
+_LOGDET_STEPS = 200
+# Limit on the steps of Newton's method on soft rows, which is slow if prices are far above the
+# divergence's weight.
+_SOFT_STEPS = 20
 
 
 # Pays on: 800 soft distances, LogDet.
@@ -61,15 +65,13 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     program : Program
         A LogDet term in each block, no ordinary variables.
     settings : Settings
-        Its tuning is an :class:`InteriorPointTuning`.
     start : Start, optional
     progress : Progress
     """
-    tuning: InteriorPointTuning = settings.tuning
     problem = LogDetProblem(program, progress)
-    methods: list[Any] = [_RowNewton(problem, tuning)]
+    methods: list[Any] = [_RowNewton(problem, settings.tuning.formed_entries)]
     if smooth(problem.program.bounds, min(problem.mu)):
-        methods.insert(0, SoftNewton(problem, tuning))
+        methods.insert(0, SoftNewton(problem))
     elif problem.unconstrained is not None:
         inactive = _inactive(problem, problem.unconstrained, settings, progress)
         if inactive is not None:
@@ -77,9 +79,9 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     for ray in problem.steepest() if problem.unconstrained is None else ():
         if recedes(problem.program, ray, _NO_VARIABLES):
             return Answer(ray, _NO_VARIABLES, np.zeros(program.m), StopReason.UNBOUNDED, 0)
-    monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or tuning.logdet_steps, 0
+    monitor, limit, steps = Monitor(program, settings, progress), settings.max_iter or _LOGDET_STEPS, 0
     if start is not None:
-        warm = _warm(methods[0], problem, start, monitor, limit, tuning)
+        warm = _warm(methods[0], problem, start, monitor, limit)
         if warm is not None:
             steps = warm.step
             if warm.stop in _FINAL or steps >= limit:
@@ -88,7 +90,7 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     least = np.inf
     for method in methods:
         for first in method.starts():
-            last = limit if method is methods[-1] else min(limit, steps + tuning.soft_steps)
+            last = limit if method is methods[-1] else min(limit, steps + _SOFT_STEPS)
             found = monitor.follow(method, first, last, steps)
             answer, steps = _answer(monitor, found), found.step
             if found.stop in _FINAL:
@@ -124,14 +126,13 @@ def _warm(
     start: Start,
     monitor: Monitor,
     limit: int,
-    tuning: InteriorPointTuning,
 ) -> Followed | None:
     """Return the run from an earlier answer's multipliers, None if they give no first iterate."""
     y = problem.program.bounds.clip(start.y)
     if isinstance(method, _RowNewton):
         if problem.program.bounds.penalties:
             return None
-        method = _ActiveNewton(problem, tuning)
+        method = _ActiveNewton(problem)
     first = method.at(y, tuple(map(np.asarray, start.X))) if isinstance(method, SoftNewton) else method.at(y)
     return None if first is None else monitor.follow(method, first, min(limit, _WARM_STEPS))
 
@@ -146,13 +147,13 @@ class _RowNewton(Method):
 
     doubles_digits = True
 
-    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
-        self._problem, self._tuning = problem, tuning
+    def __init__(self, problem: LogDetProblem, formed: int) -> None:
+        self._problem, self._formed = problem, formed
 
     @cached_property
     def _engine(self) -> Engine:
         problem = self._problem
-        return Engine(problem.program, problem.C, self._tuning, weights=problem.mu, stacked=False)
+        return Engine(problem.program, problem.C, weights=problem.mu, stacked=False, formed=self._formed)
 
     def starts(self) -> Iterator[_Iterate]:
         """Yield a first iterate at the unconstrained minimizer, then one far above the weights."""
@@ -161,7 +162,7 @@ class _RowNewton(Method):
         if first is not None:
             yield first
         # On the central path of <C, X>, far above the weights.
-        yield self._wrapped(first_iterate(self._engine, program, self._tuning))
+        yield self._wrapped(first_iterate(self._engine, program))
 
     def _near_minimizer(self) -> _Iterate | None:
         program, matrices = self._problem.program, self._problem.unconstrained
@@ -270,13 +271,11 @@ class _ActiveNewton(Method):
     ----------
     problem : LogDetProblem
         With hard rows and hinges.
-    tuning : InteriorPointTuning
     """
 
     doubles_digits = True
 
-    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
-        self._tuning = tuning
+    def __init__(self, problem: LogDetProblem) -> None:
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
 
     def at(self, y: Array) -> _DualPoint | None:
@@ -329,7 +328,7 @@ class _ActiveNewton(Method):
     def _hessian(self, A: LinearMap, X: Matrices) -> Array:
         """Return minus the Hessian of the dual function, ``sum <A_k, X A_l X> / mu``."""
         H = [
-            Gram(A, self._tuning, b).assemble(X_b, X_b) / mu
+            Gram(A, b).assemble(X_b, X_b) / mu
             for b, (X_b, mu) in enumerate(zip(X, self._problem.mu, strict=True))
         ]
         return reduce(np.add, H)

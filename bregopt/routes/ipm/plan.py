@@ -7,7 +7,7 @@ fewer numbers than entries, such as ``z z'``, keep their own formulas. The Schur
 over the groups, by the cheapest formula for each (:class:`DenseSchur`, :mod:`bregopt.routes.ipm.schur`,
 :mod:`bregopt.routes.ipm.stack_rows`).
 
-Newton's system at a point of the method is stated here, too; :mod:`bregopt.routes.ipm.systems` solves it.
+Newton's system at a point of the method is stated here, too; :mod:`bregopt.routes.ipm.row_system` solves it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from bregopt.program.rows import DenseRows
 from bregopt.records import cached_property
 from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
-from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur.gram import RowAction
 
 if TYPE_CHECKING:
     from bregopt.routes.ipm.stack_rows import SchurValues, StackRows
@@ -47,6 +46,8 @@ _SMALL_MAP = 50_000  # entries of a matrix of rows whose dense products take les
 # Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
 _CHEAP, _FULL = 3e4, 0.3
 _LISTED = 2_000_000  # entries of the rows in a block up to which they are listed
+# Approximate nanoseconds of one multiplication in a product of dense matrices.
+_FLOP_COST = 0.04
 
 
 class GroupRows(Protocol):
@@ -115,7 +116,6 @@ class Plan:
     Parameters
     ----------
     A : LinearMap
-    tuning : InteriorPointTuning
     faces : sequence of Face
     weights : sequence of float
         Of the ``-logdet X`` of each block.
@@ -136,12 +136,11 @@ class Plan:
     def __init__(
         self,
         A: LinearMap,
-        tuning: InteriorPointTuning,
         faces: Sequence[Face],
         weights: tuple[float, ...],
         stacked: bool,
     ) -> None:
-        self.A, self.m, self._tuning = A, A.m, tuning
+        self.A, self.m = A, A.m
         self._given = weights, stacked
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
@@ -157,7 +156,7 @@ class Plan:
 
         for b, face in enumerate(faces):
             if b not in inside:
-                add((b,), FaceCone(face, tuning), RowAction(A, tuning, b), (face.n, face.n))
+                add((b,), FaceCone(face), RowAction(A, b), (face.n, face.n))
         for blocks, rows in stacks:
             n = faces[blocks[0]].n
             add(blocks, StackCone(len(blocks), n), rows, (len(blocks), n, n))
@@ -170,7 +169,6 @@ class Plan:
     def of(
         cls,
         A: LinearMap,
-        tuning: InteriorPointTuning,
         faces: Sequence[Face] | None = None,
         weights: Sequence[float] | None = None,
         stacked: bool = True,
@@ -182,10 +180,10 @@ class Plan:
         """
         weights = (0.0,) * len(A.orders) if weights is None else tuple(weights)
         if faces is not None and any(face.codimension for face in faces):
-            return cls(A, tuning, faces, weights, stacked)
+            return cls(A, faces, weights, stacked)
         known: Plan | None = A.plans.get(cls)
-        if known is None or known._tuning is not tuning or known._given != (weights, stacked):
-            known = cls(A, tuning, [Face.whole(n) for n in A.orders], weights, stacked)
+        if known is None or known._given != (weights, stacked):
+            known = cls(A, [Face.whole(n) for n in A.orders], weights, stacked)
             if A.m * known.size <= _SMALL_MAP:
                 A.plans[cls] = known
         return known
@@ -276,7 +274,7 @@ class Plan:
             # Dependent rows of a LogDet term, and those of a face, keep more digits by their own formulas.
             whole = isinstance(group.rows, RowAction) and not (group.cone.is_face or group.weight)
             dense = isinstance(self._map, np.ndarray) and whole
-            found.append(DenseSchur.of(self._map[:, group.part], group, self._tuning) if dense else None)
+            found.append(DenseSchur.of(self._map[:, group.part], group) if dense else None)
         return found
 
     def magnitudes(self, X: Array) -> Array:
@@ -404,10 +402,10 @@ class DenseSchur:
         self._A, self._n = A, n
 
     @classmethod
-    def of(cls, A: Array, group: Group, tuning: InteriorPointTuning) -> DenseSchur | None:
+    def of(cls, A: Array, group: Group) -> DenseSchur | None:
         """Return it for the rows of a group, None where another formula costs less."""
         m, n = len(A), group.shape[-1]
-        cost = tuning.flop_cost * (2.0 * m * n**3 + float(m * n) ** 2)
+        cost = _FLOP_COST * (2.0 * m * n**3 + float(m * n) ** 2)
         full = cost <= _CHEAP or np.count_nonzero(A) > _FULL * A.size
         hadamard = isinstance(group.rows, RowAction) and group.rows.hadamard
         return cls(np.ascontiguousarray(A), n) if full and not hadamard else None

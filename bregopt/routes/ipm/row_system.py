@@ -1,8 +1,21 @@
-"""Newton's system in the multipliers of the rows, and its solution, refined by the residuals of the step.
+"""Newton's linear system in the fewer unknowns: the multipliers of the rows or the entries of ``X``.
 
-The Schur matrix loses the digits of its least eigenvalues, and so do the multipliers. The residuals of the
-rows, and of the equations of the bordering variables, are evaluated at ``dX``, ``du`` and ``dy``, and
-corrections reduce them (:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
+With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)``, the step solves
+
+    dX = G + T(A*(dy)),     G = w K - X + sym(K R),
+    A(dX) + B du + D dy = r,
+    du + D_u dz = r_u,      B'dy + dz = q;
+
+where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second-order cones. In the rows the
+system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables, and sparse if each
+of many blocks meets few rows (:mod:`bregopt.routes.ipm.sparse_row_system`). In the entries of one block, if
+no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
+and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.entry_system`).
+
+The system in the rows is solved here, refined by the residuals of the step. The Schur matrix loses the
+digits of its least eigenvalues, and so do the multipliers. The residuals of the rows, and of the equations
+of the bordering variables, are evaluated at ``dX``, ``du`` and ``dy``, and corrections reduce them
+(:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 """
 
 from __future__ import annotations
@@ -14,18 +27,22 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap
 from bregopt.records import cached_property
-from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import (
+    Corrections,
+    DefiniteFactor,
+    VariableMetric,
+    bordered,
+    conjugate_gradients,
+)
 from bregopt.routes.ipm.paired_rows import PairedRows
-from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
-from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.ipm.variable_metric import VariableMetric
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step, System
 
-__all__ = ["RowSystem"]
+__all__ = ["RowSystem", "system_for"]
 
 # Term of a nearly free variable, relative to a row's diagonal entry, above which the variable borders the
 # system. Its elimination would cancel digits.
@@ -37,6 +54,20 @@ _LEAST_RESIDUAL = 1e-13
 _LARGEST_RESIDUAL = 1e-4
 
 _Solve = Callable[[Array, Array], tuple[Array, Array]]
+# Number of rows up to which the system in the rows is formed if conjugate gradients could solve it. 6,000
+# rows take 0.3 GB.
+LARGEST_FORMED_ROWS = 6_000
+# The same of the entries of ``X`` for the system in these.
+FORMED_ENTRIES = 1_200
+# Limit on the steps of conjugate gradients.
+_CG_STEPS = 300
+# Relative residual at which they end. The next Newton step corrects the error.
+_CG_TOL = 1e-3
+_NO_METRIC, _NO_COLUMNS = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool)), np.zeros((0, 0))
+# Entries of ``X`` up to which their system is formed if rows have ``D = 0``, which require that.
+_LARGEST_BORDERED = 6_000
+# Products with all rows that conjugate gradients take, to compare their cost with a factorization's.
+_ITERATED_PRODUCTS = 100
 
 
 class RowSystem:
@@ -46,16 +77,15 @@ class RowSystem:
     ----------
     plan : Plan
     B : csr_array of shape (m, k)
-    tuning : InteriorPointTuning
     direct : bool
         Whether the system is factorized with any number of rows; otherwise very many are left to conjugate
         gradients.
     """
 
-    def __init__(self, plan: Plan, B: Any, tuning: InteriorPointTuning, direct: bool = False) -> None:
-        self.plan, self.B, self._tuning = plan, lean(B), tuning
+    def __init__(self, plan: Plan, B: Any, direct: bool = False) -> None:
+        self.plan, self.B = plan, lean(B)
         self.Bt = sp.csr_array(self.B.T) if sp.issparse(self.B) else self.B.T
-        self._direct = direct or plan.m <= tuning.largest_formed_rows
+        self._direct = direct or plan.m <= LARGEST_FORMED_ROWS
 
     @property
     def direct(self) -> bool:
@@ -77,7 +107,7 @@ class RowSystem:
             D_u = scaling_point.D_u
             metric = VariableMetric(D_u, ~np.isfinite(D_u))
             solve = self._iterative(scaling_point, bounded)
-        return _RowSolve(self, scaling_point, bounded, metric, solve, self._tuning)
+        return _RowSolve(self, scaling_point, bounded, metric, solve)
 
     def _factorized(self, at: ScalingPoint, bounded: IntArray) -> tuple[VariableMetric, _Solve]:
         """Return ``D_u`` with the variables that border the system, and the solver."""
@@ -113,16 +143,12 @@ class RowSystem:
             return product
 
         diagonal = _diagonal(plan.A, plan.matrices(at.X), plan.matrices(at.K))[bounded] + at.D[bounded]
-        tuning = self._tuning
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
-            tol, steps = tuning.cg_tol, tuning.cg_steps
+            tol, steps = _CG_TOL, _CG_STEPS
             return conjugate_gradients(operator, right, diagonal, tol, steps), q
 
         return solve
-
-
-_NO_METRIC, _NO_COLUMNS = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool)), np.zeros((0, 0))
 
 
 def _diagonal(A: LinearMap, X: tuple[Array, ...], K: tuple[Array, ...]) -> Array:
@@ -160,7 +186,6 @@ class _RowSolve:
         ``D_u``, and the variables that border the system.
     solve : callable
         Returns the multipliers of the bounded rows and the bordering variables for their right-hand sides.
-    tuning : InteriorPointTuning
     """
 
     def __init__(
@@ -170,16 +195,15 @@ class _RowSolve:
         bounded: IntArray,
         metric: VariableMetric,
         solve: _Solve,
-        tuning: InteriorPointTuning,
     ) -> None:
         self._plan, self._B, self._Bt, self._at = system.plan, system.B, system.Bt, at
         self._X, self._K = at.X_parts, at.K_parts
         self._own: Any = slice(None) if len(bounded) == system.plan.m else bounded
         self._count, self._D = len(bounded), at.D[bounded]
-        self._metric, self._solve, self._tuning = metric, solve, tuning
+        self._metric, self._solve = metric, solve
         self._eliminates = len(at.D_u) > 0 and not metric.bordering.all()
         self._refines = system.direct
-        self._corrections = Corrections(tuning)
+        self._corrections = Corrections()
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
@@ -301,3 +325,51 @@ class _ScaledProduct:
             return symmetrize(self._K @ (S @ self._X))
         L, transposed = self._L, self._L.swapaxes(-1, -2)
         return symmetrize(self._half @ (transposed @ (S @ L)) @ transposed)
+
+
+# Pays on: 300 triplets.
+# Pays on: 100 matrices in a chain.
+def system_for(
+    plan: Plan,
+    B: Any,
+    exact: Mask,
+    in_rows: bool = False,
+    direct: bool = False,
+    formed: int = FORMED_ENTRIES,
+) -> System:
+    """Return the system with fewer unknowns.
+
+    Parameters
+    ----------
+    plan : Plan
+    B : csr_array of shape (m, k)
+    exact : boolean array of shape (m,)
+        Marks the rows with ``D = 0``, the hard equalities.
+    in_rows : bool
+        Whether the unknowns have to be the multipliers, as with fixed variables, second-order cones or faces.
+    direct : bool
+        Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
+    formed : int
+        Number of entries of ``X`` up to which the system in them is formed all the same.
+    """
+    A = plan.A
+    several = len(A.orders) > 1
+    if several and direct and not in_rows:
+        from bregopt.routes.ipm.sparse_row_system import SparseRowSystem  # only several matrices wait
+
+        sparse = SparseRowSystem.of(plan, B)
+        if sparse is not None:
+            return sparse
+    if in_rows or several:
+        return RowSystem(plan, B, direct)
+    (n,), k, m = A.orders, B.shape[1], A.m
+    equalities = int(exact.sum())
+    # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
+    iterated = not direct and k == equalities == 0 and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
+    entries = n * (n + 1) // 2
+    fewer = entries + k + equalities < m and (equalities == 0 or entries <= _LARGEST_BORDERED)
+    if fewer or iterated:
+        from bregopt.routes.ipm.entry_system import EntrySystem  # only many rows wait
+
+        return EntrySystem(A, B, exact, formed)
+    return RowSystem(plan, B, direct)

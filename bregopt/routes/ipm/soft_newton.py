@@ -25,8 +25,7 @@ from bregopt.program import Bounds, Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
-from bregopt.routes.ipm.systems import system_for
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.row_system import system_for
 from bregopt.routes.monitor import Method
 from bregopt.routes.working_set import newton_flops
 
@@ -140,15 +139,13 @@ class SoftNewton(Method):
     ----------
     problem : LogDetProblem
         It is :func:`smooth`.
-    tuning : InteriorPointTuning
     """
 
-    def __init__(self, problem: LogDetProblem, tuning: InteriorPointTuning) -> None:
-        self._tuning = tuning
+    def __init__(self, problem: LogDetProblem) -> None:
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
-        self._plan = Plan.of(self._A, tuning, stacked=False)
-        self._system = system_for(self._plan, problem.program.B, exact, tuning)
+        self._plan = Plan.of(self._A, stacked=False)
+        self._system = system_for(self._plan, problem.program.B, exact)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > _RESPONSE_FLOPS
         self._rounds = _MORE_RESPONSE_ROUNDS if expensive else _RESPONSE_ROUNDS

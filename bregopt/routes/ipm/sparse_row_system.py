@@ -22,12 +22,10 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
-from bregopt.routes.ipm.linear_solvers import DEFINITE_RESIDUAL, ZERO_DIAGONAL
+from bregopt.routes.ipm.linear_solvers import DEFINITE_RESIDUAL, ZERO_DIAGONAL, VariableMetric
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 from bregopt.routes.ipm.stack_rows import SchurValues
-from bregopt.routes.ipm.tuning import InteriorPointTuning
-from bregopt.routes.ipm.variable_metric import VariableMetric
 
 __all__ = ["SparseRowSystem", "fill_of", "sparse_fill"]
 
@@ -55,18 +53,17 @@ class SparseRowSystem(RowSystem):
     ----------
     plan : Plan
     B : csr_array of shape (m, k)
-    tuning : InteriorPointTuning
     """
 
-    def __init__(self, plan: Plan, B: Any, tuning: InteriorPointTuning) -> None:
-        super().__init__(plan, B, tuning, direct=True)
+    def __init__(self, plan: Plan, B: Any) -> None:
+        super().__init__(plan, B, direct=True)
         self._formulas = [group.rows.formula for group in plan.groups]
         self._pattern = _Pattern(plan.m, self._formulas, B)
 
     @classmethod
-    def of(cls, plan: Plan, B: Any, tuning: InteriorPointTuning) -> SparseRowSystem | None:
+    def of(cls, plan: Plan, B: Any) -> SparseRowSystem | None:
         """Return the system, None where the matrix or its factor is not sparse."""
-        return cls(plan, B, tuning) if math.isfinite(sparse_fill(plan.A, B)) else None
+        return cls(plan, B) if math.isfinite(sparse_fill(plan.A, B)) else None
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
         parts = self.plan.views(P)

@@ -17,7 +17,6 @@ from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
 from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
 __all__ = ["first_iterate", "warm_iterate"]
 
@@ -33,6 +32,11 @@ _HINGE_DISTANCE = 1e-2
 # Distance of a warm start from the boundary, relative to the mean eigenvalue, the width of a box, or as the
 # weight of a known interior point.
 _WARM_DISTANCE = 0.05
+# Size of a first ``X``, or distance of a first variable from its bound, relative to the scale of the
+# bounds.
+_FIRST_PRIMAL_SCALE = 10.0
+# Size of a first ``Z``, relative to that of the costs.
+_FIRST_DUAL_SCALE = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +47,7 @@ class _LeastNorm:
     y: Array | None
 
 
-def first_iterate(
-    engine: Engine, program: Program, tuning: InteriorPointTuning, larger: float = 1.0
-) -> Iterate:
+def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
     Parameters
@@ -53,40 +55,37 @@ def first_iterate(
     engine : PrimalDual
         Its matrices are one flat vector, and so are all matrices here.
     program : Program
-    tuning : InteriorPointTuning
     larger : float
         Factor on the first ``Z`` where that is a multiple of the identity.
     """
     least = _least_norm(engine, program)
-    inside = _interior_point(engine, program, least, tuning)
+    inside = _interior_point(engine, program, least)
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
         return at
-    X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
-    mean, weight = _mean_eigenvalue(engine, program, X, tuning), _largest_weight(engine, program)
-    d = larger * tuning.first_dual_scale * _dual_size(engine, program)
+    X = _identity_multiples(engine, program) if least.X is None else least.X
+    mean, weight = _mean_eigenvalue(engine, program, X), _largest_weight(engine, program)
+    d = larger * _FIRST_DUAL_SCALE * _dual_size(engine, program)
     # The path begins no lower than a weight, unless the rows ask for an X that is zero beside it.
     d = max(d, min(weight / mean, d / np.finfo(float).eps))
     Z = d * _identity(engine, whole=True)
     nu = mean * d
-    at = engine.begin(X, _interior_variables(program, tuning), nu, None, Z)
+    at = engine.begin(X, _interior_variables(program), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
     return at
 
 
-def warm_iterate(
-    engine: Engine, program: Program, start: Start, tuning: InteriorPointTuning
-) -> Iterate | None:
+def warm_iterate(engine: Engine, program: Program, start: Start) -> Iterate | None:
     """Return an iterate near an earlier answer, away from the boundary; None if there is none.
 
     If a strictly dual feasible point is known, the iterate is a convex combination with that point.
     """
     if len(start.X) != len(program.blocks):
         return None
-    inside = _interior_point(engine, program, _least_norm(engine, program), tuning)
+    inside = _interior_point(engine, program, _least_norm(engine, program))
     at = None if inside is None else _combined_start(engine, program, start, inside)
-    return _shifted_start(engine, program, start, tuning) if at is None else at
+    return _shifted_start(engine, program, start) if at is None else at
 
 
 def _combined_start(engine: Engine, program: Program, start: Start, inside: _InteriorPoint) -> Iterate | None:
@@ -103,9 +102,7 @@ def _combination(a: Array, b: Array, fraction: float) -> Array:
     return combination
 
 
-def _shifted_start(
-    engine: Engine, program: Program, start: Start, tuning: InteriorPointTuning
-) -> Iterate | None:
+def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     y, mean = program.bounds.clip(start.y), 0.0
     X, Z = engine.plan.joined(start.X).copy(), _slack(engine, y)
@@ -118,7 +115,7 @@ def _shifted_start(
         X_g[...] = cone.lifted(_shifted(inside, _WARM_DISTANCE * mean_X))
         Z_g[...] = cone.lifted(_shifted(own, _WARM_DISTANCE * size))
         mean += float(np.vdot(X_g, Z_g)) / order / len(program.blocks)
-    u = _inside_cones(program, np.clip(start.u, *_inner_box(program, tuning)), tuning)
+    u = _inside_cones(program, np.clip(start.u, *_inner_box(program)))
     return engine.begin(X, u, mean, y, Z)
 
 
@@ -132,24 +129,22 @@ class _InteriorPoint:
     nu: float
 
 
-def _interior_point(
-    engine: Engine, program: Program, least: _LeastNorm, tuning: InteriorPointTuning
-) -> _InteriorPoint | None:
+def _interior_point(engine: Engine, program: Program, least: _LeastNorm) -> _InteriorPoint | None:
     """Return an interior point; None if no combination of equalities is the identity."""
     checkpoint()
     if least.y is None:
         return None
-    X = _identity_multiples(engine, program, tuning) if least.X is None else least.X
+    X = _identity_multiples(engine, program) if least.X is None else least.X
     y = _feasible_multipliers(program)
     slack = _slack(engine, y)
     Z = [group.cone.compressed(group.of(slack)) for group in engine.plan.groups]
     shift = max(_shift_to_psd(Z_g) for Z_g in Z)
     size = max(_mean_size(Z_g) for Z_g in Z)
-    mean = _mean_eigenvalue(engine, program, X, tuning)
+    mean = _mean_eigenvalue(engine, program, X)
     t = _DUAL_SHIFT * shift + (size if size > 0 else _dual_size(engine, program))
     t = max(t, _largest_weight(engine, program) / mean)
     nu = t * mean
-    u = _central_variables(engine, program, X, _interior_variables(program, tuning), y, nu)
+    u = _central_variables(engine, program, X, _interior_variables(program), y, nu)
     return _InteriorPoint(X, u, y - t * least.y, nu)
 
 
@@ -167,14 +162,14 @@ def _identity(engine: Engine, whole: bool = False) -> Array:
     return identity
 
 
-def _identity_multiples(engine: Engine, program: Program, tuning: InteriorPointTuning) -> Array:
+def _identity_multiples(engine: Engine, program: Program) -> Array:
     """Return multiples of the identity on the faces, far above the scale of the bounds."""
-    return _primal_size(program, tuning) * _identity(engine)
+    return _primal_size(program) * _identity(engine)
 
 
-def _mean_eigenvalue(engine: Engine, program: Program, X: Array, tuning: InteriorPointTuning) -> float:
+def _mean_eigenvalue(engine: Engine, program: Program, X: Array) -> float:
     if not engine.plan.order:
-        return _primal_size(program, tuning)
+        return _primal_size(program)
     return float(engine.plan.traces(X).sum()) / engine.plan.order
 
 
@@ -278,34 +273,34 @@ def _largest_weight(engine: Engine, program: Program) -> float:
     return max(*weights, float(logarithms.max(initial=0.0)))
 
 
-def _primal_size(program: Program, tuning: InteriorPointTuning) -> float:
+def _primal_size(program: Program) -> float:
     """Return the size of a first ``X``, and the distance of a first variable from its one bound."""
-    return tuning.first_primal_scale * program.bound_scale
+    return _FIRST_PRIMAL_SCALE * program.bound_scale
 
 
-def _inner_box(program: Program, tuning: InteriorPointTuning) -> tuple[Array, Array]:
+def _inner_box(program: Program) -> tuple[Array, Array]:
     """Return a smaller box inside the box of the variables."""
-    width = np.minimum(program.u_hi - program.u_lo, _primal_size(program, tuning))
+    width = np.minimum(program.u_hi - program.u_lo, _primal_size(program))
     distance = _WARM_DISTANCE * width
     return program.u_lo + distance, program.u_hi - distance
 
 
-def _inside_cones(program: Program, u: Array, tuning: InteriorPointTuning) -> Array:
+def _inside_cones(program: Program, u: Array) -> Array:
     """Return the variables with the least eigenvalues of the vectors in cones moved up."""
     cones, inside = program.cones, u.copy()
     x = u[cones.index]
     size = np.maximum(np.abs(x[cones.starts]), cones.tail_norms(x))
-    size = np.where(size > 0, size, _interior_variables(program, tuning)[cones.axes])
+    size = np.where(size > 0, size, _interior_variables(program)[cones.axes])
     least = _WARM_DISTANCE * size
     inside[cones.index] = cones.raised(x, np.maximum(least - cones.least_eigenvalues(x), 0.0))
     return inside
 
 
-def _interior_variables(program: Program, tuning: InteriorPointTuning) -> Array:
+def _interior_variables(program: Program) -> Array:
     """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones."""
     if not program.k:
         return np.zeros(0)
-    size = _primal_size(program, tuning)
+    size = _primal_size(program)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)

@@ -30,8 +30,9 @@ from bregopt.errors import is_one_of
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
-from bregopt.routes.base import Capabilities, Settings
+from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.ipm.path_route import PathSettings
 from bregopt.routes.matrix_generation.master import LinearMaster, MatrixGenerationTuning, Outcome, State
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
@@ -76,6 +77,13 @@ _LARGEST_SMOOTHING = 0.98
 # more with each direction.
 _MANY_ROWS_CUTS, _MANY_ROWS = 8, 2_500
 _MASTERS = ("auto", "lp", "psd")
+# Largest gap and residual of an answer from which eigenvalues are dropped, relative to the tolerance.
+# Below one, so that the certificate of the route still meets the tolerance after round-off.
+_TRUNCATION_TOL = 0.9
+# Limits below which eigenvalues are dropped from the answer, relative to the trace, tried in order.
+_TRUNCATION_LIMITS = (0.001, 0.0001, 1e-05, 1e-06, 1e-07, 1e-08, 1e-10)
+# Increase of the weight at a step, relative to its distance from one.
+_SMOOTHING_INCREASE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +218,7 @@ def matrix_generation(
     """
     (face,) = program.faces
     if face.order == 0:
-        interior = Settings(tol=settings.tol, max_iter=settings.max_iter, tuning=settings.tuning.interior)
+        interior = PathSettings(tol=settings.tol, max_iter=settings.max_iter)
         return follow_path(program, interior, start, progress)
     return _Generation(program, settings, master, progress).run(start)
 
@@ -261,7 +269,7 @@ class _Generation:
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._incumbent
-        X = best.of_least_rank(self._tuning.truncation_tol * self._settings.tol)
+        X = best.of_least_rank(_TRUNCATION_TOL * self._settings.tol)
         return Answer((X,), best.u, best.y, stop, round_)
 
     def _begin(self, start: Start | None) -> None:
@@ -450,7 +458,7 @@ class _Smoothing:
         if rise > 0:
             self.weight = max(self.weight - self._tuning.smoothing_decrease, 0.0)
         else:
-            larger = self.weight + self._tuning.smoothing_increase * (1 - self.weight)
+            larger = self.weight + _SMOOTHING_INCREASE * (1 - self.weight)
             self.weight = min(larger, _LARGEST_SMOOTHING)
 
 
@@ -536,7 +544,7 @@ class Incumbent:
         present = self.certificate()
         tol = max(tol, present.gap, present.primal_residual)
         rank = max(int((s**2 > _ZERO_EIGENVALUE * float(s @ s)).sum()), 1)
-        for limit in self._tuning.truncation_limits:
+        for limit in _TRUNCATION_LIMITS:
             fewer = max(int((s**2 > limit * float(s @ s)).sum()), 1)
             if fewer < rank:
                 X = LowRank(Q[:, :fewer] * (s[:fewer] * self._growth(s, fewer)))

@@ -35,8 +35,8 @@ from bregopt.program import (
 from bregopt.program.rows import DenseRows
 from bregopt.records import replace
 from bregopt.rigorous import recedes
-from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.ipm.path_route import PathSettings
 from bregopt.routes.matrix_generation.master import MatrixGenerationTuning, Outcome, Scale, State
 from bregopt.routes.matrix_generation.oracle import Reward
 from bregopt.routes.progress import Progress
@@ -64,6 +64,16 @@ _PENALTY_GAP = 0.5
 # Size of an ordinary variable of a stalled master, relative to the scale of the bounds, above which it is on
 # a ray.
 _RAY_SIZE = 1e6
+# Least tolerance of a semidefinite master, relative to that of the problem.
+_LEAST_MASTER_TOL = 0.2
+# Least eigenvalue of a used direction, relative to the trace times the square root of the master's
+# tolerance. The eigenvalues of unused directions on the central path are of the order of the tolerance.
+_USED_EIGENVALUE = 1e-2
+# Size of the working set up to which no rows leave, and number of rows that may join at once. So few rows
+# cost little.
+_LEAST_WORKING_SET = 300
+# First price of violating a hard row, relative to a guess of the row's multiplier.
+_FIRST_PRICE = 3.0
 
 
 class SemidefiniteMaster:
@@ -103,7 +113,7 @@ class SemidefiniteMaster:
         self._has_left = np.zeros(program.m, dtype=bool)
         self._raises = 0
         self._imposes, self._may_impose = False, True  # whether hard rows are imposed, and may be
-        self._price = np.where(bounds.hard, tuning.first_price * _guesses(program), bounds.gamma)
+        self._price = np.where(bounds.hard, _FIRST_PRICE * _guesses(program), bounds.gamma)
 
     @property
     def directions(self) -> Array:
@@ -147,16 +157,14 @@ class SemidefiniteMaster:
             Gap of the whole problem, which the master's tolerance follows.
         """
         tuning = self._tuning
-        wanted, least = tuning.master_tol_ratio * gap, tuning.least_master_tol * self._tol
+        wanted, least = tuning.master_tol_ratio * gap, _LEAST_MASTER_TOL * self._tol
         if np.isfinite(gap) and gap >= self._gap:  # relative to other sizes, the last answer met that
             wanted, least = tuning.master_tol_ratio * self._master_tol, _FINEST_MASTER_TOL
         self._gap = gap
         self._master_tol = min(self._master_tol, max(wanted, least))
         working = np.flatnonzero(self._working)
         restricted = self._restricted(working)
-        answer = follow_path(
-            restricted, Settings(tol=self._master_tol, tuning=tuning.interior), None, Progress("master")
-        )
+        answer = follow_path(restricted, PathSettings(tol=self._master_tol), None, Progress("master"))
         if self._imposes and answer.stop in (StopReason.STALLED, StopReason.INFEASIBLE, StopReason.UNBOUNDED):
             self._imposes = self._may_impose = False
             return self.solve(gap)
@@ -234,7 +242,7 @@ class SemidefiniteMaster:
         eigenvalues, Q = np.linalg.eigh(np.asarray(Z))
         eigenvalues = np.maximum(eigenvalues, 0.0)
         VQ = self._V @ Q
-        least = self._tuning.used_eigenvalue * np.sqrt(self._master_tol) * eigenvalues.sum()
+        least = _USED_EIGENVALUE * np.sqrt(self._master_tol) * eigenvalues.sum()
         self.used = VQ[:, eigenvalues > least]
         return LowRank(VQ * np.sqrt(self._bound.value * eigenvalues))
 
@@ -269,7 +277,7 @@ class SemidefiniteMaster:
         inactive = (np.abs(y) <= near * np.minimum(self._price, largest)) & (violation == 0)
         paying = (np.abs(y) >= (1 - near) * bounds.gamma) & (violation > 0)
         self._rounds_at_end = np.where(self._working & (inactive | paying), self._rounds_at_end + 1, 0)
-        if self.rows > self._tuning.least_working_set:
+        if self.rows > _LEAST_WORKING_SET:
             long_enough = self._rounds_at_end >= _END_ROUNDS
             leaving = self._working & self._can_be_fixed() & long_enough & ~self._has_left
             self._working[leaving], self._has_left[leaving] = False, True
@@ -280,7 +288,7 @@ class SemidefiniteMaster:
     @property
     def _most_joining(self) -> int:
         """The largest number of rows that may join the working set at once."""
-        return self._tuning.least_working_set + int(_JOINING_GROWTH * self.rows)
+        return _LEAST_WORKING_SET + int(_JOINING_GROWTH * self.rows)
 
     def _end(self, activity: Array) -> Array:
         """Return the ends of the multipliers' ranges that belong to these activities."""

@@ -39,8 +39,7 @@ from bregopt.program.rows import Rows
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass, replace
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
-from bregopt.routes.ipm.row_action import RowAction
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
 
@@ -111,7 +110,7 @@ class BlockDual:
         self.divergence: Divergence = divergence_of(block.nearness)
         self.mu, self.C = block.nearness.mu, block.C
         self._cap = {} if block.cap is None else {"cap": block.cap}
-        self._A, self._action = A, RowAction(A, InteriorPointTuning())
+        self._A, self._action = A, RowAction(A)
         self._curvature = RowCurvature(A)
 
     def slack(self, y: Array) -> Array:

@@ -26,8 +26,6 @@ from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities, Method, behind
-from bregopt.routes.graphical_lasso.problem import LassoTuning
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
 from bregopt.routes.projection.stack_newton import certificates_at, point_at, solve_stack
@@ -70,13 +68,12 @@ class ProjectionTuning(WorkingSetTuning):
 
     Parameters
     ----------
-    interior : InteriorPointTuning
-        Constants of the interior-point method for LogDet.
-    lasso : LassoTuning
-        Constants of sparse inverse covariance estimation.
     working_set_rows : int
         Number of rows that can be inactive above which a method runs on a working set. With fewer rows the
         steps of one run on all rows cost less than the rounds. More than three times the order count, too.
+    formed_entries : int
+        Number of entries of ``X`` up to which the interior point for LogDet forms its system in them, where
+        conjugate gradients could solve it. Near a vertex they converge slowly.
     pass_rows : int
         Least number of smooth soft rows for which L-BFGS over the rows comes before Newton's method.
     pass_ratio : int
@@ -101,9 +98,8 @@ class ProjectionTuning(WorkingSetTuning):
         about 25, where it is faster than the augmented Lagrangian.
     """
 
-    interior: InteriorPointTuning = InteriorPointTuning()
-    lasso: LassoTuning = LassoTuning()
     working_set_rows: int = 300
+    formed_entries: int = 1_200
     pass_rows: int = 3_000
     pass_ratio: int = 200
     pass_order: int = 16
@@ -507,7 +503,7 @@ def _by_entries(program: Program, settings: Any, start: Start | None, progress: 
     lasso = _lasso(program) if method_of(program, settings) == "newton" else None
     if lasso is None:
         return None
-    answer = lasso.solve(settings.tol, settings.max_iter, settings.tuning.lasso, start, progress)
+    answer = lasso.solve(settings.tol, settings.max_iter, start, progress)
     return answer if answer.stop in _FINAL else None
 
 
@@ -570,13 +566,7 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
 
 
 def logdet_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Solve a program whose divergences are LogDet by an interior point, with constants of its own."""
+    """Solve a program whose divergences are LogDet by an interior point."""
     from bregopt.routes.ipm.logdet_newton import logdet_newton
 
-    own = base.Settings(
-        tol=settings.tol,
-        tol_X=settings.tol_X,
-        max_iter=settings.max_iter,
-        tuning=settings.tuning.interior,
-    )
-    return logdet_newton(program, own, start, progress)
+    return logdet_newton(program, settings, start, progress)

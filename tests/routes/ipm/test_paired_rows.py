@@ -9,9 +9,8 @@ from bregopt.program.rows import DenseRows
 from bregopt.routes.ipm import paired_rows
 from bregopt.routes.ipm.paired_rows import PairedRows
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-TUNING, N = InteriorPointTuning(), 12
+N = 12
 
 
 def shuffled_pairs(rng, alone=5, pairs=60):
@@ -26,7 +25,7 @@ def shuffled_pairs(rng, alone=5, pairs=60):
 def test_the_system_of_pairs_is_that_of_all_rows(rng, decades):
     stack = shuffled_pairs(rng)
     m = len(stack)
-    plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)), TUNING)
+    plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)))
     D = 10.0 ** rng.uniform(-decades, decades, m)
     roots = [np.linalg.cholesky(S @ S.T + np.eye(N)) for S in rng.normal(size=(2, N, N))]
     X, K = (root @ root.T for root in roots)
@@ -46,7 +45,7 @@ def test_the_system_of_pairs_is_that_of_all_rows(rng, decades):
 def test_equalities_with_one_matrix_have_the_system_of_all_rows(rng):
     stack = shuffled_pairs(rng)
     m, one = len(stack), np.eye(N)
-    plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)), TUNING)
+    plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)))
     at = ScalingPoint.of(plan, one.ravel(), one.ravel(), [one], np.zeros(m), np.full(1, np.inf))
     assert PairedRows.of(plan).solver(at, np.ones((m, 1))) is None
 
@@ -56,7 +55,7 @@ def test_few_pairs_and_triples_are_left_alone(rng):
     triples = np.concatenate([3 * [S] for S in few[:40]]).reshape(-1, N, N)
     for stack in (few, triples):
         m = len(stack)
-        plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)), TUNING)
+        plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)))
         assert PairedRows.of(plan) is None
 
 

@@ -641,13 +641,6 @@ def test_max_iter_and_time_limit():
     assert late.stop_reason.startswith("time_limit")
 
 
-def test_the_limit_on_steps_is_a_constant_of_the_method():
-    problem, _ = max_cut_like(20)
-    cut_short = solve(problem, tuning=dataclasses.replace(bo.tuning("path"), steps=3))
-    assert cut_short.stop_reason.startswith("max_iter")
-    assert cut_short.iterations == 3
-
-
 @pytest.mark.parametrize("when", [1, 4])
 def test_ctrl_c_returns_the_best_iterate(monkeypatch, when):
     problem, _ = max_cut_like(20)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import nullcontext
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,21 +20,23 @@ from bregopt.program.rows import (
     RankTwo,
     SparseRows,
 )
-from bregopt.routes.ipm.schur import Gram
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur import Gram, products
 
-TUNING = InteriorPointTuning()
-SMALL = {"strip_products": 30, "least_strip": 2, "tile_products": 8, "dense_rows_size": 1}
+SMALL = {"_STRIP_PRODUCTS": 30, "_LEAST_STRIP": 2, "_TILE_PRODUCTS": 8, "_DENSE_ROWS_SIZE": 1}
+ONLY_CONGRUENCES = {"_CALL_COST": 1e-9, "_PRODUCT_COST": 1e99}
 FORMULAS = {
-    "split by cost": TUNING,
-    "places": replace(TUNING, call_cost=1e99),
-    "places in strips": replace(TUNING, call_cost=1e99, **SMALL),
-    "congruences": replace(TUNING, call_cost=1e-9, product_cost=1e99),
-    "congruences, one by one": replace(
-        TUNING, call_cost=1e-9, product_cost=1e99, congruence_entries=1, dense_rows_size=1
-    ),
-    "both": replace(TUNING, call_cost=1e-9, product_cost=1.0, sparse_cost=1e-9, gather_cost=1e-9, **SMALL),
+    "split by cost": {},
+    "places": {"_CALL_COST": 1e99},
+    "places in strips": {"_CALL_COST": 1e99, **SMALL},
+    "congruences": ONLY_CONGRUENCES,
+    "congruences, one by one": {**ONLY_CONGRUENCES, "_CONGRUENCE_ENTRIES": 1, "_DENSE_ROWS_SIZE": 1},
+    "both": {"_CALL_COST": 1e-9, "_PRODUCT_COST": 1.0, "_SPARSE_COST": 1e-9, "_GATHER_COST": 1e-9, **SMALL},
 }
+
+
+def with_costs(costs):
+    """Change the constants that choose the formulas of sparse rows."""
+    return patch.multiple(products, **costs) if costs else nullcontext()
 
 
 def positive_definite(n, rng):
@@ -110,20 +113,23 @@ def test_each_family(formula, name):
         A = LinearMap(rows.m, (n,), (Term(0, np.arange(rows.m), rows),))
         P, Q = positive_definite(n, rng), positive_definite(n, rng)
         for left, right in ((P, Q), (P, P), (np.asfortranarray(P), np.asfortranarray(Q))):
-            H = Gram(A, FORMULAS[formula]).assemble(left, right)
+            with with_costs(FORMULAS[formula]):
+                H = Gram(A).assemble(left, right)
             assert_equal(H, by_definition(A, left, right))
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("seed", range(8))
-def test_mixtures_and_parts_of_their_rows(formula, seed):
+def test_mixtures_and_parts_of_their_rows(formula, seed, monkeypatch):
+    for name, value in FORMULAS[formula].items():
+        monkeypatch.setattr(products, name, value)
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 10))
     every = list(families(n, rng).values())
     count = int(rng.integers(1, 6))
     A = stacked([every[k] for k in rng.choice(len(every), count, replace=False)], n, rng)
     P, Q = positive_definite(n, rng), positive_definite(n, rng)
-    expected, gram = by_definition(A, P, Q), Gram(A, FORMULAS[formula])
+    expected, gram = by_definition(A, P, Q), Gram(A)
     assert_equal(gram.assemble(P, Q), expected)
     assert_equal(gram.assemble(P, Q), expected)  # nothing of the first call is left over
     for share in (0.3, 0.9):
@@ -136,13 +142,14 @@ def test_the_second_block_alone():
     rows = [sparse_rows(4, 6, rng), sparse_rows(5, 3, rng, 0.5)]
     A = LinearMap(7, (4, 5), (Term(0, np.arange(6), rows[0]), Term(1, np.array([1, 3, 6]), rows[1])))
     P, Q = positive_definite(5, rng), positive_definite(5, rng)
-    for tuning in FORMULAS.values():
-        assert_equal(Gram(A, tuning, 1).assemble(P, Q), by_definition(A.of_block(1), P, Q))
+    for costs in FORMULAS.values():
+        with with_costs(costs):
+            assert_equal(Gram(A, 1).assemble(P, Q), by_definition(A.of_block(1), P, Q))
 
 
 def test_a_block_without_rows():
     A = LinearMap(3, (4, 2), (Term(0, np.arange(3), sparse_rows(4, 3, np.random.default_rng(0))),))
-    assert not Gram(A, TUNING, 1).assemble(np.eye(2), np.eye(2)).any()
+    assert not Gram(A, 1).assemble(np.eye(2), np.eye(2)).any()
 
 
 def test_the_matrices_are_not_changed():
@@ -150,8 +157,9 @@ def test_the_matrices_are_not_changed():
     A = stacked(list(families(6, rng).values()), 6, rng)
     P, Q = positive_definite(6, rng), positive_definite(6, rng)
     before = P.copy(), Q.copy()
-    for tuning in FORMULAS.values():
-        Gram(A, tuning).assemble(P, Q)
+    for costs in FORMULAS.values():
+        with with_costs(costs):
+            Gram(A).assemble(P, Q)
     np.testing.assert_array_equal(P, before[0])
     np.testing.assert_array_equal(Q, before[1])
 
@@ -160,9 +168,10 @@ def test_scaling_a_row_scales_its_products():
     rng = np.random.default_rng(2)
     rows = sparse_rows(8, 10, rng)
     P, Q, weight = positive_definite(8, rng), positive_definite(8, rng), rng.normal(size=10) * 1e6
-    for tuning in FORMULAS.values():
-        H, scaled = (
-            Gram(LinearMap(10, (8,), (Term(0, np.arange(10), own),)), tuning).assemble(P, Q)
-            for own in (rows, rows.scale(weight))
-        )
-        np.testing.assert_allclose(scaled, weight[:, None] * H * weight, rtol=1e-10, atol=1e-3)
+    for costs in FORMULAS.values():
+        with with_costs(costs):
+            H, scaled = (
+                Gram(LinearMap(10, (8,), (Term(0, np.arange(10), own),))).assemble(P, Q)
+                for own in (rows, rows.scale(weight))
+            )
+            np.testing.assert_allclose(scaled, weight[:, None] * H * weight, rtol=1e-10, atol=1e-3)

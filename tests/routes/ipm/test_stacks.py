@@ -12,11 +12,8 @@ from bregopt.routes.ipm import plan as plans
 from bregopt.routes.ipm import stack_rows
 from bregopt.routes.ipm.cones import FaceCone, StackCone
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.row_action import RowAction
+from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.ipm.stack_rows import ProductSchur, StackTerms, TermSchur
-from bregopt.routes.ipm.tuning import InteriorPointTuning
-
-TUNING = InteriorPointTuning()
 
 
 def random_map(rng, count, n, m, density):
@@ -52,7 +49,7 @@ CASES = [(1, 1, 3, 1.0), (2, 1, 5, 0.7), (3, 2, 4, 1.0), (5, 4, 9, 0.4), (7, 3, 
 def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
     rng = np.random.default_rng(count + n)
     A = random_map(rng, count, n, m, density)
-    plan = Plan.of(A, TUNING, stacked=stacked)
+    plan = Plan.of(A, stacked=stacked)
     assert len(plan.groups) == (1 if stacked else count)
     X, K, y = random_stack(rng, count, n), random_stack(rng, count, n), rng.normal(size=m)
     R = rng.normal(size=X.shape)
@@ -66,7 +63,7 @@ def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
         expected = A.apply((total + total.transpose(0, 2, 1)) / 2)
         given = None if own is None else plan.views(of_R)
         np.testing.assert_allclose(plan.apply_sum(weight, flat, of_K, given), expected, atol=1e-9)
-    alone = [RowAction(A, TUNING, b).magnitudes(X[b]) for b in range(count)]
+    alone = [RowAction(A, b).magnitudes(X[b]) for b in range(count)]
     np.testing.assert_allclose(plan.magnitudes(flat), np.maximum.reduce(alone), rtol=1e-12, atol=1e-12)
 
 
@@ -87,7 +84,7 @@ def test_a_stack_is_the_product_of_its_cones():
     rng = np.random.default_rng(0)
     X, step = random_stack(rng, 6, 4), rng.normal(size=(6, 4, 4))
     step = step + step.transpose(0, 2, 1)
-    stack, single = StackCone(6, 4), FaceCone(Face.whole(4), TUNING)
+    stack, single = StackCone(6, 4), FaceCone(Face.whole(4))
     root = stack.root(X)
     roots = [single.root(X_b) for X_b in X]
     np.testing.assert_allclose(stack.inverse(root), [single.inverse(r) for r in roots], atol=1e-9)
@@ -105,11 +102,11 @@ def test_groups_join_blocks_of_equal_order_and_split_them_again():
     orders = (3, 2, 3, 50, 50, 2, 5)
     A = LinearMap(0, orders, ())
     C = [random_stack(rng, 1, n)[0] for n in orders]
-    plan = Plan.of(A, TUNING)
+    plan = Plan.of(A)
     assert sorted(group.blocks for group in plan.groups) == [(0, 2), (1, 5), (3,), (4,), (6,)]
     for own, given in zip(plan.matrices(plan.joined(C)), C, strict=True):
         np.testing.assert_array_equal(own, given)
-    assert len(Plan.of(A, TUNING, stacked=False).groups) == len(orders)
+    assert len(Plan.of(A, stacked=False).groups) == len(orders)
 
 
 def program_with_known_solution(rng, orders, m, ranks):
@@ -166,7 +163,7 @@ def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed, monkeyp
 def test_a_thousand_blocks_are_a_few_groups():
     rng = np.random.default_rng(3)
     A = random_map(rng, 1000, 2, 40, 0.05)
-    groups = Plan.of(A, TUNING).groups
+    groups = Plan.of(A).groups
     assert len(groups) == 1
     X = random_stack(rng, 1000, 2)
     H = groups[0].rows.schur(X, X)
@@ -181,11 +178,11 @@ def test_stacks_that_would_not_fit_stay_blocks(monkeypatch):
     for module, name in ((stack_rows, "_STACK_NUMBERS"), (plans, "_STACK_TERMS")):
         with monkeypatch.context() as small:
             small.setattr(module, name, 1e-3)
-            assert len(Plan.of(A, TUNING, faces).groups) == 3
+            assert len(Plan.of(A, faces).groups) == 3
 
 
 def test_a_block_on_a_face_is_not_stacked():
     A = LinearMap(0, (2, 2, 2), ())
     faces = [Face.whole(2), Face(np.ones((2, 1))), Face.whole(2)]
-    groups = Plan.of(A, TUNING, faces).groups
+    groups = Plan.of(A, faces).groups
     assert sorted(group.blocks for group in groups) == [(0, 2), (1,)]

@@ -18,7 +18,7 @@ from bregopt.program import StopReason
 from bregopt.routes import working_set
 from bregopt.routes.ipm import path_route as route
 from bregopt.routes.ipm.central_path import follow_path
-from bregopt.routes.ipm.working_set_start import _best_variables
+from bregopt.routes.ipm.path_route import _best_variables
 from bregopt.routes.working_set import ActiveSet
 
 # Takes a working set from a dozen rows on.
@@ -138,7 +138,7 @@ def test_any_first_split_leads_to_the_answer(split, monkeypatch):
             held[::2] = 0.0
         return ActiveSet(rest.working, held)
 
-    monkeypatch.setattr("bregopt.routes.ipm.working_set_start.first_active_set", first)
+    monkeypatch.setattr("bregopt.routes.ipm.path_route.first_active_set", first)
     sol = solve(problem, tol=1e-7)
     assert sol.status == "optimal"
     peer.agrees(sol.value, sol.error)

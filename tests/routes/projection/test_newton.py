@@ -1,6 +1,7 @@
 """Newton's methods: derivatives against finite differences, systems against each other, hard cases."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import cvxpy as cp
 import numpy as np
@@ -18,15 +19,14 @@ from bregopt.program import Bounds, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
+from bregopt.routes.ipm import entry_system, linear_solvers, row_system
 from bregopt.routes.ipm.entry_system import EntrySystem
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
-from bregopt.routes.ipm.row_action import RowAction
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.schur import Gram
-from bregopt.routes.ipm.tuning import InteriorPointTuning
+from bregopt.routes.ipm.schur import Gram, gram, products
+from bregopt.routes.ipm.schur.gram import RowAction
 
-TUNING = InteriorPointTuning()
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
 
@@ -122,7 +122,7 @@ class TestSpectrum:
 
 
 def plan(A):
-    return Plan.of(A, TUNING)
+    return Plan.of(A)
 
 
 class TestSystems:
@@ -147,7 +147,7 @@ class TestSystems:
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
-        for system in (RowSystem(plan(A), B, TUNING), EntrySystem(A, B, exact, TUNING)):
+        for system in (RowSystem(plan(A), B), EntrySystem(A, B, exact)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
             dX = step.X.reshape(n, n)
@@ -168,33 +168,36 @@ class TestSystems:
         at, pull = self.scene(4, rng, A)
         at = at._replace(D=np.zeros(3), D_u=np.full(2, np.inf))
         pull = RightHandSide(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
-        step = RowSystem(plan(A), B, TUNING).factor(at)(pull)
+        step = RowSystem(plan(A), B).factor(at)(pull)
         np.testing.assert_allclose(A.apply((step.X.reshape(4, 4),)) + B @ step.u, pull.r, atol=1e-7)
         np.testing.assert_allclose(B.T @ step.y, pull.q, atol=1e-7)
 
-    def test_iterations_come_to_the_same(self, rng):
+    def test_iterations_come_to_the_same(self, rng, monkeypatch):
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array((A.m, 0))
         at, pull = self.scene(n, rng, A)
-        dX = RowSystem(plan(A), B, TUNING).factor(at)(pull).X
-        iterated = replace(TUNING, largest_formed_rows=1, largest_formed_entries=1, cg_tol=1e-10)
+        dX = RowSystem(plan(A), B).factor(at)(pull).X
+        monkeypatch.setattr(row_system, "LARGEST_FORMED_ROWS", 1)
+        for module in (row_system, entry_system):
+            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (
-            RowSystem(plan(A), B, iterated),
-            EntrySystem(A, B, np.zeros(A.m, dtype=bool), iterated),
+            RowSystem(plan(A), B),
+            EntrySystem(A, B, np.zeros(A.m, dtype=bool), formed=1),
         ):
             assert not system.direct
             np.testing.assert_allclose(system.factor(at)(pull).X, dX, atol=1e-6 * np.abs(dX).max())
 
-    def test_features_by_and_by_come_to_the_same(self, rng):
+    def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
         n = 5
         A = linear_map(n, rng)
         B = sp.csr_array(rng.normal(size=(A.m, 2)))
         at, pull = self.scene(n, rng, A, 2)
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
-        kept = EntrySystem(A, B, exact, TUNING).factor(at)(pull)
-        streamed = EntrySystem(A, B, exact, replace(TUNING, largest_features=40)).factor(at)(pull)
+        kept = EntrySystem(A, B, exact).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_LARGEST_FEATURES", 40)
+        streamed = EntrySystem(A, B, exact).factor(at)(pull)
         for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
@@ -206,19 +209,17 @@ class TestSystems:
         P, Q = positive_definite(n, rng), positive_definite(n, rng)
         units = [A.adjoint(e) for e in np.eye(A.m)]
         direct = [[np.vdot(B, (P @ C @ Q + Q @ C @ P) / 2) for C in units] for B in units]
-        np.testing.assert_allclose(
-            Gram(A, replace(TUNING, product_cost=cost, call_cost=1e-9)).assemble(P, Q),
-            direct,
-            rtol=1e-9,
-            atol=1e-9,
-        )
+        with patch.multiple(products, _PRODUCT_COST=cost, _CALL_COST=1e-9):
+            found = Gram(A).assemble(P, Q)
+        np.testing.assert_allclose(found, direct, rtol=1e-9, atol=1e-9)
 
     def test_products_with_rows_term_by_term_and_whole(self, rng):
         n = 6
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
         for by_term, fraction in ((False, 1e-9), (True, 1e9)):
-            action = RowAction(A, replace(TUNING, sparse_order=1, sparse_fraction=fraction))
+            with patch.multiple(gram, _SPARSE_ORDER=1, _SPARSE_FRACTION=fraction):
+                action = RowAction(A)
             assert action.by_term == by_term
             S = action.adjoint(y)
             np.testing.assert_allclose(S.toarray() if by_term else S, A.adjoint(y), atol=1e-12)
@@ -857,14 +858,6 @@ def test_a_start_from_afar_does_no_harm(far):
         assert problem.solve(tol=1e-12, warm_start=first, max_iter=1).iterations == 1
 
 
-def test_logdet_has_the_constants_of_the_interior_point_method():
-    problem, _ = sweep(0)
-    tuning = bo.tuning("bregman")
-    one_step = replace(tuning, interior=replace(tuning.interior, logdet_steps=1))
-    with pytest.warns(bo.ConvergenceWarning):
-        assert problem.solve(tol=1e-12, tuning=one_step).iterations == 1
-
-
 def test_where_the_first_start_leads_nowhere_the_central_path_does():
     """A hinge that repeats an equation stalled the method from the start without active rows."""
     n = 5
@@ -902,8 +895,8 @@ def test_corrections(seed):
 
     for limit in (1, wrong, wrong + 2):
         if limit:
-            tuning = InteriorPointTuning(refinements=limit)
-            x = Corrections(tuning).refined(right, np.zeros(n), correction, 0.0)
+            with patch.object(linear_solvers, "_REFINEMENTS", limit):
+                x = Corrections().refined(right, np.zeros(n), correction, 0.0)
             left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
             assert left <= 1 + 1e-12
     assert left < 1e-8
@@ -922,8 +915,9 @@ def test_corrections_serve_all_right_sides(seed):
         return H @ residual, residual
 
     right, other = rng.normal(size=n), rng.normal(size=n)
-    shared = Corrections(InteriorPointTuning(refinements=4))
-    x = shared.refined(right, np.zeros(n), correction, 0.0)
+    shared = Corrections()
+    with patch.object(linear_solvers, "_REFINEMENTS", 4):
+        x = shared.refined(right, np.zeros(n), correction, 0.0)
     again = shared.refined(H @ x, np.zeros(n), correction, 1e-8 * float(np.linalg.norm(H @ x)))
     assert len(made) == 4
     assert np.allclose(again, x)

@@ -6,9 +6,9 @@ rank-one terms the Hadamard product of the max-cut literature):
 - rank-one terms ``w u u'``: a Hadamard product of two congruences, ``(U P U') o (U Q U')``
   (:mod:`~bregopt.routes.ipm.schur.gram`);
 - rows with few entries: products of entries of ``P`` and ``Q``, formed once for each pair of distinct places
-  of ``X`` (their F3, :mod:`~bregopt.routes.ipm.schur.place_products`);
+  of ``X`` (their F3, :mod:`~bregopt.routes.ipm.schur.products`);
 - rows with many entries: ``P A_l Q``, to which the rows are applied (their F1,
-  :mod:`~bregopt.routes.ipm.schur.congruences`).
+  :mod:`~bregopt.routes.ipm.schur.products`).
 """
 
 from bregopt.routes.ipm.schur.gram import Gram

@@ -1,5 +1,6 @@
-"""The Schur matrix of rows with few entries, by products of entries of ``P`` and ``Q`` (F3).
+"""The Schur matrix of sparse rows, by products of entries of ``P`` and ``Q`` (F3) or by ``P A_l Q`` (F1).
 
+Rows with few entries take the first, rows with many the second; measured costs decide which rows these are.
 With ``S`` the rows over distinct places and ``G`` the matrix of all pairs of places,
 
     G[(i,j), (p,q)] = (P_ip Q_jq + P_jp Q_iq + P_iq Q_jp + P_jq Q_ip) / 4,
@@ -10,6 +11,7 @@ down.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,43 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import symmetrize
+from bregopt.program import Term
 from bregopt.program.rows import Coordinates
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.ipm.tuning import InteriorPointTuning
 
-__all__ = ["PlaceProducts", "PlacedRows", "block_of", "lean_rows"]
+__all__ = ["Congruences", "PlaceProducts", "PlacedRows", "block_of", "lean_rows", "split_by_cost"]
 
 # Fraction of nonzeros above which rows are multiplied as a dense matrix, near the ratio of `flop_cost` and
 # `sparse_cost`.
 _DENSE_FRACTION = 0.15
+# Products for pairs of places that are kept at a time (0.8 MB). Larger arrays are new memory each time,
+# whose pages cost more than the products.
+_STRIP_PRODUCTS = 100_000
+# Least number of columns of a strip of these. Products with sparse matrices of fewer columns are slow.
+_LEAST_STRIP = 16
+# Products that are computed at a time (256 kB, so that a few arrays stay in the cache).
+_TILE_PRODUCTS = 32_000
+# Entries up to which they are dense at any fraction, since calls with sparse matrices are slow.
+_DENSE_ROWS_SIZE = 4_000
+# Number of these products up to which they may have twice as many entries: products of sparse rows with fewer
+# columns are slow.
+_LEAST_AT_ONCE = 8
+# Lines of ``A_l`` that are not zero, relative to its order, up to which only those are multiplied.
+_SUPPORT_FRACTION = 0.7
+# Approximate nanoseconds of one entry of the matrix of pairs of places. This and the next four costs are
+# measured by ``benchmarks/schur.py``.
+_PRODUCT_COST = 5.0
+# Approximate nanoseconds of one multiplication in a product of a sparse matrix and a dense one.
+_SPARSE_COST = 0.3
+# Approximate nanoseconds of one multiplication in a product of dense matrices.
+_FLOP_COST = 0.04
+# Approximate nanoseconds of reading one entry of ``P A_l Q``.
+_GATHER_COST = 0.6
+# Approximate nanoseconds of the calls for one chunk of products ``P A_l Q``.
+_CALL_COST = 3e4
+# Entries of products ``P A_l Q`` in memory at a time (0.8 MB, near the size of a cache), or one product
+# if that has more.
+_CONGRUENCE_ENTRIES = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +127,10 @@ def block_of(rows: IntArray | slice, columns: IntArray | slice) -> Any:
     return (r, c) if isinstance(r, slice) or isinstance(c, slice) else np.ix_(r, c)
 
 
-def lean_rows(S: Any, tuning: InteriorPointTuning) -> Any:
+def lean_rows(S: Any) -> Any:
     """Return a sparse matrix in its fastest form for products: dense if it is small or has many nonzeros."""
     size = S.shape[0] * S.shape[1]
-    dense = size <= tuning.dense_rows_size or S.nnz > _DENSE_FRACTION * size
+    dense = size <= _DENSE_ROWS_SIZE or S.nnz > _DENSE_FRACTION * size
     return S.toarray() if dense else S
 
 
@@ -140,11 +170,9 @@ class PlaceProducts:
     placed : PlacedRows
     m : int
         Number of rows of the stack.
-    tuning : InteriorPointTuning
     """
 
-    def __init__(self, placed: PlacedRows, m: int, tuning: InteriorPointTuning) -> None:
-        self._tuning = tuning
+    def __init__(self, placed: PlacedRows, m: int) -> None:
         self._weights = None
         if placed.one_place_each:
             placed = placed.reordered(np.arange(len(placed.at)), placed.S.indices)
@@ -152,9 +180,9 @@ class PlaceProducts:
         elif 2 * len(placed.at) >= m:
             placed = placed.of_stack(m)  # empty rows cost less than indices in the Schur matrix
         self._i, self._j, self._at, self.at = placed.i, placed.j, placed.at, span(placed.at)
-        self._S = lean_rows(placed.S, tuning)
+        self._S = lean_rows(placed.S)
         self._diagonal = bool((placed.i == placed.j).all())
-        self._strips = _strips(self._S, tuning)
+        self._strips = _strips(self._S)
 
     def add(self, H: Array, P: Array, Q: Array) -> None:
         """Add the Schur matrix of these rows to a matrix for the stack that is zero."""
@@ -197,7 +225,7 @@ class PlaceProducts:
         """
         i, j = self._i, self._j
         mixed = np.empty((self._S.shape[0], len(left)))
-        width = max(1, self._tuning.strip_products // len(i))
+        width = max(1, _STRIP_PRODUCTS // len(i))
         for a in range(0, len(left), width):
             checkpoint()
             L, R = (np.ascontiguousarray(half[a : a + width].T) for half in (left, right))
@@ -224,7 +252,7 @@ class PlaceProducts:
         P_i /= len(sums)
         P_j /= len(sums)
         G = np.empty((len(i) - a, b - a))
-        height = max(1, self._tuning.tile_products // (b - a))
+        height = max(1, _TILE_PRODUCTS // (b - a))
         for t in range(a, len(i), height):
             tile, rows = G[t - a : t - a + height], slice(t, t + height)
             for number, (left, r, right, s) in enumerate(sums):
@@ -237,14 +265,14 @@ class PlaceProducts:
         return G
 
 
-def _strips(S: Any, tuning: InteriorPointTuning) -> list[_Strip]:
-    """Return strips of about ``tuning.strip_products`` products, for rows as a dense or sparse matrix."""
+def _strips(S: Any) -> list[_Strip]:
+    """Return strips of about ``_STRIP_PRODUCTS`` products, for rows as a dense or sparse matrix."""
     m, places = S.shape
     dense = isinstance(S, np.ndarray)
     columns: Any = S if dense else sp.csc_array(S)
     strips, a = [], 0
     while a < places:
-        b = min(places, a + max(tuning.least_strip, tuning.strip_products // max(m, places - a)))
+        b = min(places, a + max(_LEAST_STRIP, _STRIP_PRODUCTS // max(m, places - a)))
         if dense:
             strips.append(_Strip(a, b, columns[:, a:], slice(None), columns[:, a:b]))
         else:
@@ -260,3 +288,166 @@ def _columns_from(S: Any, a: int) -> Any:
     start = S.indptr[a]
     own = S.data[start:], S.indices[start:], S.indptr[a:] - start
     return sp.csc_array(own, shape=(S.shape[0], S.shape[1] - a))
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    """Some rows, and those from the first of them on.
+
+    Parameters
+    ----------
+    half : csr_array or array of shape (count * lines, n)
+        The nonzero lines of each ``A_l / 2``, one row of the chunk after the other.
+    support : array of shape (count, lines) or None
+        Indices of these lines, padded with those of zero lines; None stands for all lines in order.
+    from_here : PlacedRows
+    S : csr_array or array
+        The rows `from_here`, in their fastest form for products.
+    count : int
+        Number of rows of the chunk.
+    columns, mirror : tuple
+        Indices of the Schur matrix: its block of the rows `from_here` and the rows of the chunk, and the
+        block of these and the later rows.
+    """
+
+    half: Any
+    support: IntArray | None
+    from_here: PlacedRows
+    S: Any
+    count: int
+    columns: Any
+    mirror: Any
+
+    def between(self, P: Array, Q: Array) -> Array:
+        """Return ``P A_l Q / 2`` for the rows of the chunk, shape ``(rows, n, n)``."""
+        right = (self.half @ Q).reshape(self.count, -1, len(Q))
+        left = P if self.support is None else P[self.support].transpose(0, 2, 1)
+        product: Array = left @ right
+        return product
+
+
+class Congruences:
+    """The products of the first rows with themselves, all later rows and all rank-one rows.
+
+    Parameters
+    ----------
+    placed : PlacedRows
+        Later rows read places up to an earlier one than the rows before them.
+    many : int
+        Number of the first rows.
+    low_rank : sequence of Term
+        The rank-one rows.
+    n : int
+        The order of the block.
+    """
+
+    def __init__(self, placed: PlacedRows, many: int, low_rank: Sequence[Term], n: int) -> None:
+        self._low_rank, self._n = low_rank, n
+        at_once = _products_at_once(n)
+        whole = lean_rows(placed.S)
+        self._chunks = [
+            _chunk(placed.after(a), whole, min(at_once, many - a), n) for a in range(0, many, at_once)
+        ]
+
+    def add(self, H: Array, P: Array, Q: Array) -> None:
+        """Add these products to the Schur matrix of the stack, which is zero in these rows and columns."""
+        n = self._n
+        for chunk in self._chunks:
+            checkpoint()
+            D = chunk.between(P, Q)
+            i, j = chunk.from_here.i, chunk.from_here.j
+            lines = D.reshape(chunk.count, n * n)
+            entries = lines.take(i * n + j, axis=1)
+            entries += lines.take(j * n + i, axis=1)
+            columns = chunk.S @ entries.T
+            H[chunk.columns] = columns
+            H[chunk.mirror] = columns[chunk.count :].T
+            if not self._low_rank:
+                continue
+            for k, half in zip(chunk.from_here.at[: chunk.count], D, strict=True):
+                for term in self._low_rank:
+                    activity = term.rows.apply(half + half.T)
+                    H[term.at, k] += activity
+                    H[k, term.at] += activity
+
+
+def _chunk(placed: PlacedRows, whole: Any, count: int, n: int) -> _Chunk:
+    """Return the first `count` of rows as a chunk; they are the last rows and first places of `whole`."""
+    from_here = whole[-len(placed.at) :, : len(placed.i)] if isinstance(whole, np.ndarray) else placed.S
+    S = placed.S[:count].tocoo()
+    row, i, j, quarter = S.row, placed.i[S.col], placed.j[S.col], S.data / 4
+    row, i, j = np.concatenate([row, row]), np.concatenate([i, j]), np.concatenate([j, i])
+    meets = np.zeros((count, n), dtype=bool)
+    meets[row, i] = True
+    lines, support = int(meets.sum(axis=1).max()), None
+    if lines <= _SUPPORT_FRACTION * n:
+        support = np.argsort(~meets, axis=1, kind="stable")[:, :lines]
+        i = (np.cumsum(meets, axis=1) - 1)[row, i]
+    else:
+        lines = n
+    half = sp.csr_array((np.tile(quarter, 2), (row * lines + i, j)), shape=(count * lines, n))
+    rows = placed.at
+    columns, mirror = block_of(rows, rows[:count]), block_of(rows[:count], rows[count:])
+    return _Chunk(lean_rows(half), support, placed, from_here, count, columns, mirror)
+
+
+# Pays on: theta of 600 edges, n = 150.
+def split_by_cost(placed: PlacedRows, n: int) -> tuple[int, PlacedRows]:
+    """Return the number of rows for products ``P A_l Q``, and the rows in an order with those first.
+
+    In the order of falling numbers of entries, the Schur matrix costs least with some first rows by F1, which
+    also gives their products with all later rows, and the rest by F3 (Fujisawa, Kojima and Nakata 1997,
+    section 3). Later rows then read only places that are stored first.
+
+    Parameters
+    ----------
+    placed : PlacedRows
+    n : int
+        The order of the block.
+    """
+    S = placed.S
+    m, p = S.shape
+    if _products_cost(m, p, S.nnz) <= _CALL_COST:
+        return 0, placed
+    entries = np.diff(S.indptr)
+    row = np.repeat(np.arange(m), entries)
+    order = np.argsort(-entries, kind="stable")
+    number = np.empty(m, dtype=np.intp)
+    number[order] = np.arange(m)
+    last = np.zeros(p, dtype=np.intp)  # the last row, in this order, that reads a place
+    np.maximum.at(last, S.indices, number[row])
+    # Of the rows from the k-th on, for k = 0 .. m: their number, their places and their entries.
+    rows = m - np.arange(m + 1)
+    places = p - np.concatenate([[0], np.cumsum(np.bincount(last, minlength=m))])
+    terms = S.nnz - np.concatenate([[0], np.cumsum(entries[order])])
+    meets = np.zeros((m, n), dtype=bool)
+    meets[row, placed.i[S.indices]] = meets[row, placed.j[S.indices]] = True
+    support = meets.sum(axis=1)[order]
+    cost = _CALL_COST / _products_at_once(n)
+    cost = cost + _FLOP_COST * support * n**2
+    cost += np.minimum(_FLOP_COST * support * n**2, _SPARSE_COST * 2 * entries[order] * n)
+    cost += 2 * _GATHER_COST * places[:-1]
+    cost += _times_rows(rows, places, terms)[:-1]
+    before = np.concatenate([[0.0], np.cumsum(cost)])
+    many = int(np.argmin(before + _products_cost(rows, places, terms)))
+    if many == 0:
+        return 0, placed
+    first = np.concatenate([order[:many], np.sort(order[many:])])
+    return many, placed.reordered(first, np.argsort(-np.minimum(last, many), kind="stable"))
+
+
+def _products_at_once(n: int) -> int:
+    """Return the number of products ``P A_l Q`` of order `n` in memory at a time."""
+    entries = _CONGRUENCE_ENTRIES
+    return max(1, entries // n**2, min(_LEAST_AT_ONCE, 2 * entries // n**2))
+
+
+def _products_cost(rows: Any, places: Any, terms: Any) -> Any:
+    """Return the cost of F3 in nanoseconds."""
+    products = _PRODUCT_COST * places**2 / 2
+    return products + (places / 2 + rows) * _times_rows(rows, places, terms)
+
+
+def _times_rows(rows: Any, places: Any, terms: Any) -> Any:
+    """Return the cost of applying rows to one matrix."""
+    return np.minimum(_SPARSE_COST * terms, _FLOP_COST * rows * places)
