@@ -577,6 +577,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (
+            *("faces of integers", "routes.ipm.central_path:_integer_face"),
+            answering("routes.ipm.central_path._integer_face", None),
+            "a quadratic assignment of size 5",
+            None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz")),
+        ),
+        (
             *("independent rows", "presolve.independent_rows:IndependentRows", without("independent rows")),
             *("20 rows at angles of 1e-6", solving(nearly_dependent, 20, 20, 1e-6)),
         ),
