@@ -33,6 +33,8 @@ __all__ = ["OnIntegerFace", "integer_face"]
 
 # Least ratio of successive eigenvalues that may separate the null space.
 _LEAST_RATIO = 10.0
+# Eigenvalues, relative to the largest, that are round-off.
+_ZERO = 1e-13
 # Distance of T from integers at which it is not rounded.
 _FAR = 0.35
 # Dimensions of S above which it is not sought: the search costs less than a step.
@@ -86,7 +88,8 @@ def _integer_null_space(X: Array) -> Array:
         return none
     values, Q = np.linalg.eigh(X)
     ratio = values[1:] / np.maximum(values[:-1], EPS * values[-1])
-    d = int(np.argmax(ratio)) + 1
+    zero = int((values <= _ZERO * values[-1]).sum())  # of an answer on the face
+    d = zero or int(np.argmax(ratio)) + 1
     if ratio[d - 1] < _LEAST_RATIO or d >= n - 1:
         return none
     W = Q[:, :d]

@@ -70,10 +70,15 @@ def verified(
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
-    face = _integer_face(program, raw)
+    face = _integer_face(program, raw, _SINGULAR)
     own = Reduced(data, (None,)) if _proves_factor(raw, data) else reduced(data, face)
     search = _Search(program, data, *own, raw, traces, resolve, face)
     certificate = search.refuted() if raw.X is None else search.bounded()
+    if face is None and raw.X is not None and math.isinf(max(map(abs, certificate.claims))):
+        face = _integer_face(program, raw, math.inf)
+        if face is not None:
+            search = _Search(program, data, *reduced(data, face), raw, traces, resolve, face, search.solves)
+            certificate = search.bounded()
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
@@ -295,15 +300,18 @@ class _Search:
             return None
 
 
-def _integer_face(program: Program, raw: Solution) -> IntegerFace | None:
-    """Return the face of integers that an answer is on up to round-off, None where it is on none."""
+def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFace | None:
+    """Return the face of integers near an answer, None where it is near none.
+
+    The least eigenvalue of the answer, relative to the trace, is below the `largest` one.
+    """
     X = () if raw.X is None else raw._point[0]
     if not (X and has_rows_of_integers(program)) or any(isinstance(M, LowRank) for M in X):
         return None
     from bregopt.presolve.integer_faces import integer_face  # few programs wait
 
     least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
-    found = integer_face(program, X) if min(least, default=1.0) < _SINGULAR else None
+    found = integer_face(program, X) if min(least, default=math.inf) < largest else None
     return None if found is None else found.face
 
 

@@ -94,3 +94,14 @@ def test_quadratic_assignments(data, name, tmp_path):
     wrong = again.face._replace(weight=2 * again.face.weight + 1)
     with pytest.raises(ValueError, match="do not imply the face"):
         replace(again, face=wrong).check()
+
+
+def test_rows_that_add_up_to_a_square():
+    """``(x0 - x1)^2 = 0`` is their sum: at the optimum of rank one the proofs find the face as well."""
+    X = bo.PSD(3)
+    rows = [X[0, 0] + X[1, 1] == 2, X[0, 1] + X[2, 2] == 2, X[2, 2] == 1]
+    solution = bo.Problem(bo.Minimize(11 * X[0, 2] - 9 * X[1, 2]), rows).solve(solver="path", tol=1e-8)
+    assert solution.status == "optimal"
+    proven = solution.verify()
+    assert proven.lower <= -2 <= proven.upper
+    assert proven.width <= 1e-7
