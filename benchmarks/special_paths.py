@@ -572,12 +572,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("rows that fix diagonal entries to zero, n = 20", solving(zero_diagonals, 20)),
         ),
         (
-            *("faces of integers", "routes.ipm.central_path:_integer_face"),
-            answering("routes.ipm.central_path._integer_face", None),
-            "qap8",
-            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "qap8.dat-s.gz"),
-        ),
-        (
             *("revealed faces", "routes.ipm.path_route:_on_revealed_faces"),
             replaced("routes.ipm.path_route._on_revealed_faces", _stalled),
             *("a duality gap, rotated", solving(duality_gap, 0)),
