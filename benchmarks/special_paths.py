@@ -426,6 +426,15 @@ def zero_diagonals(n: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(bo.inner(cost, X)), [*rows, bo.trace(X) == 1])
 
 
+def replaceable_variables() -> bo.Problem:
+    """Return a problem in which two free variables have the same effect up to a factor."""
+    rng = np.random.default_rng(3)
+    X, u, v, y = bo.PSD(3), bo.Variable(2), rng.normal(size=2), rng.normal()
+    G, W = np.diag(rng.integers(0, 2, 3) * 0.4), rng.normal(size=(3, 3))
+    cost = bo.inner(W @ W.T + y * G, X) + y * (v @ u)
+    return bo.Problem(bo.Minimize(cost), [bo.inner(G, X) + v @ u == rng.normal()])
+
+
 def logarithm_alone() -> bo.Problem:
     """Return a problem whose objective falls along a ray by its logarithm alone."""
     X = bo.PSD(2)
@@ -585,6 +594,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("independent rows", "presolve.independent_rows:IndependentRows", without("independent rows")),
             *("20 rows at angles of 1e-6", solving(nearly_dependent, 20, 20, 1e-6)),
+        ),
+        (
+            *("independent columns", "presolve.independent_rows:IndependentColumns"),
+            *(without("independent columns"), "one row with two free variables"),
+            solving(replaceable_variables),
         ),
         (
             "redundant equalities",

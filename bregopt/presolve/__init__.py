@@ -33,6 +33,7 @@ REQUESTED: dict[str, str | Reduction] = {
     "dual form": "dual_form:DualForm",
     "redundant equalities": "independent_rows:RedundantEqualities",
     "independent rows": "independent_rows:IndependentRows",
+    "independent columns": "independent_rows:IndependentColumns",
     "faces": "faces:Faces",
     "chordal sparsity": "chordal:Chordal",
     "whitening": "whitening:Whitening",

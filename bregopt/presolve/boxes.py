@@ -197,13 +197,8 @@ class Slacks:
         lo[row] -= weight * least
         hi[row] -= weight * least
         folded = replace(
-            program,
-            B=program.B[:, kept],
+            program.of_variables(kept),
             bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
-            c=program.c[kept],
-            u_lo=program.u_lo[kept],
-            u_hi=program.u_hi[kept],
-            cones=program.cones.renumbered(np.searchsorted(kept, np.arange(program.k))),
             offset=program.offset + float(program.c[slack] @ least),
         )
         return Folded(program, folded, kept, slack, row, weight)

@@ -160,14 +160,10 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     in_rows = program.B[left][:, J]
     moved = in_rows @ first
     smaller = replace(
-        program,
+        program.of_variables(kept),
         A=program.A.slice(left),
         B=sp.csr_array(program.B[left][:, kept] + in_rows @ slope),
         bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
-        c=program.c[kept],
-        u_lo=program.u_lo[kept],
-        u_hi=program.u_hi[kept],
-        cones=program.cones.renumbered(np.searchsorted(kept, np.arange(program.k))),
         labels=program.labels_of(left),
     )
     return Substituted(program, smaller, J, kept, first, slope, row, left)
@@ -316,14 +312,10 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
     mask[variable] = False
     kept, left = np.flatnonzero(mask), np.setdiff1d(np.arange(program.m), rows[1])
     folded = replace(
-        program,
+        program.of_variables(kept),
         A=program.A.slice(left),
         B=sp.csr_array(program.B[left][:, kept]),
         bounds=type(bounds)(below, above, kind, gamma).slice(left),
-        c=program.c[kept],
-        u_lo=program.u_lo[kept],
-        u_hi=program.u_hi[kept],
-        cones=program.cones.renumbered(np.searchsorted(kept, np.arange(program.k))),
         offset=program.offset + float(program.c[variable] @ least),
         constant=program.stated_constant,
         labels=program.labels_of(left),

@@ -25,17 +25,18 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import solve_triangular
+from scipy.linalg import qr, solve_triangular
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray, scattered
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import Svec, svec_rows, with_equalities
 from bregopt.program import Answer, Program, Start
 from bregopt.records import cached_property, dataclass, replace
+from bregopt.rigorous import contradicts
 
-__all__ = ["Condensed", "Independent", "IndependentRows", "RedundantEqualities"]
+__all__ = ["Condensed", "Independent", "IndependentColumns", "IndependentRows", "RedundantEqualities"]
 
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.
 _NEARLY_DEPENDENT = 1e-3
@@ -67,15 +68,21 @@ class Independent(Reduced):
         Rows of `whole`: the equalities that are combined, and the rows that are not equalities.
     R : array of shape (e, e)
         Upper triangular, with ``A_equal = R' Q'``.
+    farkas : array of shape (m,), optional
+        The Farkas vector of equalities that contradict each other.
     """
 
     equal: IntArray
     others: IntArray
     R: Array
+    farkas: Array | None = None
 
     @property
     def summary(self) -> str:
         return f"{len(self.equal)} nearly dependent equalities made orthonormal"
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
 
     def shrink(self, start: Start) -> Start:
         return replace(start, y=np.concatenate([self.R @ start.y[self.equal], start.y[self.others]]))
@@ -117,22 +124,97 @@ class IndependentRows:
             program.A.plans[IndependentRows] = program.B, mask.tobytes()
             return None
         Q, R = np.linalg.qr(vectors.T)
-        distance = np.abs(R.diagonal())
-        if len(distance) < len(equal) or distance.min() > _NEARLY_DEPENDENT:
+        distance, b = np.abs(R.diagonal()), program.bounds.lo[equal] / sizes
+        if len(distance) == len(equal) and distance.min() > _NEARLY_DEPENDENT:
             return None
         apart = distance > _DEPENDENT
-        if not (apart & (distance <= _NEARLY_DEPENDENT)).any():
+        if len(distance) < len(equal) or not apart.all():
+            own, others, T = _combinations(vectors)
+            left = b[others] - b[own] @ T
+            k = int(np.argmax(np.abs(left)))
+            if abs(left[k]) > _INCONSISTENCY * np.abs(b).max():
+                y = np.append(-T[:, k], 1.0) * np.sign(left[k])
+                y[np.abs(y) <= _DEPENDENT * np.abs(y).max()] = 0.0
+                rows = np.append(own, others[k])
+                farkas = scattered(equal[rows], y / sizes[rows], program.m)
+                refuted = contradicts(program, farkas)
+                return Independent(program, program, equal, equal[:0], R, farkas) if refuted else None
+        if len(distance) < len(equal) or not (apart & (distance <= _NEARLY_DEPENDENT)).any():
             return None
-        b = program.bounds.lo[equal] / sizes
         if not apart.all():
             Q, R = np.linalg.qr(vectors[apart].T)
         right = solve_triangular(R, b[apart], trans=1)
-        left = b[~apart] - vectors[~apart] @ (Q @ right)
-        if np.abs(left).max(initial=0.0) > _INCONSISTENCY * np.abs(b).max():
-            return None
         equal, sizes = equal[apart], sizes[apart]
         others = np.flatnonzero(~program.bounds.equal)
         return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutColumns(Reduced):
+    """A program without free variables whose columns are combinations of others; these are zero.
+
+    Parameters
+    ----------
+    kept, others : int array
+        The variables of `program`, and those without.
+    T : array of shape (kept, others)
+        With ``B_others = B_kept T``.
+    """
+
+    kept: IntArray
+    others: IntArray
+    T: Array
+
+    @property
+    def summary(self) -> str:
+        return f"{len(self.others)} free variables that others can replace are zero"
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, u=start.u[self.kept] + self.T @ start.u[self.others])
+
+    def restore(self, answer: Answer) -> Answer:
+        u = np.zeros(self.whole.k)
+        u[self.kept] = answer.u
+        return replace(answer, u=u)
+
+
+# Pays on: one row with two free variables.
+class IndependentColumns:
+    """Leave out free variables whose columns are combinations of those of others.
+
+    Newton's system is singular with them, and along the combination the variables grow beyond bounds.
+    """
+
+    name: ClassVar[str] = "independent columns"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> WithoutColumns | None:
+        if not program.k or program.A.plans.get(IndependentColumns) is program.B:
+            return None
+        free = program.free.nonzero()[0]
+        if len(free) == 0 or len(free) ** 2 * program.m > _LARGEST_QR:
+            return None
+        vectors = program.B[:, free].toarray().T
+        sizes = np.linalg.norm(vectors, axis=1)
+        sizes[sizes == 0] = 1.0
+        vectors /= sizes[:, None]
+        if _clearly_independent(vectors):
+            program.A.plans[IndependentColumns] = program.B
+            return None
+        own, others, T = _combinations(vectors)
+        if len(others) == 0:
+            return None
+        T *= sizes[others] / sizes[own, None]
+        own, others = free[own], free[others]
+        c = program.c
+        if (
+            np.abs(c[others] - c[own] @ T) > _DEPENDENT * (np.abs(c[others]) + np.abs(c[own]) @ np.abs(T))
+        ).any():
+            return None  # along the combination the objective has no bound
+        kept = np.setdiff1d(np.arange(program.k), others)
+        whole = np.zeros((len(kept), len(others)))
+        whole[np.searchsorted(kept, own)] = T
+        return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
 
 
 def _disjoint(program: Program, rows: IntArray) -> bool:
@@ -146,6 +228,14 @@ def _disjoint(program: Program, rows: IntArray) -> bool:
         if places and len(np.unique(np.concatenate(places))) < sum(map(len, places)):
             return False
     return True
+
+
+def _combinations(vectors: Array) -> tuple[IntArray, IntArray, Array]:
+    """Return independent rows, the other rows, and ``T`` with ``others = T' independent``."""
+    _, R, order = qr(vectors.T, mode="economic", pivoting=True)
+    rank = int((np.abs(R.diagonal()) > _DEPENDENT).sum())
+    T = solve_triangular(R[:rank, :rank], R[:rank, rank:]) if rank else R[:0, rank:]
+    return order[:rank], order[rank:], T
 
 
 def _clearly_independent(vectors: Array) -> bool:

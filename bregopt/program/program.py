@@ -427,6 +427,17 @@ class Program(PickledWithoutCache):
         activity = self.A.apply(X)
         return activity + u @ self.Bt if self.k else activity
 
+    def of_variables(self, kept: IntArray) -> Program:
+        """Return the program without the other ordinary variables, which are zero."""
+        return replace(
+            self,
+            B=self.B[:, kept],
+            c=self.c[kept],
+            u_lo=self.u_lo[kept],
+            u_hi=self.u_hi[kept],
+            cones=self.cones.renumbered(np.searchsorted(kept, np.arange(self.k))),
+        )
+
     def restrict(self, block: int, V: Array, X0: Array | None = None) -> Program:
         """Return the program in ``M`` for ``X_block = V M V'``.
 
