@@ -329,6 +329,7 @@ class Solution:
         resolve: bool = True,
         trace_bound: ArrayLike | None = None,
         eigenvalue_bound: ArrayLike | None = None,
+        trace: float | None = None,
     ) -> Verification:
         """Return bounds on the optimum that are proven in spite of all rounding errors.
 
@@ -345,6 +346,12 @@ class Solution:
         trace_bound, eigenvalue_bound : float or list of float, optional
             Upper bounds on the trace, or on the largest eigenvalue, of an optimal matrix that you know of
             (one for all matrices, or one for each). The lower bound of a minimization then holds if they do.
+        trace : float, optional
+            With it the bounds are those of the optimum given that the slacks ``C - A*(y)`` of the
+            multipliers have traces that sum to at most this number. Where the rows leave ``X`` no interior,
+            the optimum may drift as `y` grows, and have no proof of both sides; given a trace it has one.
+            Only for linear objectives with hard rows; the problem is solved anew, and the other options are
+            not used.
 
         Returns
         -------
@@ -356,11 +363,16 @@ class Solution:
         TypeError, ValueError
             If the answer has no program, or a stated bound is not positive.
         """
-        from bregopt.routes.verification import verified  # it solves problems, so it is above this module
+        from bregopt.routes.verification import (  # it solves problems, so it is above this module
+            verified,
+            verified_with_bounded_slack,
+        )
 
         raw = self._in_program or self
         if raw._program is None:
             raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
+        if trace is not None:
+            return verified_with_bounded_slack(raw._program, trace)
         compiled = self._compiled or raw._compiled
         source = None if compiled is None else compiled.proof_data(raw._program)
         found = verified(

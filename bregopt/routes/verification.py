@@ -20,6 +20,7 @@ from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
+from bregopt.rigorous.dual_trace import with_bounded_slack
 from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
@@ -29,7 +30,7 @@ from bregopt.rigorous.upper import factor_bound, fixes_diagonal
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
-__all__ = ["NodeBound", "node_bound", "verified"]
+__all__ = ["NodeBound", "node_bound", "verified", "verified_with_bounded_slack"]
 
 _SHIFT = 1e-7  # of the cone, relative to the mean eigenvalue, in a further solve
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
@@ -45,6 +46,7 @@ _NO_RAY = (
     "the ray is not proven: it is on the boundary of the cone; bound the trace to see how far the value falls"
 )
 _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
+_BOUNDED_SLACK = "the optimum is that of multipliers y whose slack C - A*(y) has a trace of at most {:g}"
 _DEPENDENT = (
     "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
 )
@@ -92,6 +94,21 @@ def verified(
     return Verification(
         lower, upper, reasons, certificate.given, intervals, seconds, search.solves, certificate
     )
+
+
+def verified_with_bounded_slack(program: Program, bound: Any) -> Verification:
+    """Return proven bounds of the optimum given that the traces of ``C - A*(y)`` sum to at most a bound.
+
+    For a minimization it is the largest bound that such multipliers prove; see :meth:`Solution.verify`.
+    """
+    start = time.perf_counter()
+    size = float(_positive("trace", bound, 1)[0])
+    wider, data = with_bounded_slack(program, size)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        raw = routing.solve(wider, warn=False, tol=_SHARP_TOL)
+    found = verified(wider, raw, True, None, None, (wider, data, ()))
+    given = (*found.given, _BOUNDED_SLACK.format(size))
+    return replace(found, given=given, seconds=time.perf_counter() - start, solves=found.solves + 1)
 
 
 class NodeBound(NamedTuple):

@@ -1,0 +1,60 @@
+"""The optimum given that slack matrices have a bounded trace: known values, and those of exact arithmetic."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+
+# Computed in rational numbers, to the digits shown.
+HINF = [
+    ("hinf1", 1e4, 2.032711),
+    ("hinf1", 1e6, 2.0326008),
+    ("hinf4", 1e4, 274.7708),
+    ("hinf4", 1e6, 274.763886),
+]
+
+
+@pytest.mark.parametrize(("name", "bound", "value"), HINF)
+def test_hinf(data, name, bound, value):
+    solution = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz").solve(solver="path")
+    proven = solution.verify(trace=bound)
+    digit = 10.0 ** -len(str(value).partition(".")[2])
+    assert proven.lower - digit <= value <= proven.upper + digit
+    assert proven.relative_width <= 1e-6
+    assert "trace of at most" in proven.given[-1]
+    proven.certificate.check()
+
+
+@pytest.mark.parametrize("bound", [10.0, 1e3])
+def test_a_known_value(bound):
+    """``Z = [[-y2, 1], [1, -y1]]`` of a trace of at most R: the largest ``y2`` is about ``-1 / R``."""
+    X = bo.PSD(2)
+    solution = bo.Problem(bo.Minimize(2 * X[0, 1]), [X[1, 1] == 0, X[0, 0] == 1]).solve(solver="path")
+    value = -(bound - np.sqrt(bound**2 - 4)) / 2
+    proven = solution.verify(trace=bound)
+    assert proven.lower <= value + 1e-15 * bound
+    assert value - 1e-15 * bound <= proven.upper
+    assert proven.width <= 1e-6
+
+
+def test_sums_that_are_no_doubles_are_enclosed():
+    rng = np.random.default_rng(0)
+    X = bo.PSD(4)
+    rows = [bo.inner(M @ M.T, X) == 1 for M in rng.normal(size=(3, 4, 4))]
+    problem = bo.Problem(bo.Minimize(bo.inner(np.diag([1.1, 2.2, 3.3, 4.7]), X)), rows)
+    solution = problem.solve(solver="path")
+    proven = solution.verify(trace=1e3)  # not active
+    assert proven.lower <= solution.verify().upper
+    assert solution.verify().lower <= proven.upper
+    assert proven.relative_width <= 1e-6
+    proven.certificate.check()
+
+
+def test_refusals():
+    X = bo.PSD(3)
+    near = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3))), [bo.trace(X) == 1]).solve()
+    with pytest.raises(ValueError, match="linear objectives"):
+        near.verify(trace=1.0)
+    linear = bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve(solver="path")
+    with pytest.raises(ValueError, match="trace is"):
+        linear.verify(trace=-1.0)
