@@ -435,6 +435,21 @@ def replaceable_variables() -> bo.Problem:
     return bo.Problem(bo.Minimize(cost), [bo.inner(G, X) + v @ u == rng.normal()])
 
 
+def touching_cones(seed: int) -> bo.Problem:
+    """Return a problem whose directions touch a Lorentz cone, so that its rays are not interior."""
+    rng, n = np.random.default_rng(seed), 5
+
+    def rounded(order: int) -> Array:
+        M = rng.normal(size=(order, order))
+        return np.round(M + M.T, 1)
+
+    X, x = bo.PSD(n), bo.Variable(2)
+    moved = sum((x[i] * rounded(3) for i in range(2)), start=rounded(3) + 3 * np.eye(3))
+    rows = [bo.sum_squares(x) <= 0.3 + X[0, 1], moved >> 0, bo.abs(X[0, 0] - 1) <= 1 + x[0]]
+    cost = bo.inner(rounded(n), X) + np.round(rng.normal(size=2), 1) @ x
+    return bo.Problem(bo.Minimize(cost), rows)
+
+
 def logarithm_alone() -> bo.Problem:
     """Return a problem whose objective falls along a ray by its logarithm alone."""
     X = bo.PSD(2)
@@ -622,6 +637,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("coordinates of the answer", "routes.ipm.path_route:_in_coordinates_of_answer"),
             replaced("routes.ipm.path_route._in_coordinates_of_answer", _stalled),
             *("an optimum of 4e6", solving(far_optimum, 2.0**-20)),
+        ),
+        (
+            *("programs of the alternative", "routes.ipm.path_route:_alternative"),
+            answering("routes.ipm.path_route._is_far", False),
+            *("directions that touch a Lorentz cone", solving(touching_cones, 0)),
         ),
         (
             *("rays of logarithms", "routes.driver:_run"),

@@ -24,6 +24,7 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
+from bregopt.routes.alternatives import elastic, steepest_ray
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.progress import Progress
@@ -43,6 +44,10 @@ __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
 _SECOND_FORM_ROWS = 500
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
+# Error of an answer from which a proof that there is none is sought, and the tolerance of that search.
+_FAR, _TOL_OF_ALTERNATIVE = 1e-2, 1e-8
+# Parts of such a proof, relative to the largest, up to which they are tried as zero, one after the other.
+_NOISE = (1e-14, 1e-10, 1e-7)
 # Largest order at which `explain` looks for faces.
 _FACE_SEARCH_ORDER = 2_000
 # Matrices in memory at a time, of each block's order and of the order of the Schur matrix.
@@ -136,9 +141,51 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or _solve(program, settings, start, progress)
+        if _is_far(program, answer, settings):
+            answer = _alternative(program, answer, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return _with_feasible_point(program, answer, settings, progress)
         return answer
+
+
+def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
+    """Whether the path has ended far from any solution of a linear program, without a limit of the user's."""
+    ended = answer.stop is StopReason.STALLED or (
+        answer.stop is StopReason.MAX_ITER and not settings.max_iter
+    )
+    linear = not program.curved and program.bounds.kinds <= {Penalty.HARD, Penalty.HINGE}
+    return ended and linear and not _worst(program, answer) <= _FAR
+
+
+# Pays on: directions that touch a Lorentz cone.
+def _alternative(program: Program, stalled: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return the proof that no solution exists, from a program of the alternative, or the given answer."""
+    settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
+    try:
+        found = _solve(elastic(program), settings, None, progress.of_another_program())
+        for part in _NOISE:
+            y = _without_noise(found.y, found.y * program.row_sizes, part)
+            if progress.contradicts(program, y):
+                return Answer.without_point(program, y, StopReason.INFEASIBLE, stalled.iterations)
+        found = _solve(steepest_ray(program), settings, None, progress.of_another_program())
+    except (CutShort, InfeasibleRowError):
+        return stalled
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in (*found.X, found.u))
+    for part in _NOISE:
+        X = tuple(
+            S if np.abs(S).max(initial=0.0) > part * largest else 0 * S for S in map(np.asarray, found.X)
+        )
+        u = np.where(np.abs(found.u) > part * largest, found.u, 0.0)
+        if recedes(program, X, u):
+            zero = np.zeros(program.m)
+            return Answer(X, u, zero, StopReason.UNBOUNDED, stalled.iterations)
+    return stalled
+
+
+def _without_noise(y: Array, sizes: Array, part: float) -> Array:
+    """Return `y` with zero where its size is a small part of the largest."""
+    sizes = np.abs(sizes)
+    return np.where(sizes > part * sizes.max(initial=0.0), y, 0.0)
 
 
 # Pays on: hinf4 as a matrix inequality.
@@ -297,6 +344,8 @@ def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress:
         offset=0.0,
     )
     found = _solve(feasibility, settings, None, progress.of_another_program())
+    if _is_far(feasibility, found, settings):
+        found = _alternative(feasibility, found, settings, progress.of_another_program())
     if found.stop is StopReason.CONVERGED:
         return ray
     return replace(hard.restored(found), iterations=ray.iterations + found.iterations)

@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
-from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, Start, StopReason, Term, pays
+from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays
 from bregopt.program.program import divergence_of
-from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, recedes
 from bregopt.routes import base
+from bregopt.routes.alternatives import elastic, largest_trace, recession_box, steepest_ray
 from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reference.backend import (
@@ -222,7 +221,7 @@ def _infeasible(
     program: Program, settings: ReferenceSettings, progress: Progress, reported: BackendStatus
 ) -> Answer:
     """Return the least infeasible point and a Farkas vector, which CVXPY does not return."""
-    translation, _ = _solved(_elastic(program), settings, progress, settings.tuning.proof_tol)
+    translation, _ = _solved(elastic(program), settings, progress, settings.tuning.proof_tol)
     return _answer(program, settings, translation, StopReason.INFEASIBLE, reported)
 
 
@@ -230,9 +229,9 @@ def _unbounded(
     program: Program, settings: ReferenceSettings, progress: Progress, reported: BackendStatus
 ) -> Answer:
     """Return a ray, which CVXPY does not return."""
-    translation, _ = _solved(_steepest_ray(program), settings, progress, settings.tuning.proof_tol)
+    translation, _ = _solved(steepest_ray(program), settings, progress, settings.tuning.proof_tol)
     ray = _answer(program, settings, translation, StopReason.UNBOUNDED, reported)
-    without_ray = (_largest_trace(block) == 0 for block in program.blocks)
+    without_ray = (largest_trace(block) == 0 for block in program.blocks)
     zero = settings.tuning.zero_part
     X = (
         np.zeros_like(direction) if at_zero else _without_noise(direction, zero)
@@ -241,7 +240,7 @@ def _unbounded(
     return replace(
         ray,
         X=tuple(X),
-        u=np.clip(np.where(np.abs(ray.u) > zero, ray.u, 0.0), *_recession_box(program)),
+        u=np.clip(np.where(np.abs(ray.u) > zero, ray.u, 0.0), *recession_box(program)),
         y=np.zeros(program.m),
     )
 
@@ -306,86 +305,3 @@ def _psd(block: Block, X: Array, interior: float) -> Array:
         return X
     nearest: Array = (Q * np.clip(eigenvalues, floor, largest)) @ Q.T
     return nearest
-
-
-def _elastic(program: Program) -> Program:
-    """Return the program that minimizes the violations of the hard rows, relative to the rows' norms.
-
-    If the minimum is positive, its multipliers are a Farkas vector.
-    """
-    bounds = program.bounds
-    norms = program.row_sizes
-    return replace(
-        program,
-        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
-        bounds=Bounds(
-            np.where(bounds.required, bounds.lo, -np.inf),
-            np.where(bounds.required, bounds.hi, np.inf),
-            np.full(program.m, int(Penalty.HINGE)),
-            1 / np.where(norms > 0, norms, 1.0),
-        ),
-        c=np.zeros(program.k),
-        offset=0.0,
-    )
-
-
-def _steepest_ray(program: Program) -> Program:
-    """Return the program for the steepest ray, with trace and entries of directions at most one.
-
-    A direction satisfies every homogeneous row; it may violate hinges at their price. If the minimum is
-    negative, it is a ray. One row for each block, at the end, bounds its trace: by zero if a divergence
-    outgrows every linear term. LogDet does not: it adds its recession, ``mu inv(X0)``, to the cost.
-    """
-    bounds, count = program.bounds, len(program.blocks)
-    traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
-    hinge = bounds.kind == Penalty.HINGE
-    u_lo, u_hi = _recession_box(program)
-    return replace(
-        program,
-        blocks=tuple(map(_cost_of_direction, program.blocks)),
-        A=LinearMap(program.m + count, program.A.orders, (*program.A.terms, *traces)),
-        B=sp.csr_array(sp.vstack([program.B, sp.csr_array((count, program.k))])),
-        bounds=Bounds(
-            np.append(np.where(np.isfinite(bounds.lo), 0.0, -np.inf), np.full(count, -np.inf)),
-            np.append(
-                np.where(np.isfinite(bounds.hi), 0.0, np.inf), list(map(_largest_trace, program.blocks))
-            ),
-            np.append(np.where(hinge, Penalty.HINGE, Penalty.HARD), np.full(count, Penalty.HARD)),
-            np.append(np.where(hinge, bounds.gamma, np.inf), np.full(count, np.inf)),
-        ),
-        u_lo=u_lo,
-        u_hi=u_hi,
-        offset=0.0,
-    )
-
-
-def _cost_of_direction(block: Block) -> Block:
-    cost = block.C
-    R = _recession(block)
-    if R is not None and block.nearness is not None:
-        cost = cost + block.nearness.mu * R
-    return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None, cap=None)
-
-
-def _recession(block: Block) -> Array | None:
-    return None if block.nearness is None else divergence_of(block.nearness).recession()
-
-
-def _largest_trace(block: Block) -> float:
-    """Return the largest trace of a direction: zero for a cap, or a divergence that outgrows linear terms."""
-    unbounded = block.nearness is None or _recession(block) is not None
-    return 1.0 if unbounded and block.cap is None else 0.0
-
-
-def _recession_box(program: Program) -> tuple[Array, Array]:
-    """Return the box of directions of ``u``: zero towards a finite bound, one towards an infinite one.
-
-    Variables in second-order cones have a box beside their cone there.
-    """
-    return np.where(np.isfinite(program.u_lo), 0.0, -1.0), np.where(np.isfinite(program.u_hi), 0.0, 1.0)
-
-
-def _trace(row: int, block: int, n: int) -> Term:
-    each = np.arange(n)
-    rows = SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.ones(n)))
-    return Term(block, np.array([row]), rows)

@@ -1,0 +1,106 @@
+"""The programs of the alternative: their answers are proofs that a program has none.
+
+Where the least sum of violations of the rows is positive, its multipliers are a Farkas vector. Where the
+steepest direction in which no row changes for the worse lowers the objective, it is a ray. Both programs have
+solutions, at the scale of one, however far the iterates of the program itself move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array
+from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.program import divergence_of
+from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.records import replace
+
+__all__ = ["elastic", "largest_trace", "recession_box", "steepest_ray"]
+
+
+def elastic(program: Program) -> Program:
+    """Return the program that minimizes the violations of the hard rows, relative to the rows' norms.
+
+    If the minimum is positive, its multipliers are a Farkas vector.
+    """
+    bounds = program.bounds
+    norms = program.row_sizes
+    return replace(
+        program,
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        bounds=Bounds(
+            np.where(bounds.required, bounds.lo, -np.inf),
+            np.where(bounds.required, bounds.hi, np.inf),
+            np.full(program.m, int(Penalty.HINGE)),
+            1 / np.where(norms > 0, norms, 1.0),
+        ),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+
+
+def steepest_ray(program: Program) -> Program:
+    """Return the program for the steepest ray, with trace and entries of directions at most one.
+
+    A direction satisfies every homogeneous row; it may violate hinges at their price. If the minimum is
+    negative, it is a ray. One row for each block, at the end, bounds its trace: by zero if a divergence
+    outgrows every linear term. LogDet does not: it adds its recession, ``mu inv(X0)``, to the cost. A row
+    after them bounds the axes of second-order cones.
+    """
+    bounds, count = program.bounds, len(program.blocks) + (program.cones.count > 0)
+    traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
+    last = np.full(program.cones.count, count - 1)
+    axes = sp.csr_array((np.ones(len(last)), (last, program.cones.axes)), (count, program.k))
+    hinge = bounds.kind == Penalty.HINGE
+    u_lo, u_hi = recession_box(program)
+    largest = np.ones(count)
+    largest[: len(program.blocks)] = list(map(largest_trace, program.blocks))
+    return replace(
+        program,
+        blocks=tuple(map(_cost_of_direction, program.blocks)),
+        A=LinearMap(program.m + count, program.A.orders, (*program.A.terms, *traces)),
+        B=sp.csr_array(sp.vstack([program.B, axes])),
+        bounds=Bounds(
+            np.append(np.where(np.isfinite(bounds.lo), 0.0, -np.inf), np.full(count, -np.inf)),
+            np.concatenate([np.where(np.isfinite(bounds.hi), 0.0, np.inf), largest]),
+            np.append(np.where(hinge, Penalty.HINGE, Penalty.HARD), np.full(count, Penalty.HARD)),
+            np.append(np.where(hinge, bounds.gamma, np.inf), np.full(count, np.inf)),
+        ),
+        u_lo=u_lo,
+        u_hi=u_hi,
+        offset=0.0,
+    )
+
+
+def _cost_of_direction(block: Block) -> Block:
+    cost = block.C
+    R = _recession(block)
+    if R is not None and block.nearness is not None:
+        cost = cost + block.nearness.mu * R
+    return replace(block, cost=DenseRows((cost + cost.T)[None] / 2), nearness=None, cap=None)
+
+
+def _recession(block: Block) -> Array | None:
+    return None if block.nearness is None else divergence_of(block.nearness).recession()
+
+
+def largest_trace(block: Block) -> float:
+    """Return the largest trace of a direction: zero for a cap, or a divergence that outgrows linear terms."""
+    unbounded = block.nearness is None or _recession(block) is not None
+    return 1.0 if unbounded and block.cap is None else 0.0
+
+
+def recession_box(program: Program) -> tuple[Array, Array]:
+    """Return the box of directions of ``u``: zero towards a finite bound, one towards an infinite one.
+
+    Variables in second-order cones have none.
+    """
+    free = np.where(program.in_cones, np.inf, 1.0)
+    return np.where(np.isfinite(program.u_lo), 0.0, -free), np.where(np.isfinite(program.u_hi), 0.0, free)
+
+
+def _trace(row: int, block: int, n: int) -> Term:
+    each = np.arange(n)
+    rows = SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.ones(n)))
+    return Term(block, np.array([row]), rows)
