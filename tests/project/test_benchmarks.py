@@ -51,6 +51,7 @@ def table_of(text):
         ("many_simulation", ["--quick"], None),
         ("special_paths", ["--only", "slacks", "--rounds", "1"], None),
         ("many_stacks", ["--quick"], None),
+        ("packages", ["--only", "CVXPY"], None),
         pytest.param(
             "low_rank", ["--orders", "400", "--cyclic", "50", "--pairs", "60"], None, marks=pytest.mark.slow
         ),
