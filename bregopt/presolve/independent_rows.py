@@ -189,7 +189,7 @@ class IndependentColumns:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> WithoutColumns | None:
-        if not program.k or program.A.plans.get(IndependentColumns) is program.B:
+        if not program.k or not program.m or program.A.plans.get(IndependentColumns) is program.B:
             return None
         free = program.free.nonzero()[0]
         if len(free) == 0 or len(free) ** 2 * program.m > _LARGEST_QR:
