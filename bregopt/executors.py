@@ -133,6 +133,8 @@ class Crew:
         if error is None:
             self._breaks = 0
             return future.result()
+        if _is_lost(error):
+            raise BrokenExecutor("the scheduler lost a task with its worker") from error
         if isinstance(error, BrokenExecutor) and owner is self._current:
             self._replace(error)
         raise error if isinstance(error, Exception) else CancelledError(repr(error))
@@ -280,6 +282,18 @@ def failed(error: Exception) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_exception(error)
     return future
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether Dask reports a task that it runs again, as its worker died while the result was on the way.
+
+    Dask's future then has the error of unpacking an outcome that is neither a result nor an exception.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and trace.tb_frame.f_code.co_name == "_cascade_future"
+    return inside and isinstance(error, ValueError) and "to unpack" in str(error)
 
 
 def _call(number: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -4,7 +4,7 @@ import os
 import signal
 import struct
 import time
-from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing import current_process, get_all_start_methods, get_context
@@ -144,3 +144,39 @@ def test_the_number_of_workers():
     assert Crew(None).workers == Crew(Serial()).workers == 1
     with ThreadPoolExecutor(3) as threads:
         assert Crew(threads).workers == 3
+
+
+class Losing(ThreadPoolExecutor):
+    """Loses the outcome of some tasks as Dask does: its future unpacks what is no exception."""
+
+    def __init__(self, lost):
+        super().__init__(1)
+        self._lost, self._count = lost, 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self._count += 1
+        if self._count not in self._lost:
+            return super().submit(fn, *args, **kwargs)
+
+        def _cascade_future(future):
+            try:
+                _, _, _ = "none"
+            except ValueError as error:
+                future.set_exception(error)
+
+        future = Future()
+        _cascade_future(future)
+        return future
+
+
+def test_a_task_that_the_scheduler_lost_runs_again():
+    with Losing({1, 4, 9}) as executor, closing(Crew(executor).map(square, range(12))) as results:
+        assert list(results) == [k * k for k in range(12)]
+
+
+def test_a_task_s_own_error_is_raised():
+    def _cascade_future(_):
+        raise KeyError("no unpacking")
+
+    with ThreadPoolExecutor(1) as executor, pytest.raises(KeyError):
+        list(Crew(executor).map(_cascade_future, range(2)))
