@@ -16,7 +16,7 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import replace
 
-__all__ = ["elastic", "largest_trace", "recession_box", "steepest_ray"]
+__all__ = ["elastic", "largest_trace", "recession_box", "steepest_ray", "without_noise"]
 
 
 def elastic(program: Program) -> Program:
@@ -104,3 +104,9 @@ def _trace(row: int, block: int, n: int) -> Term:
     each = np.arange(n)
     rows = SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.ones(n)))
     return Term(block, np.array([row]), rows)
+
+
+def without_noise(y: Array, sizes: Array, part: float) -> Array:
+    """Return `y` with zero where its size is a small part of the largest."""
+    sizes = np.abs(sizes)
+    return np.where(sizes > part * sizes.max(initial=0.0), y, 0.0)

@@ -696,6 +696,7 @@ TARGETS = {
     fuzz_security.masks: 1,
     fuzz_security.saves: 1,
     fuzz_proofs.proofs: 4,
+    fuzz_proofs.dependent: 4,
     fuzz_proofs.node_bounds: 3,
     fuzz_proofs.conflicts: 2,
     fuzz_proofs.derivatives: 4,

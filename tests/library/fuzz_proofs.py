@@ -23,6 +23,53 @@ DIVERGENCES = {"frobenius": bo.frobenius_div, "logdet": bo.logdet_div, "von_neum
 _STABLE = ("complementary", "variables", "cut", "margin", "game", "nearness", "feasibility", "zero")
 
 
+# --- Rows and variables that depend on each other ------------------------------------------------------
+
+
+def dependent(rng):
+    """Solve a problem of known optimum beside rows of zeros, sums of rows, and variables that others replace.
+
+    The multipliers and a complementary pair of matrices are chosen; all data are integers, so that sums of
+    rows hold, or contradict each other, exactly. ``X`` is not zero: one in 300 problems in which it is ends
+    `inaccurate`, as sums of rows then hold by variables alone.
+    """
+    n, m, k = int(rng.integers(1, 6)), int(rng.integers(1, 5)), int(rng.integers(0, 4))
+    G = rng.integers(-2, 3, (m, n, n)) * (rng.random((m, 1, 1)) < 0.8).astype(float)
+    G += G.transpose(0, 2, 1)
+    B = rng.integers(-2, 3, (m, max(k - 1, 0))) @ rng.integers(-1, 2, (max(k - 1, 0), k)).astype(float)
+    r = int(rng.integers(1, n + 1))
+    X0, Z0 = np.diag(np.arange(n) < r).astype(float), np.diag(np.arange(n) >= r).astype(float)
+    y, u0 = rng.integers(-2, 3, m).astype(float), rng.integers(-2, 3, k).astype(float)
+    b = np.einsum("kij,ij->k", G, X0) + B @ u0
+    sums = rng.integers(-1, 2, (int(rng.integers(0, 3)), m)).astype(float)
+    G, B, b = (
+        np.concatenate([G, np.tensordot(sums, G, 1)]),
+        np.concatenate([B, sums @ B]),
+        np.append(b, sums @ b),
+    )
+    contradicts = len(sums) > 0 and rng.random() < 0.5
+    b[-1] += contradicts
+    C, c = Z0 + np.tensordot(y, G[:m], 1), B[:m].T @ y
+    X, u = bo.PSD(n), bo.Variable(k) if k else None
+    rows = [
+        bo.inner(A, X) + (0 if u is None else v @ u) == right for A, v, right in zip(G, B, b, strict=True)
+    ]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + (0 if u is None else c @ u)), rows)
+    try:
+        found = problem.solve(**QUICK)
+    except bo.InfeasibleRowError:
+        require(contradicts, "a feasible row is refused")
+        return "refused"
+    if contradicts:
+        require(found.status == "infeasible", f"{found.status}, contradicting rows")
+        return found.status
+    require(found.status.startswith("optimal"), f"{found.status} of a problem with an optimum")
+    value = float(np.sum(C * X0) + c @ u0)
+    if found.status == "optimal":
+        require(abs(found.value - value) <= 1e-4 * (1 + abs(value)), f"{found.value} for {value}")
+    return found.status
+
+
 # --- Bounds -------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,7 @@ from bregopt.program.program import divergence_of
 from bregopt.program.scale import dimacs_sizes
 from bregopt.records import replace
 from bregopt.rigorous import recedes
+from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan
@@ -195,7 +196,7 @@ class _CentralPath(Method):
         if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
-                y = self._diverging_multipliers(direction)
+                y = without_noise(direction, direction * self._program.row_sizes, _LEAST_MULTIPLIER)
                 if self._scores is not None and self._scores.exclude_contradiction(y):
                     continue
                 if self._progress.contradicts(program, y):
@@ -207,12 +208,6 @@ class _CentralPath(Method):
             if all(np.isfinite(part).all() for part in (*X, u)) and recedes(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
         return None
-
-    def _diverging_multipliers(self, y: Array) -> Array:
-        """Return the multipliers that diverge, with zero for the others."""
-        size = np.abs(y) * self._program.row_sizes
-        least = _LEAST_MULTIPLIER * size.max(initial=0.0)
-        return np.where(size > least, y, 0.0)
 
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""

@@ -24,7 +24,7 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
-from bregopt.routes.alternatives import elastic, steepest_ray
+from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.progress import Progress
@@ -164,7 +164,7 @@ def _alternative(program: Program, stalled: Answer, settings: Any, progress: Pro
     try:
         found = _solve(elastic(program), settings, None, progress.of_another_program())
         for part in _NOISE:
-            y = _without_noise(found.y, found.y * program.row_sizes, part)
+            y = without_noise(found.y, found.y * program.row_sizes, part)
             if progress.contradicts(program, y):
                 return Answer.without_point(program, y, StopReason.INFEASIBLE, stalled.iterations)
         found = _solve(steepest_ray(program), settings, None, progress.of_another_program())
@@ -180,12 +180,6 @@ def _alternative(program: Program, stalled: Answer, settings: Any, progress: Pro
             zero = np.zeros(program.m)
             return Answer(X, u, zero, StopReason.UNBOUNDED, stalled.iterations)
     return stalled
-
-
-def _without_noise(y: Array, sizes: Array, part: float) -> Array:
-    """Return `y` with zero where its size is a small part of the largest."""
-    sizes = np.abs(sizes)
-    return np.where(sizes > part * sizes.max(initial=0.0), y, 0.0)
 
 
 # Pays on: hinf4 as a matrix inequality.
