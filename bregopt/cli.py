@@ -12,12 +12,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bregopt as bo
+from bregopt.clock import limited
 from bregopt.files import is_standard
 from bregopt.io.command_line import (
     ACCEPTED,
@@ -32,7 +34,7 @@ from bregopt.io.command_line import (
     write_answer,
 )
 from bregopt.io.spec import Spec
-from bregopt.many import Outcome, solve_many
+from bregopt.many import Batch, Outcome
 from bregopt.problems.correlation.nearest import add_repair
 from bregopt.records import field_names
 from bregopt.routes.base import Settings
@@ -169,6 +171,12 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--jobs", type=_jobs, default=1, metavar="N", help="number of processes (1)")
     many.add_argument("--solver", metavar="NAME", help="route to use (auto)")
     many.add_argument("--output", type=_folder, metavar="DIR", help="folder for NAME.json and NAME.npz")
+    many.add_argument(
+        "--resume",
+        type=Path,
+        metavar="DIR",
+        help="folder that keeps the answers, so that the same command solves the rest after an interruption",
+    )
     many.add_argument("--quiet", action="store_true", help="print no progress bar")
     many.set_defaults(run=_solve_many)
     add_repair(commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED))
@@ -332,16 +340,25 @@ def _solve(options: argparse.Namespace) -> int:
 def _solve_many(options: argparse.Namespace) -> int:
     if options.output is not None:
         _check_distinct([path.stem for path in options.files])
+    shown = not options.quiet and find_spec("tqdm") is not None
+    answers: dict[int, Outcome] = {}
     with _pool(options.jobs) as executor:
-        answers = solve_many(
-            options.files, executor, not options.quiet, solver=options.solver, **_settings(options)
+        batch = Batch(
+            options.files, executor, None, False, options.resume, options.solver, _settings(options)
         )
+        stored = set(batch.stored)
+        if stored:
+            _say(f"{len(stored)} of {len(options.files)} answers are in {options.resume}, the rest is solved")
+        with limited(None, batch=True):
+            for k, answer in batch.pairs(shown):
+                answers[k] = answer
+                if options.output is not None and isinstance(answer, bo.Solution):
+                    _write_both(options.output, options.files[k], answer)
     width = max(len(str(path)) for path in options.files)
-    for path, answer in zip(options.files, answers, strict=True):
-        sys.stdout.write(f"{path!s:<{width}}  {_line(path, answer)}\n")
-        if options.output is not None and isinstance(answer, bo.Solution):
-            _write_both(options.output, path, answer)
-    statuses = [*map(_exit_status, answers)]
+    for k, path in enumerate(options.files):
+        skipped = "  from --resume" if k in stored else ""
+        sys.stdout.write(f"{path!s:<{width}}  {_line(path, answers[k])}{skipped}\n")
+    statuses = [*map(_exit_status, answers.values())]
     sys.stdout.write(f"{statuses.count(_SOLVED)} of {len(statuses)} solved\n")
     return min(statuses, key=_ORDER.index)
 

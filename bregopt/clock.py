@@ -1,9 +1,10 @@
-"""The time limit of a solve, Ctrl-C, and the end that a callback asks for.
+"""The time limit of a solve, Ctrl-C or SIGTERM, and the end that a callback asks for.
 
 Long computations call :func:`checkpoint` before each of their steps. When the time is over it raises
 :class:`CutShort`. The loop that holds an iterate catches this and returns the iterate. Python raises a
 KeyboardInterrupt between any two of its instructions. Here Ctrl-C only sets the end of the time, so a solve
-stops at checkpoints only, with consistent data.
+stops at checkpoints only, with consistent data. Batches take SIGTERM, which schedulers send before they kill,
+as Ctrl-C. Single solves do not: a program should end by it, and pools end their workers by it.
 
 A call of LAPACK cannot be stopped from Python. A checkpoint before it estimates its time, and ends the work
 if that is too long.
@@ -21,7 +22,7 @@ from contextvars import ContextVar
 from enum import StrEnum
 from functools import cache
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,6 +122,7 @@ class _Clock(NamedTuple):
 
 
 _current: ContextVar[_Clock | None] = ContextVar("bregopt_clock", default=None)
+_DEFAULTS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
 
 class _Within:
@@ -137,25 +139,30 @@ class _Within:
 
 
 class _Outermost(_Within):
-    """The context of the outermost limit, which listens to Ctrl-C in the main thread without a handler."""
+    """The context of the outermost limit, which listens to signals in the main thread without a handler."""
+
+    def __init__(self, clock: _Clock, signals: tuple[int, ...]) -> None:
+        super().__init__(clock)
+        self._signals = signals
 
     def __enter__(self) -> None:
         super().__enter__()
         main = threading.current_thread() is threading.main_thread()
-        self._listens = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._listens:
-            signal.signal(signal.SIGINT, self._clock.interruption.listen)
+        self._heard = [n for n in self._signals if main and signal.getsignal(n) is _DEFAULTS[n]]
+        for number in self._heard:
+            signal.signal(number, self._clock.interruption.listen)
 
     def __exit__(self, *error: object) -> None:
-        if self._listens:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in self._heard:
+            signal.signal(number, _DEFAULTS[number])
         super().__exit__(*error)
 
 
-def limited(seconds: float | None) -> AbstractContextManager[None]:
+def limited(seconds: float | None, *, batch: bool = False) -> AbstractContextManager[None]:
     """Limit the work inside to a number of seconds, and to the time left of an enclosing limit.
 
-    The outermost limit handles Ctrl-C, in the main thread and unless the program has its own handler.
+    The outermost limit handles Ctrl-C, in the main thread and unless the program has its own handler. That of
+    a `batch` handles SIGTERM likewise. The context may be entered again: an interruption stays.
     """
     outer = _current.get()
     if outer is not None and seconds is None:
@@ -163,7 +170,8 @@ def limited(seconds: float | None) -> AbstractContextManager[None]:
     deadline = math.inf if seconds is None else time.perf_counter() + seconds
     spare = math.inf if seconds is None else max(_SHARE * seconds, _LEAST)
     if outer is None:
-        return _Outermost(_Clock(deadline, spare, 0.0, _Interruption(), _Request()))
+        signals = (signal.SIGINT, signal.SIGTERM) if batch else (signal.SIGINT,)
+        return _Outermost(_Clock(deadline, spare, 0.0, _Interruption(), _Request()), signals)
     return _Within(outer._replace(deadline=min(deadline, outer.deadline), spare=min(spare, outer.spare)))
 
 

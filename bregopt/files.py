@@ -28,6 +28,7 @@ __all__ = [
     "array_of",
     "digest_of",
     "is_standard",
+    "locked",
     "member_of",
     "path_of",
     "read_arrays",
@@ -115,6 +116,44 @@ def _mode(path: Path) -> int | None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only")
     return stat.S_IMODE(mode)
+
+
+@contextmanager
+def locked(path: Path, name: str) -> Iterator[None]:
+    """Keep other solves from a file or folder, by a lock on the file of this path and ``.lock``.
+
+    The lock ends with its process. Where the system has none, solves are not told apart.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        The argument that is the path, for messages.
+
+    Raises
+    ------
+    ValueError
+        If another solve has it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    file = path.with_name(f"{path.name}.lock")
+    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own = os.path.samestat(os.fstat(lock), file.stat())
+        except OSError:
+            own = False
+        if not own:
+            raise ValueError(f"{name} is {path}, which another solve writes now; give each solve its own")
+        yield
+        file.unlink(missing_ok=True)
+    finally:
+        os.close(lock)
 
 
 def digest_of(content: bytes) -> str:

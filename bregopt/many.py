@@ -12,10 +12,11 @@ import copy
 import math
 import os
 import pickle
+import re
 import statistics
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     ALL_COMPLETED,
     FIRST_COMPLETED,
@@ -29,7 +30,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -38,16 +39,18 @@ from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor, failed
+from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.command_line import problem_of_file
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
+from bregopt.program import StopReason
 from bregopt.records import dataclass
 from bregopt.routes.options import SeededOptions, SolverLike, check_options, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["Item", "Outcome", "solve_many", "solve_task"]
+__all__ = ["Batch", "Item", "Outcome", "solve_many", "solve_task"]
 
 _CHAIN = 32  # problems of a chain
 _FINAL = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
@@ -65,6 +68,10 @@ ProblemLike = (
     Problem | str | PathLike[str] | tuple[Problem | str | PathLike[str], Mapping[Parameter, ArrayLike]]
 )
 Outcome = Solution | Exception
+_GENERATED = re.compile(
+    r"[A-Za-z]\d+"
+)  # names that bregopt gives to variables, by the number of those before
+_SHOWN_ONLY = ("verbose",)  # options that no answer depends on
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,36 @@ class Found:
     seconds: float
 
 
+@overload
+def solve_many(
+    problems: Iterable[ProblemLike],
+    executor: Executor | None = ...,
+    progress: bool = ...,
+    chunk: int | None = ...,
+    *,
+    warm_start: Literal[False, "chain"] = ...,
+    resume: str | PathLike[str] | None = ...,
+    iterate: Literal[False] = ...,
+    solver: SolverLike | None = ...,
+    **options: Unpack[SeededOptions],
+) -> list[Outcome]: ...
+
+
+@overload
+def solve_many(
+    problems: Iterable[ProblemLike],
+    executor: Executor | None = ...,
+    progress: bool = ...,
+    chunk: int | None = ...,
+    *,
+    warm_start: Literal[False, "chain"] = ...,
+    resume: str | PathLike[str] | None = ...,
+    iterate: Literal[True],
+    solver: SolverLike | None = ...,
+    **options: Unpack[SeededOptions],
+) -> Iterator[tuple[int, Outcome]]: ...
+
+
 def solve_many(
     problems: Iterable[ProblemLike],
     executor: Executor | None = None,
@@ -110,9 +147,11 @@ def solve_many(
     chunk: int | None = None,
     *,
     warm_start: Literal[False, "chain"] = False,
+    resume: str | PathLike[str] | None = None,
+    iterate: bool = False,
     solver: SolverLike | None = None,
     **options: Unpack[SeededOptions],
-) -> list[Outcome]:
+) -> list[Outcome] | Iterator[tuple[int, Outcome]]:
     """Solve many problems, on any executor of ``concurrent.futures``.
 
     The answers do not depend on the executor and the sizes of its tasks, bit for bit, unless a time limit
@@ -134,6 +173,12 @@ def solve_many(
     warm_start : False or "chain"
         "chain" starts each problem from the answer to the one before, for data that change little from one
         to the next. Every `chunk` problems a new chain begins, with a cold start.
+    resume : path, optional
+        A folder, made if it is not there. The answers of each task are written to it when the task ends, and
+        a later call solves the rest only, also after the process was killed. Exceptions are not kept: their
+        problems are tried again.
+    iterate : bool
+        Yield pairs ``(k, answer)`` as tasks end, first those in the folder, instead of returning a list.
     solver : str or solver class, optional
         As in :meth:`Problem.solve`. None means the solver of a spec, and "auto" for problems.
     **options
@@ -142,16 +187,16 @@ def solve_many(
 
     Returns
     -------
-    list of Solution or Exception
+    list of Solution or Exception, or an iterator of pairs
         In the order of the problems. Where a problem could not be solved, the exception takes the place of
         the solution: bad data, a route that failed, a worker that died twice, or
-        ``concurrent.futures.CancelledError`` after Ctrl-C.
+        ``concurrent.futures.CancelledError`` after Ctrl-C. An iterator has one pair for each problem.
 
     Raises
     ------
     TypeError, ValueError
-        If an element of `problems` is of another kind, a parameter is not one of its problem, or an argument
-        or option is bad.
+        If an element of `problems` is of another kind, a parameter is not one of its problem, an argument
+        or option is bad, or `resume` is the folder of other problems or options.
 
     Warns
     -----
@@ -161,8 +206,8 @@ def solve_many(
     Notes
     -----
     If a worker dies, the problems of its task are solved once more, one at a time. A broken process pool is
-    replaced by a new one. BLAS has one thread in each worker. The first Ctrl-C ends the work, and the answers
-    that are there are returned.
+    replaced by a new one. BLAS has one thread in each worker. The first Ctrl-C or SIGTERM ends the work, and
+    the answers that are there are returned.
 
     Examples
     --------
@@ -172,29 +217,133 @@ def solve_many(
     >>> [round(sol.value, 4) for sol in bo.solve_many([(prob, {p: v}) for v in (1, 2)], progress=False)]
     [2.0, 4.0]
     """
-    _check(executor, progress, chunk, warm_start)
-    check_options("auto" if solver is None else solver, options)
-    items = _items(problems, solver, options)
-    length = (chunk or _CHAIN) if warm_start else 1
-    units: list[Unit] = [items[k : k + length] for k in range(0, len(items), length)]
-    found: dict[int, Outcome] = {}
+    for name, value in (("progress", progress), ("iterate", iterate)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}; expected True or False")
+    batch = Batch(problems, executor, chunk, warm_start, resume, solver, options)
     shown = progress and find_spec("tqdm") is not None
-    ending = outcomes(units, executor, 1 if warm_start else chunk)
-    with clock.limited(None), closing(ending):
-        for _ in items_bar(range(len(items)), "problems", shown):
-            one = next(ending, None)
-            if one is None:  # Ctrl-C
-                break
-            found[one[0]] = one[1]
-    answers = [found.get(k, CancelledError("interrupted before it was solved")) for k in range(len(items))]
-    _warn(answers)
-    return answers
+    if iterate:
+        return batch.pairs(shown)
+    with clock.limited(None, batch=True):
+        answers = dict(batch.pairs(shown))
+    return [answers[k] for k in range(len(answers))]
 
 
-def _check(executor: Any, progress: Any, chunk: Any, warm_start: Any) -> None:
+class Batch:
+    """The problems of :func:`solve_many`, of which some are solved already; the arguments are its own.
+
+    Attributes
+    ----------
+    stored : dict from int to Solution
+        The answers in the folder, until they are yielded.
+    """
+
+    def __init__(
+        self,
+        problems: Iterable[ProblemLike],
+        executor: Executor | None,
+        chunk: int | None,
+        warm_start: Literal[False, "chain"],
+        resume: str | PathLike[str] | None,
+        solver: SolverLike | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        _check(executor, chunk, warm_start)
+        check_options("auto" if solver is None else solver, options)
+        self._items = items = _items(problems, solver, options)
+        length = (chunk or _CHAIN) if warm_start else 1
+        self._units: list[Unit] = [items[k : k + length] for k in range(0, len(items), length)]
+        self._executor, self._size = executor, 1 if warm_start else chunk
+        self._copies: dict[int, Problem] = {}  # of problems, for their fingerprints
+        settings = {"solver": solver, "chain": length * bool(warm_start), **options}
+        own = {name: value for name, value in settings.items() if name not in _SHOWN_ONLY}
+        self._folder = folder_of(resume, "bo.solve_many", own)
+        self.stored = {} if self._folder is None else self._read(self._folder)
+
+    def pairs(self, shown: bool) -> Iterator[tuple[int, Outcome]]:
+        """Yield the index and the outcome of each problem; a bar counts them if it is `shown`."""
+        left = [unit for unit in self._units if any(item.index not in self.stored for item in unit)]
+        for unit in left:  # the answers of a chain depend on those before
+            for item in unit:
+                self.stored.pop(item.index, None)
+        short: dict[int, str] = {}  # statuses of answers that do not meet the tolerance
+        open_, bar = dict.fromkeys(range(len(self._items))), items_bar(self._items, "problems", shown)
+        ending = outcomes(left, self._executor, self._size, self._store)
+        # The loop of the user is outside of the limit: there Ctrl-C is as usual.
+        limit = clock.limited(None, batch=True)
+        with Answers.held(self._folder), closing(ending):
+            while open_:
+                if self.stored:
+                    k = next(iter(self.stored))
+                    one: tuple[int, Outcome] | None = (k, self.stored.pop(k))
+                else:
+                    with limit:
+                        one = next(ending, None)
+                if one is None:  # Ctrl-C
+                    break
+                del open_[one[0]]
+                next(bar, None)
+                if isinstance(one[1], Solution) and one[1].status not in _FINAL:
+                    short[one[0]] = one[1].status
+                yield one
+        next(bar, None)  # it closes
+        yield from ((k, CancelledError("interrupted before it was solved")) for k in open_)
+        _warn(short, len(self._items))
+
+    def _read(self, folder: Answers) -> dict[int, Solution]:
+        """Return the answers in a folder."""
+        stored: dict[int, Solution] = {}
+        for position in folder.positions():
+            for k, known, answer in folder.load(position):
+                if k >= len(self._items) or self._fingerprint(self._items[k]) != known:
+                    raise ValueError(
+                        f"resume is {folder.path}, the folder of other problems: it has an answer to another "
+                        f"one than problems[{k}]; give a new folder, or the problems of the earlier call"
+                    )
+                stored[k] = answer
+        return stored
+
+    def _store(self, found: list[tuple[int, Outcome]]) -> None:
+        """Write the answers of a task; errors, and answers that were interrupted, are found again."""
+        kept = [
+            (k, self._fingerprint(self._items[k]), answer)
+            for k, answer in found
+            if isinstance(answer, Solution) and StopReason.INTERRUPTED.value not in answer.stop_reason
+        ]
+        if self._folder is not None and kept:
+            self._folder.store(kept[0][0], kept)
+
+    def _fingerprint(self, item: Item) -> str | None:
+        """Return the fingerprint of the numbers of a problem, None where it has errors."""
+        try:
+            if isinstance(item.problem, Path):
+                spec = problem_of_file(item.problem, {})
+                return fingerprint(_numbers_of(spec.problem), spec.solver, spec.options)
+            copied = self._copies.get(id(item.problem))
+            if copied is None:
+                copied = self._copies[id(item.problem)] = pickle.loads(pickle.dumps(item.problem))
+            _set_values(copied, item)
+            return fingerprint(_numbers_of(copied))
+        except Exception:  # it is the problem's outcome, too
+            return None
+
+
+def _numbers_of(problem: Problem) -> tuple[Any, ...]:
+    """Return what the answer to a problem depends on: its program, generated rows, and names of the user."""
+    program = problem.program()
+    named = (*problem.matrices, *problem.variables)
+    names = [None if _GENERATED.fullmatch(each.name) else each.name for each in named]
+    rules = [
+        (getattr(c, "name", None), getattr(c, "axes", None), getattr(c, "separate", None))
+        for c in problem.constraints
+    ]
+    blocks = [(block.n, block.cost, block.nearness, block.cap) for block in program.blocks]
+    data = (program.A, program.B, program.c, program.u_lo, program.u_hi, program.cones, program.bounds)
+    return (blocks, data, program.offset, program.maximize, names, rules)
+
+
+def _check(executor: Any, chunk: Any, warm_start: Any) -> None:
     check_executor(executor)
-    if not isinstance(progress, bool):
-        raise TypeError(f"progress is {progress!r}; expected True or False")
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int)):
         raise TypeError(f"chunk is {chunk!r}; expected a positive integer, or None")
     if chunk is not None and chunk < 1:
@@ -250,13 +399,12 @@ def _unsolved(problem: Problem | Path) -> Problem | Path:
     return twin
 
 
-def _warn(answers: list[Outcome]) -> None:
-    statuses = {k: answer.status for k, answer in enumerate(answers) if isinstance(answer, Solution)}
-    short = [k for k, status in statuses.items() if status not in _FINAL]
+def _warn(short: Mapping[int, str], count: int) -> None:
+    """Warn of answers that do not meet the tolerance."""
     if short:
         warn_caller(
-            f"{len(short)} of {len(answers)} answers do not meet the tolerance, the first for "
-            f"problems[{short[0]}]; see their status and stop_reason",
+            f"{len(short)} of {count} answers do not meet the tolerance, the first for "
+            f"problems[{min(short)}]; see their status and stop_reason",
             ConvergenceWarning,
         )
 
@@ -265,7 +413,10 @@ _Result = tuple[list[Unit], Found | Exception]
 
 
 def outcomes(
-    units: Sequence[Unit], executor: Executor | None, size: int | None
+    units: Sequence[Unit],
+    executor: Executor | None,
+    size: int | None,
+    store: Callable[[list[tuple[int, Outcome]]], None],
 ) -> Generator[tuple[int, Outcome], None, None]:
     """Yield the index and the outcome of each problem, in the order in which tasks end.
 
@@ -278,18 +429,23 @@ def outcomes(
     executor : Executor or None
     size : int or None
         Number of units in a task; None measures their cost.
+    store : callable
+        Takes the outcomes of each task when it ends.
     """
     crew = Crew(executor)
     lost: list[Unit] = []
     try:
-        for batch, result in _results(units, crew, _Sizes(size, crew.workers), _QUEUE * crew.workers):
+        queue = 1 if executor is None else _QUEUE * crew.workers
+        for batch, result in _results(units, crew, _Sizes(size, crew.workers), queue):
             if isinstance(result, Found):
+                store(result.outcomes)
                 yield from result.outcomes
             else:
                 lost += batch
         crew.retry()
         for batch, result in _results(lost, crew, _Sizes(1, 1), 1):
             if isinstance(result, Found):
+                store(result.outcomes)
                 yield from result.outcomes
             else:
                 yield from ((item.index, result) for unit in batch for item in unit)
@@ -338,7 +494,7 @@ def _results(units: Sequence[Unit], crew: Crew, sizes: _Sizes, queue: int) -> It
                     done, _ = wait(pending, _POLL, ALL_COMPLETED)
                     for future in pending.keys() - done:  # on threads, which go on
                         yield pending.pop(future), _late()
-            for future in done:
+            for future in [own for own in pending if own in done]:
                 batch, result = pending.pop(future), _found(crew, future)
                 if hangs and isinstance(result, BrokenExecutor):
                     result = _late()
@@ -426,8 +582,14 @@ def _solution(item: Item, start: Solution | None) -> Solution:
         options: Mapping[str, Any] = {**spec.options, **item.options}
     else:
         problem, solver, options = item.problem, "auto", item.options
-    for p, value in zip(problem.parameters, item.values, strict=False):
+    if problem is item.problem:
+        _set_values(problem, item)
+    return problem._solve(item.solver or solver, start, False, options)
+
+
+def _set_values(problem: Problem, item: Item) -> None:
+    """Give the parameters of a copy of the item's problem their values."""
+    for p, value in zip(problem.parameters, item.values, strict=True):
         if value is None:
             raise ValueError(f"parameter {p.name} has no value; set .value, or give one beside the problem")
         p.value = value
-    return problem._solve(item.solver or solver, start, False, options)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.chunks.sources import Source
-from bregopt.files import read_arrays, replacing, zipped
+from bregopt.files import locked, read_arrays, replacing, zipped
 from bregopt.records import dataclass
 
 __all__ = ["Checkpoint", "State"]
@@ -96,40 +95,9 @@ class Checkpoint:
             raise ValueError(f"resume is {path}; expected a file in a folder that exists")
         return cls(Path(path).absolute(), m, problem, M0, _digest_of(*sources), count)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other solves from the file, by a lock on the file of this name and ``.lock``.
-
-        The lock ends with its process. Where the system has none, solves are not told apart.
-
-        Raises
-        ------
-        ValueError
-            If another solve has it.
-        """
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            fcntl = None  # type: ignore[assignment]
-        if self.path is None or fcntl is None:
-            yield
-            return
-        name = self.path.with_name(f"{self.path.name}.lock")
-        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                own = os.path.samestat(os.fstat(lock), name.stat())
-            except OSError:
-                own = False
-            if not own:
-                raise ValueError(
-                    f"resume is {self.path}, which another solve writes now; give each solve its own file"
-                )
-            yield
-            name.unlink(missing_ok=True)
-        finally:
-            os.close(lock)
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other solves from the file, as :func:`bregopt.files.locked` does."""
+        return nullcontext() if self.path is None else locked(self.path, "resume")
 
     def load(self) -> State | None:
         """Return the stored state, None where there is no file.
