@@ -17,6 +17,7 @@ import io
 import json
 import os
 import pickle
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -178,9 +179,8 @@ class Answers:
         ValueError
             If the folder is one of another batch, or has other files.
         """
-        from bregopt import __version__  # known once the package is imported
-
-        facts = {"task": task, "bregopt": __version__, "settings": dict(settings)}
+        version = sys.modules["bregopt"].__version__  # the package is above this module
+        facts = {"task": task, "bregopt": version, "settings": dict(settings)}
         file = self.path / _FACTS
         if not file.exists():
             others = sorted(path.name for path in self.path.iterdir())
@@ -197,10 +197,10 @@ class Answers:
             found = known["task"], known["bregopt"], dict(known["settings"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"resume is {self.path}, whose {_FACTS} is damaged ({error!r})") from None
-        if found[:2] != (task, __version__):
+        if found[:2] != (task, version):
             raise ValueError(
                 f"resume is {self.path}, the folder of {found[0]} by bregopt {found[1]}; expected one of "
-                f"{task} by bregopt {__version__}: give a new folder"
+                f"{task} by bregopt {version}: give a new folder"
             )
         names = sorted(settings.keys() | found[2].keys())
         differ = [name for name in names if settings.get(name) != found[2].get(name)]
