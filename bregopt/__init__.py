@@ -51,11 +51,8 @@ if _TYPE_CHECKING:
     from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
     from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
     from bregopt.problems.correlation.answer import CorrelationReport, CorrelationSolution
-    from bregopt.problems.correlation.covariance import (
-        nearest_covariance,
-        pairwise_correlation,
-        shrink_correlation,
-    )
+    from bregopt.problems.correlation.covariance import nearest_covariance
+    from bregopt.problems.correlation.estimates import pairwise_correlation, shrink_correlation
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
@@ -239,9 +236,9 @@ _MODULES = {
     "FactorModel": "bregopt.problems.correlation.factors",
     "factor_correlation": "bregopt.problems.correlation.factors",
     "nearest_correlation": "bregopt.problems.correlation.nearest",
-    "pairwise_correlation": "bregopt.problems.correlation.covariance",
+    "pairwise_correlation": "bregopt.problems.correlation.estimates",
     "CorrelationReport": "bregopt.problems.correlation.answer",
-    "shrink_correlation": "bregopt.problems.correlation.covariance",
+    "shrink_correlation": "bregopt.problems.correlation.estimates",
     "Suggestion": "bregopt.problems.correlation.infeasibility",
     "Cut": "bregopt.problems.cuts.cut",
     "max_cut": "bregopt.problems.cuts.cut",

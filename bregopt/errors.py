@@ -31,16 +31,24 @@ __all__ = [
 ]
 
 
-# Names of options in other packages, and ours.
+# Names of options in other packages, and words of our reports, and our options.
 _ELSEWHERE = {
+    "condition": "max_condition",
+    "condition_number": "max_condition",
     "eps": "tol",
     "eps_abs": "tol",
+    "floor": "min_eigenvalue",
+    "keep": "fixed",
+    "kept": "fixed",
     "maxiter": "max_iter",
     "n_jobs": "executor",
     "random_state": "seed",
+    "rank": "max_rank",
     "rtol": "tol",
+    "sectors": "groups",
     "timeout": "time_limit",
     "tolerance": "tol",
+    "unknown": "missing",
 }
 
 

@@ -11,7 +11,16 @@ from bregopt.arrays import IntArray
 from bregopt.records import replace
 from bregopt.routes.solution import Solution
 
-__all__ = ["Labels", "aligned", "is_pandas", "labeled", "labels_of", "pair_labels", "pandas_module"]
+__all__ = [
+    "Answered",
+    "Labels",
+    "aligned",
+    "is_pandas",
+    "labeled",
+    "labels_of",
+    "pair_labels",
+    "pandas_module",
+]
 
 Answered = TypeVar("Answered", bound=Solution)
 _PLAIN = (np.ndarray, list, float, int, str, type(None))

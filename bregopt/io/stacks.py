@@ -1,6 +1,6 @@
 """Stacks of matrices from users: arrays, dicts, lists, and pandas frames with an index of two levels.
 
-Some rows and columns may hold only NaN: assets that are missing on some dates (:func:`present_stack`).
+Some rows and columns may hold only NaN off the diagonal: assets without data (:func:`present_stack`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "is_stack",
     "present_stack",
     "read_stack",
+    "rows_with_data",
 ]
 
 StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
@@ -128,6 +129,10 @@ class MatrixStack(ABC):
     def present(self) -> Mapping[int, Mask]:
         """The rows that are there, of each matrix in which some are missing, by its position."""
         return {}
+
+    def absent(self, k: int) -> list[Any]:
+        """Return the labels, or numbers, of the rows of one matrix that are not there."""
+        return []
 
     @abstractmethod
     def part(self, a: int, b: int) -> MatrixStack:
@@ -450,8 +455,14 @@ class _PresentStack(MatrixStack):
             return matrix
         rows = np.flatnonzero(self.present[k])
         if len(rows) == 0:
-            raise ValueError("A has only NaN; expected numbers for one row at least")
+            raise ValueError("A has no number off the diagonal; expected the entries of two rows at least")
         return _block(matrix, rows)
+
+    def absent(self, k: int) -> list[Any]:
+        if k not in self.present:
+            return []
+        labels, missing = self.whole.labels(k), ~self.present[k]
+        return (np.flatnonzero(missing) if labels is None else labels[missing]).tolist()
 
     def labels(self, k: int) -> Labels:
         labels = self.whole.labels(k)
@@ -468,17 +479,35 @@ class _PresentStack(MatrixStack):
 
 
 def present_stack(stack: MatrixStack) -> Any:
-    """Return the stack itself if no row of a matrix is missing."""
+    """Return the stack without the rows that hold no data; the stack itself if all do."""
     present = {}
     for group in stack.groups:
         if not np.isnan(group.values).any():
             continue
-        empty = np.isnan(group.values)
-        missing: Any = empty.all(axis=2) & empty.all(axis=1)
-        for k, mask in zip(group.positions.tolist(), missing, strict=True):
-            if mask.any():
-                present[k] = ~mask
+        for k, mask in zip(group.positions.tolist(), rows_with_data(group.values), strict=True):
+            if not mask.all():
+                present[k] = mask
     return _PresentStack(stack, present) if present else stack
+
+
+def rows_with_data(values: Array) -> Mask:
+    """Return the rows of matrices with a number off the diagonal, in the row or the column.
+
+    Parameters
+    ----------
+    values : array of shape (B, n, n)
+
+    Returns
+    -------
+    boolean array of shape (B, n)
+        Of matrices of order one, whether the entry is a number.
+    """
+    known = ~np.isnan(values)
+    if values.shape[1] > 1:
+        k = np.arange(values.shape[1])
+        known[:, k, k] = False
+    mask: Mask = np.asarray(known.any(axis=2) | known.any(axis=1))
+    return mask
 
 
 def _block(matrix: Any, rows: IntArray) -> Any:

@@ -46,7 +46,7 @@ __all__ = [
     "check_arguments",
     "check_definite",
     "citation_of",
-    "covariance_message",
+    "diagonal_message",
     "divergence_class",
     "entry_bounds",
     "fixed_entries",
@@ -66,6 +66,7 @@ _OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank
 Pairs = tuple[IntArray, IntArray]
 _NO_PAIRS: Pairs = np.arange(0), np.arange(0)
 _FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
+_PERCENT, _BEYOND = 100.0, 5.0  # the unit of percent, and a median of entries that no correlations have
 LABELS_SHOWN = 5  # in messages
 _BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
 
@@ -173,15 +174,38 @@ class BoundedEntries:
 _UNBOUNDED = BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
 
 
-def covariance_message(diagonal: Array, labels: Any) -> str | None:
-    """Return a message if the diagonal looks like that of a covariance; None if it does not."""
+def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
+    """Return a message if a matrix looks like a covariance, or like correlations in percent.
+
+    Parameters
+    ----------
+    A : array of shape (n, n), or its diagonal, shape (n,)
+    labels : pandas.Index or None
+    name : str
+
+    Returns
+    -------
+    str or None
+        None if the matrix looks like correlations.
+    """
+    diagonal = A.diagonal() if A.ndim == 2 else A
     distance = np.abs(diagonal - 1)
     if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
+        off = np.abs(A[np.triu_indices(len(A), 1)]) if A.ndim == 2 and len(A) > 1 else np.zeros(1)
+        largest = float(off.max())
+        if np.median(off) > _BEYOND and largest <= _PERCENT:
+            return (
+                f"{name} has entries up to {largest:.3g} off the diagonal, where correlations are at most 1. "
+                f"Of correlations in percent pass {name} / 100, with ones on the diagonal"
+            )
         return None
+    if np.abs(diagonal - _PERCENT).max() <= _FAR_FROM_ONE:
+        return f"{name} has 100 on the diagonal, where correlations have 1. Of percent pass {name} / 100"
     k = int(np.argmax(distance))
     return (
-        f"A has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
-        "correlations have 1. Of a covariance pass A / np.outer(s, s) with s = np.sqrt(np.diag(A))"
+        f"{name} has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
+        f"correlations have 1. Of a covariance pass {name} / np.outer(s, s) with "
+        f"s = np.sqrt(np.diag({name})), or bo.nearest_covariance({name})"
     )
 
 
@@ -218,7 +242,8 @@ def row_and_entry_weights(
 def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", matrix: str = "A") -> Pairs:
     """Return the indices ``i < j`` of entries, each pair once, in the order of the rows.
 
-    Pairs cost memory in proportion to their number; only a mask has shape ``(n, n)``.
+    A list of rows, by label or number, means all pairs of their block. Pairs cost memory in proportion to
+    their number; only a mask has shape ``(n, n)``.
     """
     if value is None:
         return _NO_PAIRS
@@ -232,14 +257,17 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
         return _pairs_of_mask(given, n, name)
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs of integers, or of "
-            "the labels of a DataFrame"
+            f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs or a block of integers, or "
+            "of the labels of a DataFrame"
         )
+    if given.ndim == 1:  # a block
+        block = np.unique(index_array(given, name, n))
+        first, second = np.triu_indices(len(block), 1)
+        return block[first], block[second]
     if given.ndim != 2 or given.shape[1] != 2:
-        block = "For all pairs of a block pass list(itertools.combinations(block, 2))"
         raise ValueError(
-            f"{name} holds {found} in shape {given.shape}; expected pairs, shape (k, 2), or a boolean mask. "
-            f"{block if given.ndim == 1 else 'Of a mask of integers pass mask.astype(bool)'}"
+            f"{name} holds {found} in shape {given.shape}; expected pairs, shape (k, 2), the rows of a "
+            "block, shape (k,), or a boolean mask. Of a mask of integers pass mask.astype(bool)"
         )
     i, j = index_array(given[:, 0], name, n), index_array(given[:, 1], name, n)
     pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])

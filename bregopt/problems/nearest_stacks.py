@@ -5,33 +5,50 @@ An argument of :func:`bregopt.nearest_correlation` is shared by the matrices, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, Mask, is_mapping, positive_integer, rectangular
-from bregopt.divergences import Divergence
+from bregopt.arrays import (
+    SMALLEST,
+    Array,
+    IntArray,
+    Mask,
+    finite_array,
+    is_mapping,
+    positive_integer,
+    rectangular,
+)
+from bregopt.divergences import Divergence, LogDet
 from bregopt.divergences.stacks import STACKED
-from bregopt.errors import DataWarning
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import is_stack, present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.arguments import (
     bounded_entries,
-    covariance_message,
+    diagonal_message,
     divergence_class,
     entry_bounds,
     fixed_pairs,
     least_eigenvalue,
     row_and_entry_weights,
 )
-from bregopt.problems.correlation.answer import reportable
+from bregopt.problems.correlation.answer import CorrelationSolution, reportable, with_rows_left_out
+from bregopt.problems.correlation.covariance import (
+    LARGEST_SPREAD,
+    covariance_task,
+    largest_change,
+    measured_units,
+    units_message,
+)
 from bregopt.problems.correlation.request import (
     by_pairs,
     check_missing,
     condition_bound,
     divergence_or_norm,
+    left_out_message,
     of_present,
     read_request,
 )
@@ -43,7 +60,7 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.solution import Solution
 
-__all__ = ["nearest_correlations", "nearest_psds"]
+__all__ = ["nearest_correlations", "nearest_covariances", "nearest_of_rows", "nearest_psds"]
 
 _SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need no matrix
@@ -82,6 +99,72 @@ def nearest_correlations(
         if arguments[name].shared is not None:
             check(arguments[name].shared)
     return solve_stack(_Correlations(single, matrices, divergence, options, arguments))
+
+
+def nearest_of_rows(
+    single: Callable[..., Any],
+    A: Any,
+    rows: Mask,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+    name: str = "A",
+) -> CorrelationSolution:
+    """Return the answer for the rows of one matrix that hold data; the other rows of ``X`` are NaN.
+
+    Parameters
+    ----------
+    single : callable
+        The function that solves one problem.
+    A : array_like or DataFrame of shape (n, n)
+    rows : boolean array of shape (n,)
+    given : mapping
+        Arguments of `single`, which are restricted to the rows as those of a stack.
+    options : mapping
+    name : str
+        Of the matrix, in messages.
+    """
+    matrices = present_stack(read_stack({0: A}, name))
+    own = {key: _of_present(value, key, matrices, 0) for key, value in given.items()}
+    solution: CorrelationSolution = single(matrices.one(0), **own, **options)
+    labels = labels_of(A, name)
+    names = np.flatnonzero(~rows).tolist() if labels is None else labels[~rows].tolist()
+    return with_rows_left_out(solution, rows, names, labels, name)
+
+
+def nearest_covariances(
+    single: Callable[..., Any], S: Any, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> Solutions:
+    """Return the nearest covariance matrices; all of them measure covariances, or all correlations.
+
+    Parameters
+    ----------
+    single : callable
+        :func:`bregopt.nearest_covariance`.
+    S : stack of matrices
+    given : mapping
+        Its other arguments, which the matrices share.
+    options : dict
+    """
+    kind, condition = divergence_or_norm(given["divergence"]), condition_bound(given["max_condition"])
+    floor = float(finite_array(given["min_eigenvalue"], "min_eigenvalue", ndim=0))
+    matrices = present_stack(read_stack(S, "S"))
+    ratio = max((_spread(group.values) for group in matrices.groups), default=1.0)
+    measured = measured_units(given["units"], ratio, kind, floor, condition)
+    problem = _Covariances(single, matrices, given["divergence"], options, given={**given, "units": measured})
+    solutions = solve_stack(problem)
+    if given["units"] == "auto" and kind is not LogDet and ratio > LARGEST_SPREAD:
+        problem.warn_of_units(solutions, measured)
+    return solutions
+
+
+def _spread(values: Array) -> float:
+    """Return the largest ratio of standard deviations in one of some matrices; one where there is none."""
+    variances = values.diagonal(axis1=1, axis2=2)
+    usual = np.isfinite(variances).all(axis=1) & (variances > 0).all(axis=1)
+    if variances.shape[1] == 0 or not usual.any():
+        return 1.0
+    own = np.sqrt(variances[usual])
+    return float((own.max(axis=1) / own.min(axis=1)).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +303,9 @@ class _Correlations(StackedProblem):
         own = {name: each.part(part.matrices, a, b) for name, each in self.arguments.items()}
         return replace(part, arguments=own)
 
+    def remark(self, notes: Warnings) -> None:
+        _remark(self.matrices, notes, "A")
+
     def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
         if not _stacks(self.divergence, self.arguments):
             return None
@@ -233,19 +319,86 @@ class _Correlations(StackedProblem):
         request = read_request(self.matrices.one(k), self.divergence, own)
         restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
         solution = replace(solution, _units=units_of(request), _restated=restated)
-        return reportable(solution, request=request)
+        return replace(reportable(solution, request=request), left_out=tuple(self.matrices.absent(k)))
 
     def alone(self, k: int, start: Solution | None) -> Solution:
         own, options = self._arguments_of(k), self.options
         if start is not None and own["max_rank"] is None:
             options = {**options, "warm_start": start}
-        solution: Solution = self.single(self.matrices.one(k), self.divergence, **own, **options)
-        return solution
+        solution: CorrelationSolution = self.single(self.matrices.one(k), self.divergence, **own, **options)
+        return replace(solution, left_out=tuple(self.matrices.absent(k)))
 
     def _arguments_of(self, k: int) -> dict[str, Any]:
         own = {name: each.of(k) for name, each in self.arguments.items()}
         own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
         return own
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariances(StackedProblem):
+    """Nearest covariance matrices with the variances of the given ones; `given` are shared arguments."""
+
+    given: Mapping[str, Any]
+
+    def remark(self, notes: Warnings) -> None:
+        _remark(self.matrices, notes, "S")
+
+    def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
+        own = self._arguments_of(int(positions[0]))
+        of_one = ("fixed", "lower", "upper", "weights", "max_condition")
+        kind = divergence_or_norm(self.divergence)
+        if kind is None or any(own[name] is not None for name in of_one):
+            return None
+        floor, n = float(own["min_eigenvalue"]), A.shape[1]
+        if floor < 0 or (floor > 0 and not kind.quadratic):
+            return None
+        variances = A.diagonal(axis1=1, axis2=2)
+        places = np.flatnonzero((variances > max(floor, SMALLEST)).all(axis=1))
+        variances, S = variances[places], A[places]
+        scale = np.sqrt(variances)
+        C = S / (scale[:, :, None] * scale[:, None, :])
+        C[:, np.arange(n), np.arange(n)] = 1.0
+        definite = _accepted(C, kind)
+        places, variances, scale, C = places[definite], variances[definite], scale[definite], C[definite]
+        s = scale if own["units"] == "covariance" else np.ones(scale.shape)
+        rows = replace(CorrelationRows.of_diagonals(len(C), n), t=floor / variances, s=s)
+
+        def restored(solved: IntArray, Y: Array, y: Array) -> tuple[Array, Sequence[Any]]:
+            part, d, k = rows[solved], scale[solved], np.arange(n)
+            correlations = part.restored(Y)
+            X = correlations * d[:, :, None] * d[:, None, :]
+            X[:, k, k] = np.where(correlations[:, k, k] == 1, variances[solved], X[:, k, k])
+            duals = [(dual / v,) for (dual,), v in zip(part.duals(y), variances[solved], strict=True)]
+            return X, duals
+
+        return Slice(rows.problem(C, kind.name), places, restored, variances.max(axis=1, initial=0.0))
+
+    def finished(self, solution: Solution, k: int) -> Solution:
+        if solution.X is None:
+            return reportable(solution)
+        task = covariance_task(self.matrices.one(k), self._arguments_of(k))
+        answer = replace(reportable(solution, request=task.request), **task.restated(solution))
+        return replace(answer, left_out=tuple(self.matrices.absent(k)))
+
+    def alone(self, k: int, start: Solution | None) -> Solution:
+        own = self._arguments_of(k)
+        solution: CorrelationSolution = self.single(self.matrices.one(k), **own, **self.options)
+        return replace(solution, left_out=tuple(self.matrices.absent(k)))
+
+    def warn_of_units(self, solutions: Solutions, measured: str) -> None:
+        """Warn of unlike units, with the largest change of a correlation in all answers."""
+        worst, at = (0.0, 0, 0), 0
+        for k, X in enumerate(solutions._matrices):
+            if X is not None:
+                S = np.asarray(self.matrices.one(k), dtype=np.float64)
+                change = largest_change(S, X, np.sqrt(S.diagonal()))
+                worst, at = max((worst, at), (change, k))
+        scale = np.sqrt(np.asarray(self.matrices.one(at), dtype=np.float64).diagonal())
+        labels = self.matrices.labels(at)
+        warn_caller(units_message(scale, labels, measured, worst, solutions.keys[at]), DataWarning)
+
+    def _arguments_of(self, k: int) -> dict[str, Any]:
+        return {name: _of_present(value, name, self.matrices, k) for name, value in self.given.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,6 +419,13 @@ class _Semidefinite(StackedProblem):
         options = self.options if start is None else {**self.options, "warm_start": start}
         solution: Solution = self.single(self.matrices.one(k), self.constraints, self.divergence, **options)
         return solution
+
+
+def _remark(matrices: Any, notes: Warnings, name: str) -> None:
+    """Warn of the rows that are left out."""
+    for k, rows in matrices.present.items():
+        if rows.any():
+            notes.add(k, left_out_message(matrices.absent(k), name), DataWarning)
 
 
 def _accepted(A: Array, kind: type[Divergence]) -> IntArray:
@@ -291,8 +451,8 @@ def _correlations(
     places = places[_accepted(A[places], kind)]
     rows = rows[places]
     if kind.quadratic:
-        for k, diagonal in zip(positions[places], A[places].diagonal(axis1=1, axis2=2), strict=True):
-            message = covariance_message(diagonal, labels[0])
+        for k, own in zip(positions[places], A[places], strict=True):
+            message = diagonal_message(own, labels[0])
             if message is not None:
                 notes.add(int(k), message, DataWarning)
 
@@ -309,6 +469,8 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
     A frame or Series of more labels, bounds by pairs and groups by labels are restricted to the labels of the
     matrix. An array for all rows of a stack is restricted to those that are not missing.
     """
+    if value is None:
+        return None
     labels, present = matrices.labels(k), matrices.present.get(k)
     own = labels_of(value, name)
     if own is not None and labels is not None:
@@ -317,15 +479,26 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
         return value.loc[labels] if is_pandas(value, "Series") else value.loc[labels, labels]
     if is_mapping(value):
         return _by_label(value, name, matrices, labels, present)
+    if name == "fixed" and labels is not None and rectangular(value, name).dtype.kind in "OUS":
+        return _of_labels(rectangular(value, name), labels, matrices.all_labels)
     if present is None or rectangular(value, name).ndim == 0:
         return value
     array, rows = np.asarray(value), np.flatnonzero(present)
     if name == "fixed" and array.dtype.kind in "iu":
-        pairs = array[present[array].all(axis=1)]
-        return (np.cumsum(present) - 1)[pairs]
+        if (array >= len(present)).any() or (array < -len(present)).any():
+            return value  # other numbers are refused later
+        there = present[array]
+        return (np.cumsum(present) - 1)[array[there if array.ndim == 1 else there.all(axis=1)]]
     if set(array.shape) != {len(present)}:
         return value  # its shape is refused later
     return array[rows] if array.ndim == 1 else array[np.ix_(rows, rows)]
+
+
+def _of_labels(named: Any, labels: Labels, everything: Iterable[Hashable]) -> Any:
+    """Return the labels of a block, or the pairs, that one matrix has; other names are refused later."""
+    absent = set(everything) - set(labels)
+    there = np.array([part not in absent for part in named.ravel().tolist()], dtype=bool).reshape(named.shape)
+    return named[there if named.ndim == 1 else there.all(axis=1)]
 
 
 def _by_label(
@@ -380,12 +553,12 @@ def _stack_rows(
     readers: dict[str, Callable[[Any], Any]] = {
         "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value)),
         "weights": lambda value: _row_weights(value, n, kind),
-        "fixed": lambda value: _mask(value, n),
+        "fixed": lambda value: _mask(value, n, labels[0]),
         "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
         "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
     }
     if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
-        _check_shared(arguments, int(positions[0]), n, kind)
+        _check_shared(arguments, int(positions[0]), n, labels[0])
     refused, read = np.zeros(b, dtype=bool), {}
     for name, reader in readers.items():
         values, bad = arguments[name].read(positions, labels, reader)
@@ -403,14 +576,15 @@ def _stack_rows(
     lo = np.where(fixed, own, np.where(bounded, lo, -np.inf))
     hi = np.where(fixed, own, np.where(bounded, hi, np.inf))
     refused |= wrong.any(axis=1) | (s == 0).any(axis=1)
-    return CorrelationRows(t, s, i, j, lo, hi, fixed, bounded, refused)
+    floors = np.broadcast_to(t[:, None], (b, n))
+    return CorrelationRows(floors, s, i, j, lo, hi, fixed, bounded, refused)
 
 
-def _check_shared(arguments: Mapping[str, _Argument], k: int, n: int, kind: type[Divergence]) -> None:
+def _check_shared(arguments: Mapping[str, _Argument], k: int, n: int, labels: Labels) -> None:
     """Refuse bounds that cross, or that no entry can reach."""
     lower, upper, fixed = (arguments[name].of(k) for name in ("lower", "upper", "fixed"))
     t = least_eigenvalue(arguments["min_eigenvalue"].shared)
-    bounded_entries(lower, upper, fixed_pairs(fixed, n), n, 1 - t)
+    bounded_entries(lower, upper, fixed_pairs(fixed, n, labels), n, 1 - t)
 
 
 def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:
@@ -419,8 +593,8 @@ def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:
     return s if H is None else np.zeros(n)
 
 
-def _mask(value: Any, n: int) -> Mask:
+def _mask(value: Any, n: int, labels: Labels) -> Mask:
     """Return the mask of the fixed entries above the diagonal."""
     mask = np.zeros((n, n), dtype=bool)
-    mask[fixed_pairs(value, n)] = True
+    mask[fixed_pairs(value, n, labels)] = True
     return mask

@@ -59,11 +59,14 @@ class Slice:
     restored : callable
         Takes the indices of some problems, their matrices and their multipliers; returns the matrices and
         the duals of the user's problems.
+    unit : array of shape (b,), optional
+        The largest entry of each user's matrix of which the accuracy is a part; one by default.
     """
 
     stack: EntryStack
     places: IntArray
     restored: Callable[[IntArray, Array, Array], tuple[Array, Sequence[Any]]]
+    unit: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,9 @@ class StackedProblem(ABC):
     @abstractmethod
     def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
         """Return problems of one order and the same labels; None if there is no stacked method for them."""
+
+    def remark(self, notes: Warnings) -> None:  # noqa: B027 -- most have none
+        """Add warnings about the matrices themselves."""
 
     def finished(self, solution: Solution, k: int) -> Solution:
         """Return the answer to the problem in position `k` as its single solve would return it."""
@@ -152,6 +158,7 @@ def solve_stack(problem: StackedProblem) -> Solutions:
     for k in record.open:
         record.status[k] = Status.USER_LIMIT.value
         notes.add(k, f"it has no answer. {stop.value}", ConvergenceWarning)
+    problem.remark(notes)
     solutions = _solutions(problem, record, notes, stop, time.perf_counter() - begin)
     _log(solutions)
     notes.give(matrices.keys, solutions.errors)
@@ -331,6 +338,8 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
                 if starts is not None:
                     starts.put(chains[answer.solved], part.stack, group, answer.y)
                 X, duals = part.restored(answer.solved, answer.X, answer.y)
+                if part.unit is not None:
+                    answer = answer._replace(accuracy=answer.accuracy * part.unit[answer.solved])
                 each = (time.perf_counter() - begin) / len(at)
                 record.store(at[part.places[answer.solved]], answer, X, duals, each, settings.tol)
 

@@ -177,6 +177,11 @@ class Solution:
         return None if self.X is None else _rank(self.X)
 
     @property
+    def bound(self) -> float:
+        """The proven bound on the optimal value, `dual_value` by the word of the cards."""
+        return self.dual_value
+
+    @property
     def residuals(self) -> dict[str, float]:
         """Primal and dual residual by name."""
         return {"primal": self.primal_residual, "dual": self.dual_residual}

@@ -1,5 +1,7 @@
 """Labels of pandas are kept from the first argument to the answer, and never confused between arguments."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -132,11 +134,14 @@ def test_data_in_the_place_of_their_matrix_are_told(repair, hint):
         repair(frame(HIGHAM).reset_index())  # a table that was read without index_col
 
 
-def test_fixed_labels_that_are_no_pairs():
+def test_fixed_labels_are_a_block_or_pairs():
     names = [f"asset {k}" for k in range(40)]
     A = pd.DataFrame(np.eye(40), names, names)
-    with pytest.raises(ValueError, match=r"holds labels in shape \(3,\).*itertools.combinations\(block, 2\)"):
-        bo.nearest_correlation(A, fixed=names[:3])
+    for block in (names[:3], range(3)):
+        pairs = bo.nearest_correlation(A, fixed=block).duals_by_name["fixed"].index
+        assert pairs.tolist() == [*itertools.combinations(names[:3], 2)]
+    with pytest.raises(ValueError, match=r"holds labels in shape \(1, 3\); expected pairs, shape \(k, 2\)"):
+        bo.nearest_correlation(A, fixed=[names[:3]])
     for own in ({"fixed": [["asset 1", "gold"]]}, {"lower": {("asset 1", "gold"): 0.0}}):
         with pytest.raises(ValueError, match=r"'gold'.* no label of A.* and 35 more"):
             bo.nearest_correlation(A, **own)

@@ -121,11 +121,11 @@ class TestShrinking:
         np.testing.assert_array_equal(sol.X, A)
 
     def test_lanczos_and_the_dense_method_agree(self, rng, monkeypatch):
-        from bregopt.problems.correlation import covariance
+        from bregopt.problems.correlation import estimates
 
         A, T = indefinite(60, rng), definite(60, rng) * 0.5 + 0.5 * np.eye(60)
         dense = [bo.shrink_correlation(A, target).value for target in (None, T)]
-        monkeypatch.setattr(covariance, "_LANCZOS", 10)
+        monkeypatch.setattr(estimates, "_LANCZOS", 10)
         lanczos = [bo.shrink_correlation(A, target) for target in (None, T)]
         assert [sol.value for sol in lanczos] == pytest.approx(dense, abs=1e-10)
         assert min(sol.iterations for sol in lanczos) > 1
@@ -339,13 +339,24 @@ class TestUnknown:
             assert abs(sol.value - same.value) <= sol.error + same.error
             assert is_correlation(sol.X)
 
-    def test_a_lost_asset_and_its_diagonal_are_unknown(self, rng):
+    @pytest.mark.parametrize("diagonal", [1.0, np.nan])
+    def test_a_row_without_data_is_left_out(self, rng, diagonal):
         N = indefinite(6, rng)
         rest = bo.nearest_correlation(N[1:, 1:])
         N[0] = N[:, 0] = np.nan
-        sol = bo.nearest_correlation(N, missing="unknown")
-        assert abs(sol.value - rest.value) <= sol.error + rest.error
-        assert is_correlation(sol.X)
+        N[0, 0] = diagonal
+        with pytest.warns(bo.DataWarning, match="row 0 of A has no number off the diagonal"):
+            sol = bo.nearest_correlation(N, missing="unknown")
+        np.testing.assert_allclose(sol.X[1:, 1:], rest.X, atol=1e-12)
+        assert np.isnan(sol.X[0]).all()
+        assert np.isnan(sol.X[:, 0]).all()
+        assert sol.left_out == (0,)
+        assert sol.rank == rest.rank
+        assert "left out" in str(sol.report())
+        G = rng.normal(size=(6, 6))
+        np.testing.assert_allclose(sol.vjp(G)[1:, 1:], rest.vjp(G[1:, 1:]), atol=1e-10)
+        assert not sol.vjp(G)[0].any()
+        assert not sol.jvp(G + G.T)[:, 0].any()
 
     @pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
     def test_divergences_start_from_the_completion_of_largest_determinant(self, divergence, rng):
@@ -696,11 +707,10 @@ def test_order_one(divergence):
         assert bo.nearest_correlation([[1.0]], divergence, max_condition=1).X == 1
 
 
-@pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann", "largest_entry"])
-def test_nothing_is_known(divergence):
-    sol = bo.nearest_correlation(np.full((3, 3), np.nan), divergence, missing="unknown")
-    assert sol.status == "optimal"
-    assert is_correlation(sol.X)
+@pytest.mark.parametrize("A", [np.full((3, 3), np.nan), [[1, np.nan], [np.nan, 1]]])
+def test_nothing_is_known(A):
+    with pytest.raises(ValueError, match="A has no number off the diagonal"):
+        bo.nearest_correlation(A, missing="unknown")
 
 
 @pytest.mark.parametrize("divergence", ["frobenius", "largest_entry"])

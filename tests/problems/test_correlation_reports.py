@@ -178,6 +178,7 @@ def returns(seed, dates=30, n=5, share=0.3):
     return values
 
 
+@pytest.mark.filterwarnings("ignore:.*no correlation is known:bregopt.DataWarning")
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.3, 0.8]), least=st.integers(2, 9))
 def test_pairwise_correlations_are_those_of_pandas(seed, share, least):
@@ -223,8 +224,6 @@ def test_full_returns_agree_with_statsmodels():
 @pytest.mark.parametrize(
     ("values", "options", "error", "text"),
     [
-        ([[1.0, 2], [1, 3], [1, 4]], {}, ValueError, "column 0 of returns is constant; it has no"),
-        ([[1.0, 2], [1, 3], [2, np.nan]], {}, ValueError, "column 0 of returns is constant on the dates of"),
         ([[1.0, np.inf], [2, 3]], {}, ValueError, "infinite in row 0, column 1"),
         ([1.0, 2.0], {}, ValueError, r"shape \(2,\)"),
         ([["a"]], {}, TypeError, "dtype"),
@@ -308,6 +307,7 @@ def test_the_real_matrices_have_reports():
         assert report.distance == pytest.approx(np.linalg.norm(sol.X - matrix)), path.stem
 
 
+@pytest.mark.filterwarnings("ignore:.*no correlation is known:bregopt.DataWarning")
 def test_a_number_of_samples_beyond_floats():
     found = bo.pairwise_correlation(np.random.default_rng(0).normal(size=(5, 2)), min_samples=10**400)
     assert np.isnan(found.A).all()

@@ -18,30 +18,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, ArrayOrFrame, Frame, IntArray, Mask
+from bregopt.arrays import Array, ArrayOrFrame, Frame, IntArray, Mask, rectangular
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
-from bregopt.errors import is_one_of, require
+from bregopt.errors import DataWarning, is_one_of, require, warn_caller
 from bregopt.files import replacing
-from bregopt.io.pandas_labels import Labels
+from bregopt.io.pandas_labels import Labels, is_pandas, labeled
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.arguments import BoundedEntries
-from bregopt.problems.correlation.request import Request
+from bregopt.problems.correlation.request import Request, left_out_message
 from bregopt.program import Matrix
 from bregopt.records import cached_property, dataclass, field_names, replace
-from bregopt.routes.accuracy import summary
+from bregopt.routes.accuracy import Units, summary
 from bregopt.routes.solution import MatricesLike, Solution
 from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.correlation.infeasibility import Suggestion
-    from bregopt.routes.derivatives.derivative import Products
+    from bregopt.routes.derivatives.derivative import Derivative, Products
 
 __all__ = [
     "Asked",
     "CorrelationReport",
     "CorrelationSolution",
     "reportable",
+    "with_rows_left_out",
 ]
 
 _LARGEST_PRODUCTS = 60  # order up to which products with the derivative take less time than its general form
@@ -115,21 +116,51 @@ class CorrelationSolution(Solution):
     ----------
     suggestion : Suggestion or None
         The nearest request that works, if the request is infeasible and ``suggest=True``.
+    left_out : tuple
+        The labels, or numbers, of the rows without data. These rows of ``X`` are NaN.
     """
 
     suggestion: Suggestion | None = None
+    left_out: tuple[Hashable, ...] = ()
     _asked: Asked | None = field(default=None, repr=False)  # None: what the request asks
     _request: Request | None = field(default=None, repr=False)  # of an answer that was not declared
+    _rows: Mask | None = field(default=None, repr=False)  # with data; None if all have some
+
+    @cached_property
+    def _known(self) -> CorrelationSolution:
+        """The answer for the rows with data."""
+        if self._rows is None or self.X is None:
+            return self
+        X = np.asarray(self.X)[np.ix_(self._rows, self._rows)]
+        return replace(self, X=X, _rows=None)
+
+    @property
+    def rank(self) -> int | Any:
+        """The rank of the rows with data; None if there is no answer."""
+        return super().rank if self._rows is None else self._known.rank
+
+    @property
+    def accuracy(self) -> Accuracy | tuple[Accuracy, ...] | None:
+        """As :attr:`Solution.accuracy`, of the rows with data."""
+        return super().accuracy if self._rows is None else self._known.accuracy
+
+    @property
+    def _derivative(self) -> Derivative:
+        return super()._derivative if self._rows is None else self._known._derivative
 
     @cached_property
     def _in_program(self) -> Solution | None:
         """The answer in the terms of its problem, which is declared when it is asked for."""
         request = self._request
+        if self._rows is not None and self.X is not None:
+            return self._known._in_program
         if self._raw is not None or request is None or self.X is None or self.duals is None:
             return self._raw
         from bregopt.problems.correlation.solve import declared, units_of  # only those who ask for it wait
 
         problem, units = declared(request), units_of(request)
+        if request.scale is not None:
+            units = (units or Units(np.ones(request.n), np.zeros(request.n))).scaled(request.scale)
         Y = np.asarray(self.X) if units is None else units.of_program(np.asarray(self.X))
         known = {name: getattr(self, name) for name in field_names(Solution)}
         known |= {"X": (Y,), "u": np.zeros(0), "duals": -np.concatenate([np.ravel(v) for v in self.duals])}
@@ -147,13 +178,35 @@ class CorrelationSolution(Solution):
 
     def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
         """Return the gradient of ``<G, X>`` in `A`, as :meth:`Solution.vjp`."""
+        if self._rows is not None and self.X is not None:
+            return self._whole(self._known.vjp(self._part(G, "G")))
         products = self._products
         return super().vjp(G) if products is None else products.vjp(G, self.X)
 
     def jvp(self, dA: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
         """Return the change of ``X`` as `A` changes, as :meth:`Solution.jvp`."""
+        if self._rows is not None and self.X is not None:
+            return self._whole(self._known.jvp(self._part(dA, "dA")))
         products = self._products
         return super().jvp(dA) if products is None else products.jvp(dA, self.X)
+
+    def _part(self, value: Any, name: str) -> Any:
+        """Return the rows with data of a matrix of the whole order."""
+        assert self._rows is not None
+        matrix = rectangular(value, name)
+        if matrix.shape != (len(self._rows),) * 2:
+            raise ValueError(f"{name} has shape {matrix.shape}; expected {(len(self._rows),) * 2}")
+        if is_pandas(value, "DataFrame"):
+            return value.iloc[self._rows, self._rows]
+        return matrix[np.ix_(self._rows, self._rows)]
+
+    def _whole(self, value: Any) -> Any:
+        """Return a matrix of the whole order, zero in the rows without data."""
+        assert self._rows is not None
+        whole = np.zeros((len(self._rows),) * 2)
+        whole[np.ix_(self._rows, self._rows)] = value
+        X: Any = self.X
+        return type(X)(whole, X.index, X.columns) if is_pandas(X, "DataFrame") else whole
 
     def report(self) -> CorrelationReport:
         """Return what changed, by label, with the spectra before and after and the proof of the answer.
@@ -190,7 +243,7 @@ class CorrelationSolution(Solution):
             If there is no answer.
         """
         data = self._data
-        return plot_correlation(data.before, np.asarray(self.X), data.labels, ax)
+        return plot_correlation(data.before, np.asarray(self._known.X), data.labels, ax)
 
     @property
     def _data(self) -> Asked:
@@ -200,6 +253,31 @@ class CorrelationSolution(Solution):
             return self._asked
         assert self._request is not None
         return Asked.of(self._request)
+
+
+def with_rows_left_out(
+    solution: CorrelationSolution, rows: Mask, names: Sequence[Hashable], labels: Labels, name: str
+) -> CorrelationSolution:
+    """Return the answer of the whole order from that for the rows with data; warn of the others.
+
+    Parameters
+    ----------
+    solution : CorrelationSolution
+    rows : boolean array of shape (n,)
+        Those with data.
+    names : sequence
+        Of the other rows.
+    labels : pandas.Index or None
+        Of all rows.
+    name : str
+        Of the matrix, in the warning.
+    """
+    warn_caller(left_out_message(names, name), DataWarning)
+    if solution.X is None:
+        return replace(solution, left_out=tuple(names))
+    X = np.full((len(rows),) * 2, np.nan)
+    X[np.ix_(rows, rows)] = np.asarray(solution.X)
+    return labeled(replace(solution, X=X, left_out=tuple(names), _rows=rows), labels)
 
 
 def reportable(
@@ -248,7 +326,7 @@ class CorrelationReport:
     @classmethod
     def of(cls, solution: CorrelationSolution, asked: Asked) -> CorrelationReport:
         """Return the report of an answer."""
-        before, after = asked.before, np.asarray(solution.X)
+        before, after = asked.before, np.asarray(solution._known.X)
         given: Any = np.linalg.eigvalsh(before) if np.isfinite(before).all() else np.full(len(after), np.nan)
         own = np.linalg.eigvalsh(after)
         n = len(after)
@@ -377,6 +455,7 @@ class CorrelationReport:
             "spectrum before": _spectrum_text(self.spectrum_before),
             "spectrum after": _spectrum_text(self.spectrum_after),
             **_requested(self._asked, self.change),
+            **({"left out": ", ".join(map(str, solution.left_out))} if solution.left_out else {}),
             "proof": f"all eigenvalues are at least {least}, by a Cholesky factorization",
             "diagonal": diagonal,
             "optimum": f"value {solution.value:.8g}, bound {solution.dual_value:.8g}, certified gap "

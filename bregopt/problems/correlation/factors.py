@@ -54,7 +54,7 @@ from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labels_of
 from bregopt.linalg import root_of, turned
-from bregopt.problems.arguments import covariance_message
+from bregopt.problems.arguments import diagonal_message
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
     Descent,
@@ -358,7 +358,7 @@ def factor_correlation(
         raise ValueError(f"k is {k}; expected at most {n - 1}: n - 1 factors give every correlation matrix")
     t = _variance_floor(min_specific_variance)
     w = _row_weights(aligned(weights, labels, "weights"), n)
-    message = covariance_message(target.diagonal(), labels)
+    message = diagonal_message(target.diagonal() if isinstance(target, LowRank) else target, labels)
     if message is not None:
         warn_caller(message, DataWarning)
     with clock.limited(settings.time_limit), threads_for(n):

@@ -26,12 +26,12 @@ from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, covariance_message
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
-from bregopt.problems.correlation.request import Request, read_request
+from bregopt.problems.correlation.request import Request, check_missing, read_request, rows_left
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
-from bregopt.program import StopReason
+from bregopt.program import LowRank, StopReason
 from bregopt.records import replace
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.driver import log_answer
@@ -192,8 +192,16 @@ def nearest_correlation(
             from bregopt.problems.nearest_stacks import nearest_correlations  # only those with stacks wait
 
             return nearest_correlations(nearest_correlation, A, divergence, given, options)
+        check_missing(missing)
+        rows = rows_left(A, missing)
+        if rows is not None:
+            from bregopt.problems.nearest_stacks import nearest_of_rows  # likewise
+
+            given["divergence"] = divergence
+            return nearest_of_rows(nearest_correlation, A, rows, given, options)
         request = read_request(A, divergence, given)
-        message = covariance_message(request.A.diagonal(), request.labels)
+        A = request.A
+        message = diagonal_message(A.diagonal() if isinstance(A, LowRank) else A, request.labels)
         if message is not None and (request.kind is None or request.kind.quadratic):
             warn_caller(message, DataWarning)  # a LogDet or von Neumann prior may have any scale
         direct = None if suggest else solve_directly(request, options)

@@ -6,7 +6,7 @@ tuples of labels to numbers. Unknown entries are NaN, read as unknown only if th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from bregopt.arrays import (
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
 from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.io.stacks import rows_with_data
 from bregopt.problems.arguments import (
     LABELS_SHOWN,
     BoundedEntries,
@@ -47,10 +48,12 @@ __all__ = [
     "condition_bound",
     "divergence_or_norm",
     "given_matrix",
+    "left_out_message",
     "of_pairs",
     "of_present",
     "read_groups",
     "read_request",
+    "rows_left",
     "weights_of_known",
 ]
 
@@ -98,19 +101,22 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
 
     Parameters
     ----------
-    value : sequence of length n, Series with the labels of the rows, dict from label to group, or None
+    value : sequence of length n, Series or dict from label to group, or None
+        Groups of labels that no row has do not count.
     labels : pandas.Index or None
     n : int
 
     Raises
     ------
     TypeError, ValueError
-        If it is none of these, if a row has no group, or a label is unknown.
+        If it is none of these, or a row has no group.
     """
     if value is None:
         return None
+    if labels is not None and is_pandas(value, "Series"):
+        value = dict(zip(labels_of(value, "groups"), value, strict=True))
     if is_mapping(value):
-        names = _of_mapping(value, list(range(n)) if labels is None else list(labels))
+        names = _of_mapping(value, n, labels)
     else:
         if isinstance(value, str) or not hasattr(value, "__len__") or rectangular(value, "groups").ndim != 1:
             raise TypeError(f"groups is {value!r}; expected the name of a group for each of the {n} rows")
@@ -129,14 +135,17 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     return Groups(tuple(order), at)
 
 
-def _of_mapping(value: Mapping[Hashable, Any], labels: list[Any]) -> list[Any]:
-    """Return the groups of the labels, in their order."""
-    lacking, spare = [x for x in labels if x not in value], [x for x in value if x not in set(labels)]
-    if lacking or spare:
-        problem, found = ("lacks", lacking) if lacking else ("has the unknown label", spare)
-        shown = ", ".join(map(repr, found[:_SHOWN])) + (" and more" if len(found) > _SHOWN else "")
-        raise ValueError(f"groups {problem} {shown}; expected a group for each label of A")
-    return [value[x] for x in labels]
+def _of_mapping(value: Mapping[Hashable, Any], n: int, labels: Labels) -> list[Any]:
+    """Return the groups of the labels, in their order; groups of other labels do not count."""
+    rows = list(range(n) if labels is None else labels)
+    lacking = [x for x in rows if x not in value]
+    if lacking:
+        shown = ", ".join(map(repr, lacking[:_SHOWN])) + (" and more" if len(lacking) > _SHOWN else "")
+        raise ValueError(f"groups lacks {shown}; expected a group for each label of A")
+    spare = [x for x in value if x not in rows] if labels is None else []
+    if spare:
+        raise ValueError(f"groups has the unknown label {spare[0]!r}; expected numbers from 0 to {n - 1}")
+    return [value[x] for x in rows]
 
 
 def by_pairs(value: Any) -> bool:
@@ -456,10 +465,7 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
             if _nan(A, name) is None:
                 raise
             raise ValueError(f"{error}, or pass missing='unknown'") from None
-    alone = np.argwhere(nan != nan.T)
-    if len(alone):
-        a, b = (int(k) for k in alone[0])
-        raise ValueError(f"{name} is NaN at one of the entries {a, b} and {b, a} only; expected both or none")
+    _check_pairs(nan, name)
     filled = np.where(
         nan, np.eye(len(nan)), np.where(nan, 0.0, np.asarray(rectangular(A, name), dtype=float))
     )
@@ -469,6 +475,42 @@ def given_matrix(A: Any, missing: str, name: str = "A") -> Given:
     np.fill_diagonal(nan, False)
     no_variance = int(lost[0]) if len(lost) else None
     return Given(symmetric_matrix(filled, name), nan if nan.any() else None, no_variance)
+
+
+def rows_left(A: Any, missing: str, name: str = "A") -> Mask | None:
+    """Return the rows of a matrix that hold data, None if all do or another NaN is an error anyway.
+
+    Raises
+    ------
+    ValueError
+        If no row holds data, or one of a pair of entries is NaN alone.
+    """
+    nan = None if isinstance(A, LowRank) else _nan(A, name)
+    if nan is None:
+        return None
+    (rows,) = rows_with_data(np.where(nan, np.nan, 0.0)[None])
+    if rows.all() or (missing == "error" and nan[np.ix_(rows, rows)].any()):
+        return None
+    if not rows.any():
+        raise ValueError(f"{name} has no number off the diagonal; expected the entries of two rows at least")
+    _check_pairs(nan, name)
+    return rows
+
+
+def left_out_message(names: Sequence[Any], name: str = "A") -> str:
+    """Return the warning that rows without data are left out."""
+    shown = ", ".join(map(repr, names[:LABELS_SHOWN]))
+    more = f" and {len(names) - LABELS_SHOWN} more" if len(names) > LABELS_SHOWN else ""
+    rows = f"row {shown} of {name} has" if len(names) == 1 else f"rows {shown}{more} of {name} have"
+    return f"{rows} no number off the diagonal; left out, and NaN in X"
+
+
+def _check_pairs(nan: Mask, name: str) -> None:
+    """Refuse a NaN whose entry on the other side of the diagonal is a number."""
+    alone = np.argwhere(nan != nan.T)
+    if len(alone):
+        a, b = (int(k) for k in alone[0])
+        raise ValueError(f"{name} is NaN at one of the entries {a, b} and {b, a} only; expected both or none")
 
 
 def check_missing(missing: Any) -> None:

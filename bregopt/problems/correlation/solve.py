@@ -77,8 +77,8 @@ class CorrelationRows:
 
     Parameters
     ----------
-    t : array of shape (b,)
-        Lower bounds on the eigenvalues.
+    t : array of shape (b, n)
+        ``X - Diag(t)`` is positive semidefinite: lower bounds on the eigenvalues.
     s : array of shape (b, n)
         Roots of the weights.
     i, j : int array of shape (k,)
@@ -104,7 +104,9 @@ class CorrelationRows:
         """Return the rows of `b` problems with a diagonal alone."""
         none, empty = np.zeros(0, dtype=np.intp), np.zeros((b, 0))
         no = empty.astype(bool)
-        return cls(np.zeros(b), np.ones((b, n)), none, none, empty, empty, no, no, np.zeros(b, dtype=bool))
+        return cls(
+            np.zeros((b, n)), np.ones((b, n)), none, none, empty, empty, no, no, np.zeros(b, dtype=bool)
+        )
 
     def __getitem__(self, which: IntArray) -> CorrelationRows:
         """Return the rows of some of the problems."""
@@ -118,14 +120,14 @@ class CorrelationRows:
     def problem(self, A: Array, divergence: str) -> EntryStack:
         """Return the problems in terms of ``Y``, for an array `A` of shape ``(b, n, n)``."""
         n = A.shape[1]
-        k, one = np.arange(n), (1 - self.t[:, None]) * np.ones(self.s.shape)
+        k, one = np.arange(n), 1 - self.t
         if self._plain:
             if len(self.i) == 0:
                 return EntryStack(STACKED[divergence](A), k, k, one, one)
             Y0 = A
         else:
             Y0 = A.copy()
-            Y0[:, k, k] -= self.t[:, None]
+            Y0[:, k, k] -= self.t
             Y0 = self.s[:, :, None] * Y0 * self.s[:, None, :]
         scale = self._scale
         lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (self.lo, self.hi))
@@ -149,8 +151,8 @@ class CorrelationRows:
             return Y
         k = np.arange(Y.shape[1])
         X = Y / (self.s[:, :, None] * self.s[:, None, :])
-        exact = Y[:, k, k] == (1 - self.t[:, None]) * self.s**2
-        X[:, k, k] = np.where(exact, 1.0, X[:, k, k] + self.t[:, None])
+        exact = Y[:, k, k] == (1 - self.t) * self.s**2
+        X[:, k, k] = np.where(exact, 1.0, X[:, k, k] + self.t)
         own = X[:, self.i, self.j]
         kept = self.fixed & (np.abs(own - self.lo) <= 4 * EPS)
         X[:, self.i, self.j] = X[:, self.j, self.i] = np.where(kept, self.lo, own)
@@ -207,13 +209,24 @@ def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | 
     if answer is None or len(answer.solved) == 0:
         return None
     (X,), (duals,) = rows.restored(answer.X), rows.duals(answer.y)
+    duals = _of_covariances(duals, request)
     return OfEntries(X, duals, answer.certificate.of(0), int(answer.iterations[0]), settings)
+
+
+def _of_covariances(duals: tuple[Array, ...], request: Request) -> tuple[Array, ...]:
+    """Return duals of rows on correlations as those of rows on covariances, where these are asked for."""
+    unit = request.scale
+    if unit is None:
+        return duals
+    pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
+    sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
+    return tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
 
 
 def _has_rows_on_entries(request: Request) -> bool:
     """Whether there is a distance of a usual size, with bounds on eigenvalues that a shift can meet."""
     kind, A = request.kind, request.A
-    if kind is None or isinstance(A, LowRank) or request.scale is not None or request.of_eigenvalues:
+    if kind is None or isinstance(A, LowRank) or request.of_eigenvalues:
         return False
     if any(part is not None for part in (request.H, request.unknown, request.groups, request.rank)):
         return False
@@ -232,7 +245,7 @@ def _rows_of(request: Request) -> CorrelationRows:
     i, j = np.append(fixed.i, bounded.i), np.append(fixed.j, bounded.j)
     lo, hi = np.append(fixed.lo, bounded.lo)[None], np.append(fixed.hi, bounded.hi)[None]
     is_fixed = np.arange(len(i))[None] < count
-    t, refused = np.full(1, request.floor), np.zeros(1, dtype=bool)
+    t, refused = np.broadcast_to(request.t, (1, request.n)), np.zeros(1, dtype=bool)
     return CorrelationRows(t, request.s[None], i, j, lo, hi, is_fixed, ~is_fixed, refused)
 
 
