@@ -52,7 +52,11 @@ if _TYPE_CHECKING:
     from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
     from bregopt.problems.correlation.answer import CorrelationReport, CorrelationSolution
     from bregopt.problems.correlation.covariance import nearest_covariance
-    from bregopt.problems.correlation.estimates import pairwise_correlation, shrink_correlation
+    from bregopt.problems.correlation.estimates import (
+        PairwiseCorrelation,
+        pairwise_correlation,
+        shrink_correlation,
+    )
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
@@ -72,6 +76,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, min_volume_ellipsoid
     from bregopt.problems.metric_learning import learn_kernel, soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
+    from bregopt.problems.reports import PanelReport
     from bregopt.problems.solutions import Solutions
     from bregopt.problems.verify import dimacs_errors, verify
     from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
@@ -107,6 +112,8 @@ __all__ = [
     "MatrixInequality",
     "Maximize",
     "Minimize",
+    "PairwiseCorrelation",
+    "PanelReport",
     "Parameter",
     "Partition",
     "PluginWarning",
@@ -238,6 +245,8 @@ _MODULES = {
     "nearest_correlation": "bregopt.problems.correlation.nearest",
     "pairwise_correlation": "bregopt.problems.correlation.estimates",
     "CorrelationReport": "bregopt.problems.correlation.answer",
+    "PairwiseCorrelation": "bregopt.problems.correlation.estimates",
+    "PanelReport": "bregopt.problems.reports",
     "shrink_correlation": "bregopt.problems.correlation.estimates",
     "Suggestion": "bregopt.problems.correlation.infeasibility",
     "Cut": "bregopt.problems.cuts.cut",

@@ -18,7 +18,10 @@ __all__ = [
     "Axes",
     "plot_convergence",
     "plot_correlation",
+    "plot_graph",
     "plot_intervals",
+    "plot_loadings",
+    "plot_panel",
     "plot_path",
     "plot_points",
     "plot_scores",
@@ -26,7 +29,8 @@ __all__ = [
 
 Axes: TypeAlias = "matplotlib.axes.Axes"
 
-_NAMED = 30  # order up to which the rows of a drawn matrix have their labels
+_NAMED = 25  # labels along an axis; of more rows every k-th has one
+_UNKNOWN = "0.8"  # gray, as white is a change of zero
 _BEFORE, _AFTER = "#c44e52", "#4c72b0"
 
 
@@ -71,7 +75,7 @@ def plot_correlation(
     Parameters
     ----------
     before, after : array of shape (n, n)
-        An unknown entry of `before` is NaN, and left white.
+        An unknown entry of `before` is NaN, and gray.
     labels : sequence of length n, optional
     ax : sequence of four matplotlib axes, optional
         The default is a new figure.
@@ -88,7 +92,6 @@ def plot_correlation(
     axes = _several_axes(ax, 2, 2, figsize=(9.2, 8))
     change = after - before
     largest = max(float(np.nanmax(np.abs(before))), float(np.abs(after).max()))
-    size = 9 if len(after) <= 15 else 7
     own = max(float(np.nanmax(np.abs(change), initial=0.0)), 1e-12)
     for each, matrix, limit, title in zip(
         axes,
@@ -97,14 +100,165 @@ def plot_correlation(
         ("before", "after", "change"),
         strict=False,
     ):
-        image = each.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
-        each.figure.colorbar(image, ax=each, shrink=0.85)
-        each.set_title(title)
-        if labels is not None and len(labels) <= _NAMED:
-            each.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size)
-            each.set_yticks(range(len(labels)), labels, fontsize=size)
+        _draw_matrix(each, matrix, limit, title, labels)
     _draw_spectra(axes[3], before, after)
     return axes
+
+
+def plot_panel(
+    keys: Sequence[Any],
+    distance: Array,
+    before: Array,
+    after: Array,
+    mean: Array,
+    labels: Sequence[Any],
+    ax: Sequence[Axes] | None = None,
+) -> NDArray[np.object_]:
+    """Draw how a panel of matrices changed: along its dates, and by pairs.
+
+    Parameters
+    ----------
+    keys : sequence of length B
+        The dates.
+    distance, before, after : array of shape (B,)
+        The norm of the change, and the smallest eigenvalues before and after; NaN is not drawn.
+    mean : array of shape (n, n)
+        The mean change of each pair in magnitude.
+    labels : sequence of length n
+    ax : sequence of three matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    array of three matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    axes = _several_axes(ax, 1, 3, figsize=(13, 4))
+    place: Any = np.arange(len(keys)) if isinstance(keys[0], str | tuple) else np.asarray(keys)
+    mark = "." if len(keys) < 60 else None
+    axes[0].plot(place, distance, marker=mark, color=_AFTER, lw=1)
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_title("change, Frobenius norm")
+    axes[1].plot(place, before, marker=mark, color=_BEFORE, lw=1, label="before")
+    axes[1].plot(place, after, marker=mark, color=_AFTER, lw=1, label="after")
+    axes[1].axhline(0.0, lw=0.8, color="0.4")
+    axes[1].set_title("smallest eigenvalue")
+    axes[1].legend(frameon=False)
+    for each in axes[:2]:
+        if isinstance(keys[0], str | tuple):
+            _name_ticks(each.set_xticks, keys, 12)
+        each.tick_params(axis="x", labelrotation=45)
+        each.grid(alpha=0.3)
+    shown = mean.copy()
+    np.fill_diagonal(shown, 0.0)
+    largest = float(np.nanmax(shown, initial=1e-12))
+    _draw_matrix(axes[2], shown, largest, "mean |change| of a pair", labels, "Blues", 0.0)
+    return axes
+
+
+def plot_loadings(
+    loadings: Array, specific: Array, labels: Sequence[Any] | None = None, ax: Sequence[Axes] | None = None
+) -> NDArray[np.object_]:
+    """Draw the loadings of a factor model, and how the variance of each row divides.
+
+    Parameters
+    ----------
+    loadings : array of shape (n, k)
+    specific : array of shape (n,)
+        Specific variances.
+    labels : sequence of length n, optional
+    ax : sequence of two matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    array of two matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    n, k = loadings.shape
+    axes = _several_axes(ax, 1, 2, figsize=(9, min(2.2 + 0.2 * n, 8)), sharey=True)
+    limit = max(float(np.abs(loadings).max()), 1e-12)
+    image = axes[0].imshow(
+        loadings, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
+    )
+    axes[0].figure.colorbar(image, ax=axes[0])
+    axes[0].set_xticks(range(k), [f"factor {j + 1}" for j in range(k)], rotation=45 if k > 4 else 0)
+    axes[0].set_title("loadings")
+    left = np.zeros(n)
+    for j in range(k):
+        axes[1].barh(np.arange(n), loadings[:, j] ** 2, left=left, height=0.8, label=f"factor {j + 1}")
+        left = left + loadings[:, j] ** 2
+    axes[1].barh(np.arange(n), specific, left=left, height=0.8, color="0.85", label="specific")
+    axes[1].set_title("shares of the variance")
+    axes[1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    _name_ticks(axes[0].set_yticks, range(n) if labels is None else labels)
+    axes[0].set_ylim(n - 0.5, -0.5)
+    return axes
+
+
+def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw a graph of partial correlations on a circle, in an order that keeps neighbors together.
+
+    Parameters
+    ----------
+    partial : array of shape (n, n)
+        Zero where there is no edge. Positive edges are blue and negative ones red, as wide as they are large.
+    labels : sequence of length n, optional
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    if ax is None:
+        pyplot = require("matplotlib.pyplot", "plot")
+        _, ax = pyplot.subplots(figsize=(5.5, 5.5), layout="constrained")
+    n, names = len(partial), range(len(partial)) if labels is None else labels
+    order = _circular_order(np.abs(partial))
+    angle = np.empty(n)
+    angle[order] = 2 * np.pi * np.arange(n) / n
+    at = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    i, j = np.nonzero(np.triu(partial, 1))
+    largest = max(float(np.abs(partial[i, j]).max(initial=0.0)), 1e-12)
+    for a, b in zip(i, j, strict=True):
+        size = abs(float(partial[a, b])) / largest
+        color = _AFTER if partial[a, b] > 0 else _BEFORE
+        ax.plot(*at[[a, b]].T, color=color, lw=0.3 + 3 * size, alpha=0.3 + 0.6 * size, zorder=1)
+    degree = np.bincount(np.concatenate([i, j]), minlength=n)
+    ax.scatter(at[:, 0], at[:, 1], s=12 + 300 / n, c=np.where(degree > 0, "0.2", "0.75"), zorder=2)
+    every = -(-n // 60)
+    for rank, k in enumerate(order):
+        if rank % every == 0:
+            turn = np.degrees(angle[k])
+            flip = 90 < turn < 270
+            ax.text(
+                1.05 * at[k, 0],
+                1.05 * at[k, 1],
+                _plain(names[k]),
+                rotation=turn + 180 if flip else turn,
+                rotation_mode="anchor",
+                ha="right" if flip else "left",
+                va="center",
+                fontsize=9 if n <= 30 else 6,
+            )
+    ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal")
+    ax.axis("off")
+    ax.set_title(f"{len(i)} edges; positive blue, negative red; largest {largest:.2g}", fontsize=10)
+    return ax
 
 
 def plot_intervals(
@@ -210,13 +364,62 @@ def _principal(points: Array) -> Array:
     return place
 
 
+def _draw_matrix(
+    ax: Any,
+    matrix: Array,
+    limit: float,
+    title: str,
+    labels: Sequence[Any] | None,
+    cmap: str = "RdBu_r",
+    least: float | None = None,
+) -> None:
+    """Draw a matrix; an unknown entry is gray, as white is zero."""
+    ax.set_facecolor(_UNKNOWN)
+    low = -limit if least is None else least
+    image = ax.imshow(matrix, cmap=cmap, vmin=low, vmax=limit, interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, shrink=0.85)
+    ax.set_title(f"{title} (gray: unknown)" if np.isnan(matrix).any() else title)
+    if labels is not None:
+        _name_ticks(ax.set_xticks, labels, rotation=90)
+        _name_ticks(ax.set_yticks, labels)
+
+
+def _name_ticks(set_ticks: Any, labels: Sequence[Any], most: int = _NAMED, **options: Any) -> None:
+    """Label an axis: each of a few rows, every k-th of more."""
+    every = -(-len(labels) // most)
+    places = range(0, len(labels), every)
+    set_ticks(places, [_plain(labels[k]) for k in places], fontsize=9 if len(labels) <= 15 else 7, **options)
+
+
+def _plain(label: Any) -> str:
+    """Return a label that matplotlib does not read as mathematics."""
+    return str(label).replace("$", r"\$")
+
+
+def _circular_order(size: Array) -> list[int]:
+    """Return an order of vertices in which each is the one most tied to those just before it."""
+    left, order = set(range(len(size))), [int(size.sum(axis=0).argmax())]
+    left.remove(order[0])
+    pull = size[order[0]].copy()
+    while left:
+        k = max(left, key=lambda vertex: (pull[vertex], -vertex))
+        order.append(k)
+        left.remove(k)
+        pull = 0.5 * pull + size[k]
+    return order
+
+
 def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
-    """Draw eigenvalues by rank; the axis is linear around zero, such that small negative ones are seen."""
+    """Draw eigenvalues by rank; the axis is linear around zero, such that small negative ones are seen.
+
+    Unknown entries of the given matrix are those of the answer.
+    """
     rank = np.arange(1, len(after) + 1)
-    own, given = np.linalg.eigvalsh(after)[::-1], np.full(len(after), np.nan)
-    if np.isfinite(before).all():
-        given = np.linalg.eigvalsh(before)[::-1]
-        ax.plot(rank, given, "o", ms=4.5, mfc="none", color=_BEFORE, label="before")
+    unknown = np.isnan(before)
+    own = np.linalg.eigvalsh(after)[::-1]
+    given = np.linalg.eigvalsh(np.where(unknown, after, before))[::-1]
+    named = "before, unknown as after" if unknown.any() else "before"
+    ax.plot(rank, given, "o", ms=4.5, mfc="none", color=_BEFORE, label=named)
     ax.plot(rank, own, ".", ms=5, color=_AFTER, label="after")
     ax.axhline(0.0, lw=0.8, color="0.4")
     low, high = float(np.fmin(own, given).min()), float(np.fmax(own, given).max())

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,14 @@ from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.pandas_labels import labeled
+from bregopt.plotting import Axes
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from bregopt.problems.reports import PanelReport
 
 __all__ = ["ERROR", "NUMBERS", "Record", "Solutions", "Warnings"]
 
@@ -165,6 +169,22 @@ class Solutions:
             "warnings": ["; ".join(self.warnings.get(key, [])) for key in self.keys],
         }
         return pandas.DataFrame(columns, index=pandas.Index(self.keys))
+
+    def report(self) -> PanelReport:
+        """Return one report of all matrices: the dates that moved most, and the pairs that moved most often.
+
+        Returns
+        -------
+        PanelReport
+            It prints, and goes to pandas, Excel, CSV and HTML.
+        """
+        from bregopt.problems.reports import PanelReport  # only those who ask wait
+
+        return PanelReport.of(self)
+
+    def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:
+        """Draw the report, as :meth:`PanelReport.plot`."""
+        return self.report().plot(ax)
 
     def _reason(self, k: int) -> str:
         """Return why a problem stopped."""

@@ -160,7 +160,7 @@ def test_reports_go_to_files(tmp_path):
 
     report.to_excel(tmp_path / "report.xlsx")
     sheets = pd.read_excel(tmp_path / "report.xlsx", sheet_name=None)
-    assert list(sheets) == ["summary", "pairs", "rows", "spectrum"]
+    assert list(sheets) == ["summary", "pairs", "rows", "spectrum", "correlation"]
     np.testing.assert_allclose(sheets["pairs"].change, report.to_frame().change)
 
 

@@ -1,37 +1,27 @@
-"""The answer to a nearest correlation or covariance problem, which knows what was asked, and its report.
-
-The report says what changed, and shows the proof. It is text, tables, a workbook, or a page of HTML that
-stands alone.
-"""
+"""The answer to a nearest correlation or covariance problem, which knows what was asked, and its report."""
 
 from __future__ import annotations
 
-import base64
-import io
-import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import field
-from importlib.util import find_spec
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, ArrayOrFrame, Frame, IntArray, Mask, rectangular
+from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
-from bregopt.errors import DataWarning, is_one_of, require, warn_caller
-from bregopt.files import replacing
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, is_pandas, labeled
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.arguments import BoundedEntries
 from bregopt.problems.correlation.request import Request, left_out_message
+from bregopt.problems.reports import Report, Table, caption
 from bregopt.program import Matrix
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.accuracy import Units, summary
 from bregopt.routes.solution import MatricesLike, Solution
-from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.correlation.infeasibility import Suggestion
@@ -47,20 +37,9 @@ __all__ = [
 
 _LARGEST_PRODUCTS = 60  # order up to which products with the derivative take less time than its general form
 
-_SHOWN = 10  # rows of a table in print
 _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
-_TABLES = ("summary", "pairs", "rows", "spectrum")
 _PAIRS = ("row", "column", "before", "after", "change", "note")
 _ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
-_SHOWN_ON_PAGE = 50  # rows of a table in HTML
-_DPI = 110
-_STYLE = """\
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1.2rem 0 }
-caption { font-weight: 600; padding: .3rem 0 }
-td, th { padding: .15rem .9rem .15rem 0; border-bottom: 1px solid #ddd }
-td { font-variant-numeric: tabular-nums }
-img { max-width: 100% }"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,9 +270,13 @@ def reportable(
     return CorrelationSolution(**known, suggestion=suggested, _asked=asked, _request=request)
 
 
-@dataclass(frozen=True, eq=False)
-class CorrelationReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class CorrelationReport(Report):
     """What changed, by label, and what is proven.
+
+    Its tables (`to_frame`, `to_excel`, `to_csv`) are "summary"; "pairs", those that changed most first;
+    "rows", in the same order; "spectrum"; and the repaired matrix with its labels, "correlation", also
+    "covariance" if it is one.
 
     Attributes
     ----------
@@ -312,6 +295,9 @@ class CorrelationReport:
     diagonal_error : float
         Largest distance of the diagonal from the required one.
     """
+
+    _tables = ("summary", "pairs", "rows", "spectrum", "correlation", "covariance")
+    _matrices = ("covariance", "correlation")
 
     before: Array
     after: Array
@@ -363,78 +349,14 @@ class CorrelationReport:
         """The largest change of an entry, in magnitude."""
         return float(np.abs(self.change).max())
 
-    def to_frame(self, table: str = "pairs") -> Frame:
-        """Return one table as a DataFrame.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tables: "covariance" is there if the answer is one."""
+        return tuple(name for name in self._tables if name != "covariance" or self._is_covariance)
 
-        Parameters
-        ----------
-        table : {"pairs", "rows", "spectrum", "summary"}
-            All pairs, those that changed most first; the rows, in the same order; the eigenvalues; or the
-            numbers for the whole matrix.
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        ValueError
-            If there is no such table.
-        """
-        if not is_one_of(table, _TABLES):
-            raise ValueError(f"table is {table!r}; expected one of {', '.join(_TABLES)}")
-        pandas = require("pandas", "pandas")
-        columns = getattr(self, f"_{table}_columns")()
-        return pandas.DataFrame(columns)
-
-    def to_excel(self, path: str | PathLike[str]) -> None:
-        """Write all tables to a workbook, one sheet each; it needs openpyxl (``bregopt[excel]``).
-
-        Labels are text, also those that look like formulas.
-
-        Raises
-        ------
-        ValueError
-            If a label has control characters, which no workbook holds.
-        """
-        pandas = require("pandas", "excel")
-        require("openpyxl", "excel")
-        frames = {table: self.to_frame(table) for table in _TABLES}
-        for frame in frames.values():
-            for cell in frame.to_numpy(dtype=object).ravel():
-                if isinstance(cell, str) and any(ord(c) < 32 and c not in "\t\n\r" for c in cell):
-                    raise ValueError(f"the label {cell!r} has control characters; a workbook holds none")
-        packed = io.BytesIO()  # after an error in the middle of writing, openpyxl leaves an archive open
-        with pandas.ExcelWriter(packed, engine="openpyxl") as book:
-            for table, frame in frames.items():
-                frame.to_excel(book, sheet_name=table, index=False)
-                for cell in itertools.chain(*book.sheets[table].iter_rows()):
-                    cell.data_type = "s" if cell.data_type == "f" else cell.data_type
-        with replacing(path) as file:
-            file.write(packed.getvalue())
-
-    def to_html(self, path: str | PathLike[str]) -> None:
-        """Write a page that stands alone, with the plot if matplotlib is installed."""
-        with replacing(path) as file:
-            file.write(_page_of(self, self._solution).encode("utf-8"))
-
-    def __str__(self) -> str:
-        width = max(map(len, self.facts))
-        lines = [self.title, *(f"  {name:<{width}}  {text}" for name, text in self.facts.items())]
-        for heading, titles, cells, left in self.tables(_SHOWN):
-            lines += ["", heading, *table_lines(titles, cells, left)]
-        return "\n".join(line.rstrip() for line in lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.html(_SHOWN)
-
-    def html(self, shown: int) -> str:
-        """Return the tables as HTML with at most `shown` rows each."""
-        parts = [html_table((), list(self.facts.items()), 2, self.title)]
-        parts += [
-            html_table(titles, cells, left, heading) for heading, titles, cells, left in self.tables(shown)
-        ]
-        return "\n".join(parts)
+    @property
+    def _is_covariance(self) -> bool:
+        return bool((self._asked.diagonal != 1).any())
 
     @property
     def title(self) -> str:
@@ -464,7 +386,7 @@ class CorrelationReport:
             "effort": f"{solution.iterations} iterations of {solution.solver}, {seconds:.3g} s",
         }
 
-    def tables(self, shown: int) -> list[tuple[str, Sequence[str], list[tuple[str, ...]], int]]:
+    def tables(self, shown: int) -> list[Table]:
         """Return captions, titles, cells and the number of columns of text of the tables by label."""
         i, j = self._order
         pairs, rows = len(i), len(self.after)
@@ -486,8 +408,8 @@ class CorrelationReport:
             for r, label in enumerate(columns["row"][:shown])
         ]
         return [
-            (_caption("pairs", k, pairs), _PAIRS, cells, 2),
-            (_caption("rows", len(sums), rows), _ROWS, sums, 1),
+            (caption("pairs", k, pairs), _PAIRS, cells, 2),
+            (caption("rows", len(sums), rows), _ROWS, sums, 1),
         ]
 
     @cached_property
@@ -513,6 +435,17 @@ class CorrelationReport:
         )
         masks = [mask[i, j] for mask, _ in rules]
         return np.select(masks, [text for _, text in rules], "").tolist()
+
+    def _drawn(self) -> NDArray[np.object_]:
+        return self._solution.plot()
+
+    def _columns(self, table: str) -> Any:
+        if table == "covariance":
+            return self.after, self.labels
+        if table == "correlation":
+            scale = np.sqrt(self.after.diagonal())
+            return self.after / np.outer(scale, scale) if self._is_covariance else self.after, self.labels
+        return getattr(self, f"_{table}_columns")()
 
     def _pairs_columns(self) -> dict[str, Any]:
         i, j = self._order
@@ -554,12 +487,6 @@ class CorrelationReport:
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
-
-
-def _caption(noun: str, shown: int, count: int) -> str:
-    """Return the caption of a table that shows some of its rows."""
-    some = f"all {count} {noun}" if shown == count else f"{shown} of {count} {noun}"
-    return f"{some}, by the size of their change"
 
 
 def _number(value: float) -> str:
@@ -604,26 +531,3 @@ def _condition(eigenvalues: Array) -> float:
 
 def _round_off(eigenvalues: Array) -> float:
     return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
-
-
-def _page_of(report: CorrelationReport, solution: CorrelationSolution) -> str:
-    """Return the page, with the plot if matplotlib is installed."""
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{escaped(report.title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
-        f"{_embedded_plot(solution)}\n{report.html(_SHOWN_ON_PAGE)}\n</body>\n</html>\n"
-    )
-
-
-def _embedded_plot(solution: CorrelationSolution) -> str:
-    """Return the plot as an image inside the page."""
-    if find_spec("matplotlib") is None:
-        return "<p>For the plot: pip install 'bregopt[plot]'</p>"
-    pyplot = require("matplotlib.pyplot", "plot")
-    with pyplot.rc_context({"interactive": False}):
-        figure = solution.plot()[0].figure
-        data = io.BytesIO()
-        figure.savefig(data, format="png", dpi=_DPI)
-        pyplot.close(figure)
-    image = base64.b64encode(data.getvalue()).decode("ascii")
-    return f'<img alt="before, after, change and spectra" src="data:image/png;base64,{image}">'
