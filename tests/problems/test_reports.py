@@ -31,10 +31,7 @@ def solved():
 def test_files_hold_the_repaired_matrix_with_its_labels(tmp_path):
     A = pd.DataFrame([[1, 0.9, 0.7], [0.9, 1, -0.3], [0.7, -0.3, 1.0]], list("abc"), list("abc"))
     S = A * np.outer([1, 2, 3], [1, 2, 3])
-    for sol, _names in (
-        (bo.nearest_correlation(A), ["correlation"]),
-        (bo.nearest_covariance(S), ["covariance"]),
-    ):
+    for sol, name in ((bo.nearest_correlation(A), "correlation"), (bo.nearest_covariance(S), "covariance")):
         report = sol.report()
         report.to_csv(tmp_path / "matrix.csv")
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "matrix.csv", index_col=0), sol.X)
