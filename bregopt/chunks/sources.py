@@ -23,6 +23,7 @@ __all__ = [
     "Source",
     "SourceLike",
     "is_dask",
+    "maps_whole_file",
     "parquet_columns",
     "source",
     "source_of",
@@ -44,7 +45,7 @@ class _FileRows(NamedTuple):
 class Source:
     """An array, the npy or Parquet file that holds it, or a Dask array, from row `start` to row `stop`.
 
-    A file is _opened where it is read, so a pickle holds its path only.
+    A file is opened where it is read, so a pickle holds its path only.
     """
 
     data: Any
@@ -127,7 +128,7 @@ def _path_or_array(value: Any, name: str) -> Any:
         if not path.is_file():
             raise ValueError(f"{name} is the path {path}; expected an npy file, and there is none")
         return path
-    if _maps_whole_file(value):
+    if maps_whole_file(value):
         return Path(value.filename)
     if isinstance(value, ParquetColumns):
         return value
@@ -144,7 +145,7 @@ def _path_or_array(value: Any, name: str) -> Any:
     return rectangular(value, name)
 
 
-def _maps_whole_file(value: Any) -> bool:
+def maps_whole_file(value: Any) -> bool:
     """Whether `value` is the memory map of a whole npy file, which NumPy would pickle with its data."""
     if not isinstance(value, np.memmap) or value.mode == "c" or value.filename is None:
         return False

@@ -11,6 +11,7 @@ of SciPy's sparse arrays and of pandas.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import hashlib
 import io
@@ -36,8 +37,8 @@ __all__ = ["Answers", "fingerprint", "folder_of"]
 
 _FACTS, _MATRICES, _SUFFIX = "batch.json", "X.npy", ".part"
 _SHA = hashlib.sha256().digest_size
-_BUILTINS = frozenset({"complex", "frozenset", "range", "set", "slice", "TypeError", "ValueError"})
-_NUMPY = frozenset({"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"})
+_BUILTINS = frozenset({"complex", "frozenset", "range", "set", "slice"})  # and exceptions
+_NUMPY = frozenset({"LinAlgError", "_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"})
 _PANDAS = ("pandas.core.", "pandas._libs.")
 _OF_PANDAS = frozenset({"_new_Index", "_unpickle_block", "_unpickle_timestamp"})  # functions
 _PLAIN = (bool, int, float, complex, str, bytes, os.PathLike, np.generic, type(None))
@@ -284,6 +285,18 @@ class Answers:
         """Return the matrices as a memory map."""
         return np.load(self.path / _MATRICES, mmap_mode="r")
 
+    def check_matrices(self, position: int, count: int, known: str) -> None:
+        """Raise a ValueError unless the matrices from a position on have a fingerprint."""
+        try:
+            same = fingerprint(np.array(self.matrices()[position : position + count])) == known
+        except (OSError, ValueError):
+            same = False
+        if not same:
+            raise ValueError(
+                f"{self.path / _MATRICES} is damaged, or is not there, in positions {position} to "
+                f"{position + count - 1}; delete {self._file(position)}, and these are solved again"
+            )
+
 
 class _Reader(pickle.Unpickler):
     """Reads classes of data only, and no functions but those by which NumPy and pandas restore theirs."""
@@ -304,7 +317,8 @@ def _is_known(module: str, name: str) -> bool:
     if "." in name:
         return False
     if module == "builtins":
-        return name in _BUILTINS
+        found = getattr(builtins, name, None)
+        return name in _BUILTINS or (isinstance(found, type) and issubclass(found, Exception))
     if module.partition(".")[0] == "numpy":
         return name in _NUMPY
     if module.startswith(_PANDAS):

@@ -1,19 +1,26 @@
-"""Stacks of matrices from users: arrays, dicts, lists, and pandas frames with an index of two levels.
+"""Stacks of matrices from users: arrays, dicts, lists, pandas frames with an index of two levels, and files.
 
 Some rows and columns may hold only NaN off the diagonal: assets without data (:func:`present_stack`).
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, Mask, is_mapping, rectangular
+from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
+from bregopt.chunks.sources import Source, maps_whole_file
+from bregopt.errors import require
+from bregopt.files import path_of, reading
+from bregopt.io.matrices import SUFFIXES, read_matrix
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
@@ -23,12 +30,51 @@ __all__ = [
     "MatrixStack",
     "StackLike",
     "is_stack",
+    "opened",
     "present_stack",
     "read_stack",
     "rows_with_data",
 ]
 
-StackLike = ArrayLike | LowRank | Mapping[Any, Any]  # one matrix or number, or one for each key of a stack
+# One matrix or number, or one for each key of a stack; or the path of a file that holds them.
+StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
+_BLOCK = 2**24  # bytes of a file that are read at once
+
+
+def opened(value: Any, name: str) -> Any:
+    """Return the matrix or stack in a file, if the value is a path; a stack in an npy file as a memory map.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ImportError
+        If it is a Parquet file, and pandas or pyarrow is not installed.
+    ValueError
+        If it is of another kind or damaged.
+    """
+    if not isinstance(value, str | PathLike):
+        return value
+    path = path_of(value)
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise FileNotFoundError(f"{name} is the path {path}; there is no such file")
+    if suffix == ".npy":
+        with reading(path):
+            array = np.load(path, mmap_mode="r")
+        if array.ndim == 3:
+            return array
+    if suffix == ".parquet":
+        pandas = require("pandas", "pandas")
+        require("pyarrow", "parquet")
+        with reading(path):
+            return pandas.read_parquet(path)
+    if suffix not in SUFFIXES:
+        known = ", ".join((*SUFFIXES, ".parquet"))
+        raise ValueError(f"{name} is the path {path}; expected a file of type {known}")
+    table = read_matrix(path)
+    labels = table.columns if table.index is None else table.index
+    return table.values if labels is None else pandas_module().DataFrame(table.values, labels, labels)
 
 
 def is_stack(value: Any) -> bool:
@@ -58,15 +104,20 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
         stack = _frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
         stack = _ListStack.of(value)
+    elif real and maps_whole_file(value):
+        stack = _FileStack.of(value, name)
     else:
         array = rectangular(value, name)
         stack = _ArrayStack(_real_numbers(array, name) if real else array)
-        shape = stack.values.shape
-        if len(shape) != 3 or shape[1] != shape[2]:
-            raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
+        _check_shape(stack.values.shape, name)
     if len(stack.keys) == 0:
         raise ValueError(f"{name} holds no matrix; expected one at least")
     return stack
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    if len(shape) != 3 or shape[1] != shape[2]:
+        raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
 
 
 def _uniform(matrices: Sequence[Any]) -> bool:
@@ -146,6 +197,10 @@ class MatrixStack(ABC):
         """Return the labels of one matrix, None if it has none."""
         return None
 
+    def of_answers(self, X: Array, k: int) -> Array:
+        """Return the answer to one matrix, without what is missing, from an array of all."""
+        return X[k]
+
     @abstractmethod
     def collected(self, matrices: Sequence[Any]) -> Any:
         """Return answers, None where there is none, in the form of the data; NaN where a row is missing."""
@@ -181,11 +236,65 @@ class _ArrayStack(MatrixStack):
         return self.values[k]
 
     def collected(self, matrices: Sequence[Any]) -> Any:
-        X = np.full(self.values.shape, np.nan)
-        for k, matrix in enumerate(matrices):
-            if matrix is not None:
-                X[k] = matrix
-        return X
+        return _collected(matrices, self.values.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _FileStack(MatrixStack):
+    """Matrices in an npy file, of which parts are read where they are used; a pickle holds the path."""
+
+    source: Source
+
+    @classmethod
+    def of(cls, array: Any, name: str) -> _FileStack:
+        """Return the stack of a memory map of a whole file."""
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
+        _check_shape(array.shape, name)
+        return cls(Source(Path(array.filename), 0, len(array)))
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        return range(len(self.source))
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        count, n = len(self.source), self.order
+        length = max(1, _BLOCK // (8 * max(n, 1) ** 2))
+        for a in range(0, count, length):
+            b = min(count, a + length)
+            yield Group(np.arange(a, b), self._read(a, b), np.arange(n))
+
+    @property
+    def order(self) -> int:
+        return self.source.shape[1]
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        return range(self.order)
+
+    def part(self, a: int, b: int) -> _FileStack:
+        return _FileStack(self.source.part(a, b))
+
+    def one(self, k: int) -> Any:
+        return self._read(k, k + 1)[0]
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        shape = self.source.shape
+        check_memory(8.0 * math.prod(shape), "the array of answers (resume='folder' keeps it in a file)")
+        return _collected(matrices, shape)
+
+    def _read(self, a: int, b: int) -> Array:
+        """Return some matrices, after which their part of the file is no longer mapped."""
+        return np.array(self.source.part(a, b).read(), dtype=np.float64)
+
+
+def _collected(matrices: Sequence[Any], shape: tuple[int, ...]) -> Array:
+    X = np.full(shape, np.nan)
+    for k, matrix in enumerate(matrices):
+        if matrix is not None:
+            X[k] = matrix
+    return X
 
 
 @dataclass(frozen=True, eq=False)
@@ -467,6 +576,11 @@ class _PresentStack(MatrixStack):
     def labels(self, k: int) -> Labels:
         labels = self.whole.labels(k)
         return labels if labels is None or k not in self.present else labels[self.present[k]]
+
+    def of_answers(self, X: Array, k: int) -> Array:
+        """Return the answer to one matrix, of the rows that are there."""
+        rows = self.present.get(k)
+        return X[k] if rows is None else X[k][np.ix_(rows, rows)]
 
     def collected(self, matrices: Sequence[Any]) -> Any:
         """Return answers in the form of the data, NaN where an asset is missing."""

@@ -59,7 +59,7 @@ __all__ = [
     "stack_settings",
 ]
 
-PANEL = ("executor", "progress", "warm_start")  # options of a stack
+PANEL = ("executor", "progress", "resume", "warm_start")  # options of a stack
 _OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 METHOD = "bregman"
 _OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from bregopt.arrays import symmetric_matrix
 from bregopt.io.pandas_labels import labeled, labels_of
-from bregopt.io.stacks import StackLike, is_stack
+from bregopt.io.stacks import StackLike, is_stack, opened
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
@@ -34,8 +34,8 @@ def nearest_psd(
 
     Parameters
     ----------
-    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these
-        Symmetric; positive definite or ``LowRank`` for LogDet and von Neumann. Stacks are those of
+    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these; or the path of a file
+        Symmetric; positive definite or ``LowRank`` for LogDet and von Neumann. Stacks and files are those of
         :func:`nearest_correlation`.
     constraints : callable, or sequence of callables
         Each takes the matrix variable and returns a constraint or a list of them, for instance
@@ -61,6 +61,7 @@ def nearest_psd(
     >>> bo.nearest_psd([[1, 2], [2, 1]]).X.round(6).tolist()
     [[1.5, 1.5], [1.5, 1.5]]
     """
+    A = opened(A, "A")
     check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
     declarations = _declarations(constraints)
     if is_stack(A):

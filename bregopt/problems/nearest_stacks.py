@@ -321,6 +321,10 @@ class _Correlations(StackedProblem):
         solution = replace(solution, _units=units_of(request), _restated=restated)
         return replace(reportable(solution, request=request), left_out=tuple(self.matrices.absent(k)))
 
+    def settings(self) -> dict[str, Any]:
+        given = {name: (each.shared, each.own) for name, each in self.arguments.items()}
+        return {**super().settings(), **given}
+
     def alone(self, k: int, start: Solution | None) -> Solution:
         own, options = self._arguments_of(k), self.options
         if start is not None and own["max_rank"] is None:
@@ -414,6 +418,9 @@ class _Semidefinite(StackedProblem):
         none, bounds = np.zeros(0, dtype=np.intp), np.zeros((len(places), 0))
         stack = EntryStack(STACKED[self.divergence](A[places]), none, none, bounds, bounds)
         return Slice(stack, places, lambda solved, X, y: (X, [()] * len(solved)))
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "constraints": self.constraints}
 
     def alone(self, k: int, start: Solution | None) -> Solution:
         options = self.options if start is None else {**self.options, "warm_start": start}

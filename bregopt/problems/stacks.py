@@ -1,4 +1,4 @@
-"""Stacks of problems, in parts that any executor solves.
+"""Stacks of problems, in parts that any executor solves, and that a folder keeps.
 
 A part solves slices of problems that fit the cache by the stacked method, and the problems left one by one.
 """
@@ -10,10 +10,12 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import suppress
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import closing, suppress
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +25,8 @@ from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort, Ending
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, SolverError
-from bregopt.executors import check_executor
+from bregopt.executors import Crew, check_executor
+from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.stacks import Group
 from bregopt.problems.arguments import METHOD, PANEL, has_method, stack_answer, stack_settings
 from bregopt.problems.solutions import ERROR, Record, Solutions, Warnings
@@ -41,9 +44,10 @@ __all__ = ["Part", "Slice", "StackedProblem", "solve_part", "solve_stack", "widt
 logger = logging.getLogger(__name__)
 
 _CHAIN = 32  # matrices of a chain of warm starts
-_POLL = 0.25  # seconds between two looks at the time limit and Ctrl-C
 # Entries of the matrices of a slice. Its arrays of 400 KB stay in the cache (benchmarks/many_stacks.py).
 _SLICE = 50_000
+_OF_RUNS = ("time_limit", "verbose")  # options that no answer of a part depends on
+_QUEUE = 4  # parts of each worker that are submitted and not done
 _ROUND_OFF = 1e-10  # asymmetry, as a fraction of the largest entry, up to which entries are averaged
 
 
@@ -92,6 +96,11 @@ class StackedProblem(ABC):
         """Return the problems in the positions from `a` to ``b - 1``."""
         return replace(self, matrices=self.matrices.part(a, b))
 
+    def settings(self) -> dict[str, Any]:
+        """Return what the answers depend on, besides the matrices."""
+        own = {name: value for name, value in self.options.items() if name not in _OF_RUNS}
+        return {"divergence": self.divergence, **own}
+
     @abstractmethod
     def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
         """Return problems of one order and the same labels; None if there is no stacked method for them."""
@@ -110,11 +119,23 @@ class StackedProblem(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The answers of a part, its warnings, and why it ended early."""
+    """The answers of a part, its warnings, and why it ended early.
+
+    `in_file` is the mask of those whose matrices are in the folder's file, None if there are no such.
+    """
 
     record: Record
     notes: Warnings
     ending: Ending | None
+    in_file: Mask | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether another run finds the same: it ended, and its errors are those of data."""
+        of_data = (TypeError, ValueError, SolverError)
+        return self.ending is None and all(
+            isinstance(error, of_data) for error in self.record.errors.values()
+        )
 
 
 def width_of(order: int) -> int:
@@ -124,11 +145,12 @@ def width_of(order: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Panel:
-    """How a stack is solved: the executor, whether a bar is shown, and whether starts are warm."""
+    """How a stack is solved: the executor, whether a bar is shown or starts are warm, and the folder."""
 
     executor: Executor | None
     progress: bool
     chain: bool
+    folder: Answers | None
 
 
 def solve_stack(problem: StackedProblem) -> Solutions:
@@ -143,23 +165,30 @@ def solve_stack(problem: StackedProblem) -> Solutions:
         If an option, or an argument that all problems share, is bad.
     """
     begin = time.perf_counter()
-    panel = _panel(problem.options)
-    problem = replace(problem, options=_of_solve(problem.options))
+    given = problem.options
+    problem = replace(problem, options=_of_solve(given))
+    panel = _panel(given, problem)
     matrices = problem.matrices
-    record, notes, stop = Record.empty(len(matrices.keys)), Warnings(), StopReason.STALLED
+    count = len(matrices.keys)
+    record, notes, stop = Record.empty(count), Warnings(), StopReason.STALLED
+    in_file, reached = np.zeros((2, count), dtype=bool)
     ending: Ending | None = None
-    with clock.limited(time_limit(problem.options)):
+    with clock.limited(time_limit(problem.options), batch=True), Answers.held(panel.folder):
         for a, part in _parts(problem, panel):
             record.place(part.record, a)
             notes.include(part.notes, a)
             ending = part.ending or ending
+            if part.in_file is not None:
+                in_file[a : a + len(part.in_file)] = part.in_file
+            reached[a : a + len(part.record.X)] = True
         if record.open:
             stop = reason(CutShort(ending or clock.ending()))
     for k in record.open:
         record.status[k] = Status.USER_LIMIT.value
         notes.add(k, f"it has no answer. {stop.value}", ConvergenceWarning)
     problem.remark(notes)
-    solutions = _solutions(problem, record, notes, stop, time.perf_counter() - begin)
+    X = _matrices(matrices, record, in_file, reached, panel.folder)
+    solutions = _solutions(problem, X, record, notes, stop, time.perf_counter() - begin)
     _log(solutions)
     notes.give(matrices.keys, solutions.errors)
     return solutions
@@ -174,8 +203,8 @@ def _log(solutions: Solutions) -> None:
         logger.info("stack of %d matrices: %s after %.3g s", len(solutions), solutions.statuses, seconds)
 
 
-def _panel(options: Mapping[str, Any]) -> _Panel:
-    """Return the options of a stack, checked."""
+def _panel(options: Mapping[str, Any], problem: StackedProblem) -> _Panel:
+    """Return the options of a stack, checked; `problem` has its other options only."""
     executor, warm = options.get("executor"), options.get("warm_start", False)
     progress = options.get("progress", False)
     check_executor(executor)
@@ -184,7 +213,9 @@ def _panel(options: Mapping[str, Any]) -> _Panel:
     chained = isinstance(warm, str) and warm == "chain"
     if warm is not False and not chained:
         raise ValueError(f'warm_start is {warm!r}; expected False or "chain" for a stack of matrices')
-    return _Panel(executor, progress and find_spec("tqdm") is not None, chained)
+    settings = {**problem.settings(), "warm_start": warm}
+    folder = folder_of(options.get("resume"), f"bo.{problem.single.__name__}", settings)
+    return _Panel(executor, progress and find_spec("tqdm") is not None, chained, folder)
 
 
 def _of_solve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,12 +226,11 @@ def _of_solve(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(problem: StackedProblem, panel: _Panel) -> Iterator[tuple[int, Part]]:
-    """Yield the parts with their first positions as they are solved, until the time is over."""
+    """Yield the parts with their first positions as they are read or solved, until the time is over."""
     count, length = len(problem.matrices.keys), _CHAIN * width_of(problem.matrices.order)
     starts = range(0, count, length)
-    solved = _serially if panel.executor is None else _on_executor
     bar = items_bar(range(count), "matrices", panel.progress)
-    for a, part in solved(problem, starts, length, panel):
+    for a, part in _found(problem, starts, length, panel):
         yield a, part
         for _ in part.record.X:
             next(bar, None)
@@ -209,8 +239,91 @@ def _parts(problem: StackedProblem, panel: _Panel) -> Iterator[tuple[int, Part]]
     next(bar, None)  # it closes
 
 
+def _found(problem: StackedProblem, starts: range, length: int, panel: _Panel) -> Iterator[tuple[int, Part]]:
+    """Yield the parts in the folder, and then those that are solved, which it keeps."""
+    left, folder = [], panel.folder
+    for a in starts:
+        stored = None if folder is None else _stored(folder, problem, _part(problem, a, length), a)
+        if stored is None:
+            left.append(a)
+        else:
+            yield a, stored
+    solved = _serially if panel.executor is None else _on_executor
+    for a, part in solved(problem, left, length, panel):
+        yield a, part if folder is None else _kept(folder, problem, _part(problem, a, length), a, part)
+
+
+def _stored(folder: Answers, problem: StackedProblem, own: StackedProblem, a: int) -> Part | None:
+    """Return a part in the folder; None if it is not there, is shorter, or had errors in other data.
+
+    Raises
+    ------
+    ValueError
+        If it is of other matrices.
+    """
+    found = folder.load(a)
+    if found is None:
+        return None
+    data, file, part = found
+    if data == _fingerprint(own):
+        if file is not None:
+            folder.check_matrices(a, len(part.record.X), file)
+        return part
+    count = len(own.matrices.keys)
+    if len(part.record.X) < count or part.record.errors:
+        return None
+    first, last = (problem.matrices.keys[k] for k in (a, a + count - 1))
+    raise ValueError(
+        f"resume is {folder.path}, which has the answers to other matrices than those from {first!r} to "
+        f"{last!r}; give a new folder, or the matrices of the earlier call"
+    )
+
+
+def _kept(folder: Answers, problem: StackedProblem, own: StackedProblem, a: int, part: Part) -> Part:
+    """Write a part to the folder, and return it, without its matrices where they are in the file."""
+    X, file = own.matrices.collected(part.record.X), None
+    if isinstance(X, np.ndarray):
+        file = fingerprint(X)
+        folder.write_matrices(a, X, len(problem.matrices.keys))
+        in_file = np.array([isinstance(own, np.ndarray) for own in part.record.X])
+        left = [None if there else own for there, own in zip(in_file, part.record.X, strict=True)]
+        part = replace(part, record=replace(part.record, X=left), in_file=in_file)
+    if part.is_final:
+        folder.store(a, (_fingerprint(own), file, part))
+    return part
+
+
+def _fingerprint(problem: StackedProblem) -> str:
+    """Return the fingerprint of the matrices of a part."""
+    matrices = problem.matrices
+    keys = [repr(key) for key in matrices.keys]
+    labels = {id(own): own for own in map(matrices.labels, range(len(keys))) if own is not None}
+    return fingerprint(keys, list(labels.values()), [(own.positions, own.values) for own in matrices.groups])
+
+
+def _matrices(matrices: Any, record: Record, in_file: Mask, reached: Mask, folder: Answers | None) -> Any:
+    """Return the answers in the form of the data, for an array with a folder as a memory map.
+
+    Matrices without an answer are NaN there, too.
+    """
+    if folder is None or not in_file.any():
+        return matrices.collected(record.X)
+    n, left = matrices.order, np.flatnonzero(~reached)
+    width = width_of(n)
+    for at in np.split(
+        left, np.flatnonzero((np.diff(left) > 1) | (np.arange(1, len(left)) % width == 0)) + 1
+    ):
+        if len(at):
+            folder.write_matrices(at[0], np.full((len(at), n, n), np.nan), len(in_file))
+    X = folder.matrices()
+    whole = np.asarray(X)
+    for k in np.flatnonzero(in_file).tolist():
+        record.X[k] = matrices.of_answers(whole, k)
+    return X
+
+
 def _serially(
-    problem: StackedProblem, starts: range, length: int, panel: _Panel
+    problem: StackedProblem, starts: Sequence[int], length: int, panel: _Panel
 ) -> Iterator[tuple[int, Part]]:
     for a in starts:
         if clock.remaining() <= 0:
@@ -224,27 +337,42 @@ def _part(problem: StackedProblem, a: int, length: int) -> StackedProblem:
 
 
 def _on_executor(
-    problem: StackedProblem, starts: range, length: int, panel: _Panel
+    problem: StackedProblem, starts: Sequence[int], length: int, panel: _Panel
 ) -> Iterator[tuple[int, Part]]:
-    """Yield the parts in the order in which they end; problems of a lost part have its error."""
-    assert panel.executor is not None
+    """Yield the parts in their order; those that are lost with a worker are solved once more, one at a time.
+
+    The problems of a part that is lost again have its error.
+    """
     left = clock.remaining()
     seconds = None if left == math.inf else left
-    pending: dict[Future[Part], tuple[int, int]] = {}
-    for a in starts:
-        own = _part(problem, a, length)
-        future = panel.executor.submit(_work, own, seconds, panel.chain)
-        pending[future] = a, len(own.matrices.keys)
-    try:
-        while pending and clock.remaining() > 0:
-            done, _ = wait(pending, _POLL, FIRST_COMPLETED)
-            for future in done:
-                a, count = pending.pop(future)
-                error = future.exception()
-                yield a, future.result() if error is None else _lost(count, error)
-    finally:
-        for future in pending:
-            future.cancel()
+    with closing(Crew(panel.executor)) as crew:
+        lost: list[int] = []
+        for again, positions in ((False, starts), (True, lost)):
+            waiting, pending = iter(positions), deque[tuple[int, Future[Part]]]()
+            if again:
+                crew.retry()
+            try:
+                while True:
+                    for a in islice(waiting, (1 if again else _QUEUE * crew.workers) - len(pending)):
+                        own = _part(problem, a, length)
+                        pending.append((a, crew.submit(_work, own, seconds, panel.chain)))
+                    if not pending:
+                        break
+                    a, future = pending.popleft()
+                    try:
+                        yield a, crew.result(future)
+                    except CutShort:
+                        return
+                    except BrokenExecutor as error:
+                        if again:
+                            yield a, _lost(len(_part(problem, a, length).matrices.keys), error)
+                        else:
+                            lost.append(a)
+                    except Exception as error:
+                        yield a, _lost(len(_part(problem, a, length).matrices.keys), error)
+            finally:
+                for _, future in pending:
+                    future.cancel()
 
 
 def _work(problem: StackedProblem, seconds: float | None, chain: bool) -> Part:
@@ -253,21 +381,19 @@ def _work(problem: StackedProblem, seconds: float | None, chain: bool) -> Part:
         return solve_part(problem, seconds, chain)
 
 
-def _lost(count: int, error: BaseException) -> Part:
+def _lost(count: int, error: Exception) -> Part:
     """Return the part of which a worker died, or which could not be sent."""
     record = Record.empty(count)
-    known = error if isinstance(error, Exception) else RuntimeError(repr(error))
     for k in range(count):
-        record.status[k], record.errors[k] = ERROR, known
+        record.status[k], record.errors[k] = ERROR, error
     return Part(record, Warnings(), None)
 
 
 def _solutions(
-    problem: StackedProblem, record: Record, notes: Warnings, stop: StopReason, seconds: float
+    problem: StackedProblem, X: Any, record: Record, notes: Warnings, stop: StopReason, seconds: float
 ) -> Solutions:
     matrices = problem.matrices
-    X = matrices.collected(record.X)
-    if isinstance(X, np.ndarray):  # one copy of the matrices is enough
+    if type(X) is np.ndarray:  # one copy of the matrices is enough
         whole = X.shape[1:]
         record.X[:] = [
             X[k] if isinstance(own, np.ndarray) and own.shape == whole else own
@@ -406,7 +532,7 @@ def _solve_singly(problem: StackedProblem, chain: bool, record: Record, notes: W
                 solution = _alone(problem, k, start)
                 record.put(k, solution)
                 start = solution if chain and solution.status == Status.OPTIMAL else None
-            except (TypeError, ValueError, SolverError) as error:
+            except (TypeError, ValueError, SolverError, OSError, ImportError) as error:
                 record.status[k], record.errors[k] = ERROR, error
         for warning in caught:
             notes.add(k, str(warning.message), warning.category)

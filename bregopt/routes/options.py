@@ -204,3 +204,4 @@ class StackOptions(RouteOptions, total=False):
     solver: SolverLike
     warm_start: bool | Solution | Literal["chain"]
     executor: Executor | None
+    resume: str | PathLike[str] | None

@@ -25,7 +25,7 @@ from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
 from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
-from bregopt.io.stacks import StackLike, is_stack
+from bregopt.io.stacks import StackLike, is_stack, opened
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
@@ -75,11 +75,12 @@ def nearest_correlation(
 
     Parameters
     ----------
-    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these
+    A : array_like or DataFrame of shape (n, n), or LowRank; or a stack of these; or the path of a file
         Symmetric. LogDet and von Neumann need it positive definite or ``LowRank``; repair any other matrix
         first, with Frobenius and `min_eigenvalue`. A stack is an array of shape (B, n, n), a dict of matrices
         of any orders, or a DataFrame with the matrices' keys in the first level of its index and labels in
-        the second level and the columns.
+        the second level and the columns. A file is ``.csv``, ``.npy``, ``.npz``, ``.mtx`` or ``.parquet``; a
+        stack in an ``.npy`` file, or a memory map of one, is read part by part.
     divergence : {"frobenius", "logdet", "von_neumann", "largest_entry", "spectral"}
         The last two are norms of ``X - A``: its entry of largest magnitude, and its eigenvalue of largest
         magnitude. Their minimizer need not be unique.
@@ -111,10 +112,12 @@ def nearest_correlation(
         If the request is infeasible or not solved, find the nearest fixed entries and bounds that a matrix
         meets: the answer's ``suggestion``. Without `groups`, `max_condition` and ``LowRank``.
     **options
-        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and three options more:
+        Options of :meth:`bregopt.Problem.solve`. A stack has one `time_limit`, and four options more:
         ``warm_start="chain"`` starts each matrix from the answer to the one before, for data that drift;
         `executor` is a ``concurrent.futures.Executor`` that solves its parts; ``progress=True`` shows a bar
-        of the matrices, if tqdm is installed. With `max_rank` options are `tol`, `max_iter` and `time_limit`.
+        of the matrices, if tqdm is installed; `resume` is a folder that keeps the answers as they are found,
+        ``X`` of arrays in a file of its own, so that a later call solves the rest.
+        With `max_rank` options are `tol`, `max_iter` and `time_limit`.
 
     Returns
     -------
@@ -173,8 +176,9 @@ def nearest_correlation(
     >>> bo.nearest_correlation(A).X[0].round(4).tolist()
     [1.0, 0.7607, 0.1573]
     """
-    with clock.limited(time_limit(options)):
-        several = is_stack(A)
+    A = opened(A, "A")
+    several = is_stack(A)
+    with clock.limited(time_limit(options), batch=several):
         check_arguments(nearest_correlation, options, PANEL if several else ())
         given = {
             "fixed": fixed,
