@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, check_memory, finite_array
-from bregopt.errors import did_you_mean
+from bregopt.errors import did_you_mean, require
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
+from bregopt.io.pandas_labels import pandas_module
 from bregopt.io.text_files import Lines, read_latin
 from bregopt.records import dataclass
 
-__all__ = ["SUFFIXES", "Table", "csv_text", "read_matrix"]
+__all__ = ["SUFFIXES", "Table", "csv_text", "opened", "read_matrix"]
 
 Labels = tuple[str, ...]
 Cells = list[list[str]]
@@ -84,6 +86,42 @@ def read_matrix(path: str | Path, key: str | None = None) -> Table:
         raise ValueError(f"{path}: key is {key!r}, but only .npz files have keys")
     table = reader(path, key)
     return Table(_checked(table.values, str(path)), table.index, table.columns)
+
+
+def opened(value: Any, name: str) -> Any:
+    """Return the matrix or stack in a file, if the value is a path; a stack in an npy file as a memory map.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ImportError
+        If it is a Parquet file, and pandas or pyarrow is not installed.
+    ValueError
+        If it is of another kind or damaged.
+    """
+    if not isinstance(value, str | PathLike):
+        return value
+    path = path_of(value)
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise FileNotFoundError(f"{name} is the path {path}; there is no such file")
+    if suffix == ".npy":
+        with reading(path):
+            array = np.load(path, mmap_mode="r")
+        if array.ndim == 3:
+            return array
+    if suffix == ".parquet":
+        pandas = require("pandas", "pandas")
+        require("pyarrow", "parquet")
+        with reading(path):
+            return pandas.read_parquet(path)
+    if suffix not in SUFFIXES:
+        known = ", ".join((*SUFFIXES, ".parquet"))
+        raise ValueError(f"{name} is the path {path}; expected a file of type {known}")
+    table = read_matrix(path)
+    labels = table.columns if table.index is None else table.index
+    return table.values if labels is None else pandas_module().DataFrame(table.values, labels, labels)
 
 
 def csv_text(X: Any, index: Labels | None = None, columns: Labels | None = None) -> str:

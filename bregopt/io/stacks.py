@@ -18,9 +18,6 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
 from bregopt.chunks.sources import Source, maps_whole_file
-from bregopt.errors import require
-from bregopt.files import path_of, reading
-from bregopt.io.matrices import SUFFIXES, read_matrix
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
@@ -30,7 +27,6 @@ __all__ = [
     "MatrixStack",
     "StackLike",
     "is_stack",
-    "opened",
     "present_stack",
     "read_stack",
     "rows_with_data",
@@ -39,42 +35,6 @@ __all__ = [
 # One matrix or number, or one for each key of a stack; or the path of a file that holds them.
 StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
 _BLOCK = 2**24  # bytes of a file that are read at once
-
-
-def opened(value: Any, name: str) -> Any:
-    """Return the matrix or stack in a file, if the value is a path; a stack in an npy file as a memory map.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ImportError
-        If it is a Parquet file, and pandas or pyarrow is not installed.
-    ValueError
-        If it is of another kind or damaged.
-    """
-    if not isinstance(value, str | PathLike):
-        return value
-    path = path_of(value)
-    suffix = path.suffix.lower()
-    if not path.is_file():
-        raise FileNotFoundError(f"{name} is the path {path}; there is no such file")
-    if suffix == ".npy":
-        with reading(path):
-            array = np.load(path, mmap_mode="r")
-        if array.ndim == 3:
-            return array
-    if suffix == ".parquet":
-        pandas = require("pandas", "pandas")
-        require("pyarrow", "parquet")
-        with reading(path):
-            return pandas.read_parquet(path)
-    if suffix not in SUFFIXES:
-        known = ", ".join((*SUFFIXES, ".parquet"))
-        raise ValueError(f"{name} is the path {path}; expected a file of type {known}")
-    table = read_matrix(path)
-    labels = table.columns if table.index is None else table.index
-    return table.values if labels is None else pandas_module().DataFrame(table.values, labels, labels)
 
 
 def is_stack(value: Any) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bregopt.arrays import symmetric_matrix
+from bregopt.io.matrices import opened
 from bregopt.io.pandas_labels import labeled, labels_of
-from bregopt.io.stacks import StackLike, is_stack, opened
+from bregopt.io.stacks import StackLike, is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD

@@ -23,9 +23,9 @@ from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
-from bregopt.io.matrices import SUFFIXES, Table, csv_text, read_matrix
+from bregopt.io.matrices import SUFFIXES, Table, csv_text, opened, read_matrix
 from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
-from bregopt.io.stacks import StackLike, is_stack, opened
+from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
