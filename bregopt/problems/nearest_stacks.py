@@ -344,6 +344,9 @@ class _Covariances(StackedProblem):
 
     given: Mapping[str, Any]
 
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), **self.given}
+
     def remark(self, notes: Warnings) -> None:
         _remark(self.matrices, notes, "S")
 

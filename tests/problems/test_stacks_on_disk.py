@@ -66,6 +66,7 @@ def test_a_stack_in_a_file_has_the_answers_of_one_in_memory(tmp_path, short_part
     assert abs(expected[5].value - alone.value) <= expected[5].error + alone.error
 
 
+@pytest.mark.filterwarnings("ignore:2 of 11 matrices have a warning.*left out:bregopt.DataWarning")
 def test_missing_assets_of_a_stack_in_a_file(tmp_path, short_parts):
     A = matrices(11, 6)
     A[2, 4] = A[2, :, 4] = np.nan
@@ -162,6 +163,17 @@ def test_a_stack_that_is_killed_has_the_same_digits(tmp_path, short_parts, form,
         same(found, expected)
     else:
         np.testing.assert_array_equal([np.asarray(one.X) for one in found], expected.X)
+
+
+def test_covariances_may_have_a_folder(tmp_path, short_parts):
+    sd = np.array([1, 2, 3, 4, 5, 6.0])
+    S = matrices(20, 6) * np.outer(sd, sd)
+    np.save(tmp_path / "S.npy", S)
+    expected = bo.nearest_covariance(S)
+    for _ in range(2):
+        same(bo.nearest_covariance(tmp_path / "S.npy", resume=tmp_path / "answers"), expected)
+    with pytest.raises(ValueError, match="other values of units"):
+        bo.nearest_covariance(S, units="correlation", resume=tmp_path / "answers")
 
 
 def test_bad_matrices_may_be_mended_and_dates_added(tmp_path, short_parts):

@@ -12,6 +12,7 @@ from bregopt import clock
 from bregopt.arrays import Array, BoundsLike, finite_array
 from bregopt.divergences import Divergence
 from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, is_one_of, warn_caller
+from bregopt.io.matrices import opened
 from bregopt.io.pandas_labels import Answered, Labels, aligned, labeled, labels_of
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import (
@@ -82,9 +83,10 @@ def nearest_covariance(
 
     Parameters
     ----------
-    S : array_like or DataFrame of shape (n, n), or a stack of these
+    S : array_like or DataFrame of shape (n, n), or a stack of these; or the path of a file
         Symmetric, with variances above 0 on the diagonal. LogDet and von Neumann need it positive definite.
-        Stacks are those of :func:`bregopt.nearest_correlation`, such as ``returns.rolling(250).cov()``.
+        Stacks and files are those of :func:`bregopt.nearest_correlation`; ``returns.rolling(250).cov()`` is
+        one.
     divergence, fixed, weights, max_condition, missing
         As for :func:`bregopt.nearest_correlation`, of covariances. All matrices of a stack share them.
     lower, upper : float, array_like of shape (n, n), or dict from pairs of labels; optional
@@ -130,8 +132,9 @@ def nearest_covariance(
     >>> bo.nearest_covariance(S).X.diagonal().tolist()
     [4.0, 1.0, 1.0]
     """
-    with clock.limited(time_limit(options)):
-        several = is_stack(S)
+    S = opened(S, "S")
+    several = is_stack(S)
+    with clock.limited(time_limit(options), batch=several):
         check_arguments(nearest_covariance, options, PANEL if several else ())
         if isinstance(S, LowRank):
             raise TypeError("S is LowRank; expected a matrix of shape (n, n), or a stack: pass S.dense()")
