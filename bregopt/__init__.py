@@ -67,13 +67,13 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
     from bregopt.problems.logdet.john_ellipsoid import max_volume_inscribed_ellipsoid
-    from bregopt.problems.logdet.lasso import (
+    from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
+    from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, min_volume_ellipsoid
+    from bregopt.problems.logdet.precision import (
         GraphicalLassoPath,
         GraphicalLassoSolution,
-        graphical_lasso,
-        graphical_lasso_path,
+        PrecisionSolution,
     )
-    from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, min_volume_ellipsoid
     from bregopt.problems.metric_learning import learn_kernel, soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.reports import PanelReport
@@ -117,6 +117,7 @@ __all__ = [
     "Parameter",
     "Partition",
     "PluginWarning",
+    "PrecisionSolution",
     "Problem",
     "ProvenBound",
     "RowChunks",
@@ -271,8 +272,9 @@ _MODULES = {
     "max_det_completion": "bregopt.problems.logdet.completion",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoPath": "bregopt.problems.logdet.lasso",
-    "GraphicalLassoSolution": "bregopt.problems.logdet.lasso",
+    "GraphicalLassoPath": "bregopt.problems.logdet.precision",
+    "PrecisionSolution": "bregopt.problems.logdet.precision",
+    "GraphicalLassoSolution": "bregopt.problems.logdet.precision",
     "soft_margin": "bregopt.problems.metric_learning",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",

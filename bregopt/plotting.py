@@ -255,7 +255,8 @@ def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | N
                 va="center",
                 fontsize=9 if n <= 30 else 6,
             )
-    ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal")
+    reach = 1.15 + (0.045 if n <= 30 else 0.03) * max(len(str(name)) for name in names)
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     ax.axis("off")
     ax.set_title(f"{len(i)} edges; positive blue, negative red; largest {largest:.2g}", fontsize=10)
     return ax
@@ -433,7 +434,14 @@ def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     ax.legend(frameon=False)
 
 
-def plot_path(alphas: Array, curves: Array, label: str, ax: Axes | None = None) -> Axes:
+def plot_path(
+    alphas: Array,
+    curves: Array,
+    label: str,
+    ax: Axes | None = None,
+    criterion: Array | None = None,
+    name: str = "",
+) -> Axes:
     """Draw curves against the weight of a penalty on a logarithmic axis, the largest weight first.
 
     Parameters
@@ -445,6 +453,10 @@ def plot_path(alphas: Array, curves: Array, label: str, ax: Axes | None = None) 
         Of the vertical axis.
     ax : matplotlib axes, optional
         The default is a new figure.
+    criterion : array of shape (k,), optional
+        Drawn with an axis of its own, at the right; its least value is marked.
+    name : str
+        Of the criterion.
 
     Returns
     -------
@@ -453,11 +465,18 @@ def plot_path(alphas: Array, curves: Array, label: str, ax: Axes | None = None) 
     ax = _one_axes(ax)
     order = np.argsort(-alphas)
     shown = curves[order][:, np.any(curves != 0, axis=0)]
-    ax.semilogx(alphas[order], shown, linewidth=1)
+    ax.semilogx(alphas[order], shown, linewidth=1 if shown.shape[1] < 200 else 0.5)
     ax.invert_xaxis()
     ax.set_xlabel("alpha")
     ax.set_ylabel(label)
     ax.grid(alpha=0.3)
+    if criterion is not None:
+        right = ax.twinx()
+        right.plot(alphas[order], criterion[order], "k.-", lw=1.5)
+        right.set_ylabel(name)
+        best = float(alphas[int(np.nanargmin(criterion))])
+        ax.axvline(best, color=_BEFORE, linestyle="--", linewidth=1)
+        ax.set_title(f"least {name} at alpha {best:.3g}", fontsize=10)
     return ax
 
 

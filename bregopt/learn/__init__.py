@@ -14,7 +14,11 @@ from bregopt.learn.constraints import (  # noqa: E402
     triplets_from_labels,
 )
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
-from bregopt.learn.graphical_lasso import GraphicalLasso, GraphicalLassoCV  # noqa: E402
+from bregopt.learn.graphical_lasso import (  # noqa: E402
+    GraphicalLasso,
+    GraphicalLassoCV,
+    StabilitySelection,
+)
 from bregopt.learn.grid_search import GridSearchCV  # noqa: E402
 from bregopt.learn.kernel import KernelLearner  # noqa: E402
 from bregopt.learn.metric import (  # noqa: E402
@@ -33,6 +37,7 @@ __all__ = [
     "NearestCorrelation",
     "PairDefiniteBoost",
     "SoftMarginMetricLearner",
+    "StabilitySelection",
     "VonNeumannMetricLearner",
     "idealized_bounds",
     "pairs_from_labels",

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregopt import Problem, RowChunks, Solution, soft
-from bregopt.arrays import Array, positive_number
+from bregopt.arrays import Array, IntArray, positive_number
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.plotting import Axes, plot_points
@@ -257,7 +257,7 @@ def psd_root(A: Array) -> Array:
         return (V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
 
 
-def labeled_features(matrix: Array, X: Any) -> Any:
+def labeled_features(matrix: Array | IntArray, X: Any) -> Any:
     """Return a matrix with the columns of `X` as labels if `X` is a pandas DataFrame."""
     pandas = sys.modules.get("pandas")  # if pandas is not imported, nothing is a DataFrame
     if pandas is None or not isinstance(X, pandas.DataFrame):

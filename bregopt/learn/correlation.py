@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import nearest_correlation, pairwise_correlation
 from bregopt.arrays import Array, BoundsLike, symmetric_matrix
 from bregopt.errors import is_one_of
 from bregopt.learn.base import Solved, labeled_features
+from bregopt.linalg import inverse_of, log_det, root_of
 
 __all__ = ["NearestCorrelation"]
 
@@ -56,6 +58,8 @@ class NearestCorrelation(Solved):
         The same matrix scaled to the estimated variances.
     raw_correlation_ : array of shape (n_features, n_features)
         The given or estimated correlations.
+    location_ : array of shape (n_features,)
+        The means; zero for "precomputed".
     estimator_ : estimator
         The fitted copy, if there is one.
     solution_ : bregopt.CorrelationSolution
@@ -145,10 +149,49 @@ class NearestCorrelation(Solved):
         )
         nearest = np.asarray(self._keep(solution, "Loosen the bounds."))
         scale = np.sqrt(variances)
+        self.location_ = self._location(points)
         self.raw_correlation_ = raw
         self.correlation_ = labeled_features(nearest, X)
         self.covariance_ = labeled_features(nearest * np.outer(scale, scale), X)
         return self
+
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
+        """Return the mean log-likelihood of samples under the normal distribution of the fit.
+
+        Of a sample with gaps it is the likelihood of the features that it has. With it,
+        :class:`sklearn.model_selection.GridSearchCV` chooses `min_eigenvalue` or other parameters.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+            Samples; for "precomputed" another covariance or correlation matrix, of which it is the expected
+            log-likelihood.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Minus infinity if the covariance is singular: fit with `min_eigenvalue`.
+        """
+        check_is_fitted(self)
+        gaps = self._takes_gaps()
+        points = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan" if gaps else True, reset=False
+        )
+        covariance = np.asarray(self.covariance_)
+        if is_one_of(self.estimator, ("precomputed",)):
+            variances, C = _standardized(symmetric_matrix(points, "X"), _names(self))
+            scale = np.sqrt(variances)
+            return _expected(C * np.outer(scale, scale), covariance)
+        points = points - self.location_
+        total, seen = 0.0, np.isfinite(points)
+        for pattern in np.unique(seen, axis=0):
+            rows = (seen == pattern).all(axis=1)
+            own = points[np.ix_(rows, pattern)]
+            if pattern.any():
+                total += len(own) * _expected(own.T @ own / len(own), covariance[np.ix_(pattern, pattern)])
+        return total / len(points)
 
     def _takes_gaps(self) -> bool:
         return isinstance(self.estimator, str) and self.estimator == "pairwise"
@@ -168,6 +211,16 @@ class NearestCorrelation(Solved):
         covariance = symmetric_matrix(self.estimator_.covariance_, "covariance_ of the estimator")
         return *_standardized(covariance, _names(self)), None
 
+    def _location(self, points: Array) -> Array:
+        """Return the means of the samples, zero for a given matrix."""
+        if is_one_of(self.estimator, ("precomputed",)):
+            return np.zeros(points.shape[1])
+        own = getattr(getattr(self, "estimator_", None), "location_", None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a feature without samples has none
+            mean: Array = np.nanmean(points, axis=0) if own is None else np.asarray(own)
+        return mean
+
     def _weights(self, of_counts: Array | None) -> Any:
         if not isinstance(self.weights, str):
             return self.weights
@@ -182,6 +235,15 @@ class NearestCorrelation(Solved):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_gaps()
         return tags
+
+
+def _expected(S: Array, covariance: Array) -> float:
+    """Return the expected log-likelihood of samples with second moments ``S`` under a centered normal law."""
+    root = root_of(covariance)
+    if root is None or not np.isfinite(root).all():
+        return -np.inf
+    explained = float(np.vdot(inverse_of(root), S))
+    return -0.5 * (explained + log_det(root) + len(S) * float(np.log(2 * np.pi)))
 
 
 def _standardized(covariance: Array, names: Any) -> tuple[Array, Array]:

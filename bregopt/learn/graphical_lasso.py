@@ -1,6 +1,7 @@
 """Sparse inverse covariances as estimators with scikit-learn's interface.
 
-The weight of the penalty is given, or chosen by cross-validation or a criterion.
+The weight of the penalty is given, or chosen by cross-validation or a criterion. Stability selection keeps
+the edges that most halves of the data have.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from sklearn.covariance import EmpiricalCovariance, empirical_covariance, log_li
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bregopt import graphical_lasso, graphical_lasso_path
+from bregopt import covariance_selection, graphical_lasso, graphical_lasso_path
 from bregopt.arrays import (
     SMALLEST,
     Array,
     IntArray,
+    RandomState,
     finite_array,
     index_array,
     positive_integer,
@@ -30,13 +32,16 @@ from bregopt.arrays import (
 from bregopt.errors import DataWarning, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
+from bregopt.learn.constraints import generator
 from bregopt.plotting import Axes, plot_scores
 
-__all__ = ["GraphicalLasso", "GraphicalLassoCV"]
+__all__ = ["GraphicalLasso", "GraphicalLassoCV", "StabilitySelection"]
 
 _ADVICE = "Raise alpha, or drop features that are constant or combinations of others."
 _LEAST_ALPHA = 1e-2  # of a number of weights, relative to the largest one
+_EXTENSIONS = 2  # decades beyond the end of a grid
 _CRITERIA = ("cv", "bic", "ebic")
+_OF_PROBLEM = ("weights", "pattern", "penalize_diagonal", "standardize")
 
 
 class SparsePrecision(Solved, EmpiricalCovariance):
@@ -47,6 +52,7 @@ class SparsePrecision(Solved, EmpiricalCovariance):
     weights: ArrayLike | None
     pattern: ArrayLike | None
     penalize_diagonal: bool
+    standardize: bool
 
     def get_precision(self) -> Array:
         """Return the precision matrix as an array of shape (n_features, n_features)."""
@@ -81,7 +87,7 @@ class SparsePrecision(Solved, EmpiricalCovariance):
 
     def _asked(self) -> dict[str, Any]:
         """Return the arguments of :func:`bregopt.graphical_lasso` besides the matrix and `alpha`."""
-        own = {name: getattr(self, name) for name in ("weights", "pattern", "penalize_diagonal")}
+        own = {name: getattr(self, name) for name in _OF_PROBLEM}
         return {**own, **self._options()}
 
     def _fit_alpha(self, X: Any, S: Array, alpha: Any, start: Any = None) -> None:
@@ -99,7 +105,7 @@ class GraphicalLasso(SparsePrecision):
     ----------
     alpha : float, from 0
         Weight of the penalty.
-    weights, pattern, penalize_diagonal
+    weights, pattern, penalize_diagonal, standardize
         As for :func:`bregopt.graphical_lasso`.
     covariance : {None, "precomputed"}
         "precomputed" takes a covariance matrix as `X`.
@@ -145,6 +151,7 @@ class GraphicalLasso(SparsePrecision):
         weights: ArrayLike | None = None,
         pattern: ArrayLike | None = None,
         penalize_diagonal: bool = False,
+        standardize: bool = False,
         covariance: str | None = None,
         assume_centered: bool = False,
         tol: float = 1e-6,
@@ -155,6 +162,7 @@ class GraphicalLasso(SparsePrecision):
         self.weights = weights
         self.pattern = pattern
         self.penalize_diagonal = penalize_diagonal
+        self.standardize = standardize
         self.covariance = covariance
         self.assume_centered = assume_centered
         self.tol = tol
@@ -197,7 +205,8 @@ class GraphicalLassoCV(SparsePrecision):
     Parameters
     ----------
     alphas : int or array_like of shape (k,)
-        Weights of the penalty, or their number: see :func:`bregopt.graphical_lasso_path`.
+        Weights of the penalty, or their number: see :func:`bregopt.graphical_lasso_path`. If the best of a
+        number of weights is at an end, the grid goes on beyond it, by up to two decades.
     criterion : {"cv", "bic", "ebic"}
         "cv" is the mean log-likelihood of samples left out. The (extended) Bayesian information criterion
         takes one path, and no cross-validation.
@@ -205,7 +214,7 @@ class GraphicalLassoCV(SparsePrecision):
         Of the extended criterion.
     cv : int, splitter or iterable, optional
         As in scikit-learn; 5 folds by default.
-    weights, pattern, penalize_diagonal, assume_centered, tol, max_iter, solver_options
+    weights, pattern, penalize_diagonal, standardize, assume_centered, tol, max_iter, solver_options
         As for :class:`GraphicalLasso`.
 
     Attributes
@@ -241,6 +250,7 @@ class GraphicalLassoCV(SparsePrecision):
         weights: ArrayLike | None = None,
         pattern: ArrayLike | None = None,
         penalize_diagonal: bool = False,
+        standardize: bool = False,
         assume_centered: bool = False,
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -253,6 +263,7 @@ class GraphicalLassoCV(SparsePrecision):
         self.weights = weights
         self.pattern = pattern
         self.penalize_diagonal = penalize_diagonal
+        self.standardize = standardize
         self.assume_centered = assume_centered
         self.tol = tol
         self.max_iter = max_iter
@@ -281,35 +292,60 @@ class GraphicalLassoCV(SparsePrecision):
         Warns
         -----
         DataWarning
-            If the best weight is the first or the last one, so that one beyond it may be better.
+            If the best weight is still the first or the last one, so that one beyond it may be better.
         """
         check_executor(executor)
         if not is_one_of(self.criterion, _CRITERIA):
             raise ValueError(f"criterion is {self.criterion!r}; expected one of {_CRITERIA}")
         points = self._samples(X)
         S = empirical_covariance(points, assume_centered=self.assume_centered)
+        self.alphas_ = self._decreasing(X, S)
+        folds = self._folds(points, y) if self.criterion == "cv" else []
+        scores = self._scores(self.alphas_, X, S, points, folds, executor)
+        best = int(np.nanargmax(scores.mean(axis=0)))
+        for _ in range(_EXTENSIONS if rectangular(self.alphas, "alphas").ndim == 0 else 0):
+            beyond = self._beyond(best)
+            if len(beyond) == 0:
+                break
+            more = self._scores(beyond, X, S, points, folds, executor)
+            parts = [(self.alphas_, scores), (beyond, more)]
+            parts = parts if beyond[0] < self.alphas_[0] else parts[::-1]
+            self.alphas_ = np.concatenate([alphas for alphas, _ in parts])
+            scores = np.concatenate([own for _, own in parts], axis=1)
+            best = int(np.nanargmax(scores.mean(axis=0)))
+        self.cv_results_ = {"alphas": self.alphas_, "mean_test_score": scores.mean(axis=0)}
         if self.criterion == "cv":
-            self.alphas_ = self._decreasing(X, S)
-            scores = self._fold_scores(points, y, executor)
-            mean = scores.mean(axis=0)
-            self.cv_results_ = {
-                "alphas": self.alphas_,
-                "mean_test_score": mean,
-                "std_test_score": scores.std(axis=0),
-                **{f"split{k}_test_score": own for k, own in enumerate(scores)},
-            }
-            best = int(np.nanargmax(mean))
-            self._fit_alpha(X, S, self.alphas_[best])
-            self._warn_of_end(best)
-            return self
-        path = self._path_of(X, S, self.alphas)
-        self.alphas_ = path.alphas
-        mean = -path.ebic(len(points), 0.0 if self.criterion == "bic" else self.ebic_gamma)
-        self.cv_results_ = {"alphas": self.alphas_, "mean_test_score": mean}
-        best = int(np.nanargmax(mean))
-        self._fit_alpha(X, S, self.alphas_[best], path[best])
+            self.cv_results_["std_test_score"] = scores.std(axis=0)
+            self.cv_results_ |= {f"split{k}_test_score": own for k, own in enumerate(scores)}
+        self._fit_alpha(X, S, self.alphas_[best])
         self._warn_of_end(best)
         return self
+
+    def _scores(
+        self, alphas: Array, X: Any, S: Array, points: Array, folds: list[Any], executor: Any
+    ) -> Array:
+        """Return the scores of weights: one row for each fold, or minus the criterion in one row."""
+        if self.criterion == "cv":
+            crew = Crew(executor)
+            try:
+                shared = points, alphas, self.assume_centered, self._asked_of_path(points.shape[1])
+                return np.array(list(crew.map(_fold_scores, folds, *shared)))
+            finally:
+                crew.close()
+        gamma = 0.0 if self.criterion == "bic" else self.ebic_gamma
+        return -self._path_of(X, S, alphas).ebic(len(points), gamma)[None]
+
+    def _beyond(self, best: int) -> Array:
+        """Return a decade of weights beyond the end at which the best one is; none if that is no end.
+
+        The first one has a diagonal answer, which larger weights have too if they leave the diagonal alone.
+        """
+        alphas = self.alphas_
+        if len(alphas) == 1 or 0 < best < len(alphas) - 1 or (best == 0 and not self.penalize_diagonal):
+            return np.zeros(0)
+        ratio = alphas[1] / alphas[0]
+        steps = np.arange(1, max(int(np.ceil(np.log(0.1) / np.log(ratio))), 1) + 1)
+        return (alphas[0] / ratio**steps)[::-1] if best == 0 else alphas[-1] * ratio**steps
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the scores against `alpha`, with the chosen one; returns the matplotlib axes."""
@@ -326,23 +362,18 @@ class GraphicalLassoCV(SparsePrecision):
         S = empirical_covariance(points, assume_centered=self.assume_centered)
         return self._path_of(X, S, self.alphas_).plot(ax)
 
-    def _fold_scores(self, points: Array, y: Any, executor: Any) -> Array:
-        """Return the scores of each fold and weight."""
+    def _folds(self, points: Array, y: Any) -> list[Any]:
+        """Return the rows of each fold, drawn once for all weights."""
         given = check_cv(self.cv, y, classifier=False).split(points, y)
-        folds = [_rows_of(fold, len(points)) for fold in given]
-        crew = Crew(executor)
-        try:
-            shared = points, self.alphas_, self.assume_centered, self._asked_of_path(points.shape[1])
-            return np.array(list(crew.map(_scores, folds, *shared)))
-        finally:
-            crew.close()
+        return [_rows_of(fold, len(points)) for fold in given]
 
     def _decreasing(self, X: Any, S: Array) -> Array:
         """Return the weights in decreasing order; a number asks for the range of the whole sample."""
         if rectangular(self.alphas, "alphas").ndim > 0:
             return np.sort(finite_array(self.alphas, "alphas", ndim=1))[::-1]
         count = positive_integer(self.alphas, "alphas", ", the number of weights, or a list of weights")
-        largest = float(S.diagonal().max())  # without covariances all weights give the same answer
+        # Without covariances all weights give the same answer.
+        largest = 1.0 if self.standardize else float(S.diagonal().max())
         if largest < SMALLEST:
             raise ValueError(
                 f"X has variances of at most {largest:g}; expected {SMALLEST:g} or more: scale X"
@@ -378,6 +409,172 @@ class GraphicalLassoCV(SparsePrecision):
         return type(path)(path.alphas[order], [path[k] for k in order])
 
 
+class StabilitySelection(SparsePrecision):
+    """The edges of a sparse inverse covariance that most halves of the data have.
+
+    Each of `n_pairs` random splits gives two halves of the samples, and each half a graph. An edge is kept if
+    at least a share `threshold` of the halves has it; the precision matrix is then that of largest
+    likelihood for the graph of the edges that are kept.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Weight of the penalty. By default that of the least extended criterion (EBIC) on all samples.
+    threshold : float, above 0.5 and up to 1
+        Share of the halves.
+    n_pairs : int
+        Number of random splits.
+    random_state : int, Generator, RandomState or None
+        Of the splits.
+    weights, pattern, penalize_diagonal, standardize, assume_centered, tol, max_iter, solver_options
+        As for :class:`GraphicalLasso`; `standardize` is True by default, each half by its own deviations.
+
+    Attributes
+    ----------
+    counts_ : int array or DataFrame of shape (n_features, n_features)
+        The number of halves, of ``2 * n_pairs``, in which each pair has an edge.
+    edges_ : list of pairs
+        Names or indices of the pairs that are kept, the most frequent first.
+    expected_false_ : float
+        Bound on the expected number of edges that are kept by chance (Meinshausen and Bühlmann 2010,
+        Theorem 1): ``q^2 / ((2 threshold - 1) p)`` with ``p`` pairs, of which a half selects ``q`` in the
+        mean. It supposes that the edges by chance are exchangeable.
+    alpha_ : float
+    precision_, covariance_, location_, solution_
+        As for :class:`GraphicalLasso`; the answer is that of :func:`bregopt.covariance_selection`.
+    n_iter_, gap_, converged_, n_features_in_, feature_names_in_
+        As for :class:`LogDetMetricLearner`.
+
+    References
+    ----------
+    Meinshausen, Bühlmann (2010), Stability selection, J. R. Stat. Soc. B 72; Shah, Samworth (2013), Variable
+    selection with error control: another look at stability selection, J. R. Stat. Soc. B 75.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregopt.learn import StabilitySelection
+    >>> points = np.random.default_rng(0).normal(size=(200, 4))
+    >>> points[:, 1] += points[:, 0]
+    >>> StabilitySelection(alpha=0.25, n_pairs=10).fit(points).edges_
+    [(0, 1)]
+    """
+
+    def __init__(
+        self,
+        alpha: float | None = None,
+        *,
+        threshold: float = 0.9,
+        n_pairs: int = 25,
+        random_state: RandomState = 0,
+        weights: ArrayLike | None = None,
+        pattern: ArrayLike | None = None,
+        penalize_diagonal: bool = False,
+        standardize: bool = True,
+        assume_centered: bool = False,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        solver_options: Mapping[str, object] | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.threshold = threshold
+        self.n_pairs = n_pairs
+        self.random_state = random_state
+        self.weights = weights
+        self.pattern = pattern
+        self.penalize_diagonal = penalize_diagonal
+        self.standardize = standardize
+        self.assume_centered = assume_centered
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver_options = solver_options
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, executor: Executor | None = None) -> Self:
+        """Count the edges of halves of the samples, and estimate the precision matrix of the frequent ones.
+
+        Parameters
+        ----------
+        X : array_like or DataFrame of shape (n, n_features)
+        y : None
+            Ignored.
+        executor : concurrent.futures.Executor, optional
+            Solves the halves; None solves them in this thread.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If input or parameters are bad, or the likelihood of a half is unbounded.
+        """
+        check_executor(executor)
+        threshold = float(finite_array(self.threshold, "threshold", ndim=0))
+        if not 0.5 < threshold <= 1:
+            raise ValueError(f"threshold is {threshold:g}; expected a number above 0.5 and up to 1")
+        pairs = positive_integer(self.n_pairs, "n_pairs")
+        points = self._samples(X)
+        if len(points) < 4:
+            raise ValueError(f"X has {len(points)} samples; expected 4 or more: a half has two at least")
+        S = empirical_covariance(points, assume_centered=self.assume_centered)
+        asked = self._asked()
+        if self.alpha is None:
+            path = graphical_lasso_path(S, **asked)
+            self.alpha_ = path.best("ebic", n_samples=len(points)).alpha
+        else:
+            self.alpha_ = float(finite_array(self.alpha, "alpha", ndim=0))
+        rng, half = generator(self.random_state), len(points) // 2
+        orders = [rng.permutation(len(points)) for _ in range(pairs)]
+        halves = [rows for order in orders for rows in (order[:half], order[half : 2 * half])]
+        crew = Crew(executor)
+        try:
+            shared = points, self.alpha_, self.assume_centered, asked
+            graphs = list(crew.map(_graph_of_half, halves, *shared))
+        finally:
+            crew.close()
+        counts: IntArray = np.asarray(np.sum(graphs, axis=0, dtype=np.intp))
+        self._keep_frequent(X, S, counts, threshold, len(halves))
+        return self
+
+    def _keep_frequent(self, X: Any, S: Array, counts: IntArray, threshold: float, halves: int) -> None:
+        """Keep the frequent edges, and the precision matrix of their graph."""
+        n = len(S)
+        i, j = np.nonzero(np.triu(counts >= threshold * halves - 1e-9, 1))
+        order = np.argsort(-counts[i, j], kind="stable")
+        i, j = i[order], j[order]
+        names = getattr(self, "feature_names_in_", None)
+        self.counts_ = labeled_features(counts, X)
+        pairs = list(zip(i.tolist(), j.tolist(), strict=True))
+        self.edges_ = pairs if names is None else [(names[a], names[b]) for a, b in pairs]
+        selected = float(np.triu(counts, 1).sum()) / halves
+        possible = max(n * (n - 1) // 2, 1)
+        self.expected_false_ = selected**2 / ((2 * threshold - 1) * possible)
+        edges = np.stack([i, j], axis=1)
+        solution = covariance_selection(labeled_features(S, X), edges, tol=self.tol)
+        self.precision_ = self._keep(solution, "Raise alpha or threshold: its graph has cliques as large.")
+        self.covariance_ = solution.covariance
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph of the edges that are kept; returns the matplotlib axes."""
+        check_is_fitted(self)
+        answer: Any = self.solution_
+        return answer.plot(ax)
+
+
+def _graph_of_half(
+    rows: IntArray, points: Array, alpha: float, centered: bool, asked: dict[str, Any]
+) -> Array:
+    """Return the mask of the edges that half of the samples gives."""
+    S = empirical_covariance(points[rows], assume_centered=centered)
+    solution = graphical_lasso(S, alpha, **asked)
+    if solution.X is None:
+        raise ValueError(f"half of the samples: {solution.status}. {solution.stop_reason} {_ADVICE}")
+    mask = np.asarray(solution.X) != 0
+    np.fill_diagonal(mask, False)
+    return mask
+
+
 def _rows_of(fold: Any, m: int) -> tuple[IntArray, ...]:
     """Return the training rows and the test rows of a fold, which may be the user's own."""
     if not isinstance(fold, tuple | list) or len(fold) != 2:
@@ -387,7 +584,7 @@ def _rows_of(fold: Any, m: int) -> tuple[IntArray, ...]:
     return tuple(index_array(own, "a fold of cv", m) for own in rows)
 
 
-def _scores(
+def _fold_scores(
     fold: tuple[IntArray, ...], points: Array, alphas: Array, centered: bool, asked: dict[str, Any]
 ) -> Array:
     """Return the log-likelihood of the samples that one fold leaves out, for each weight."""

@@ -166,7 +166,7 @@ def test_raw_units_warn_once_at_the_line_of_the_call(criterion):
     assert len(own) == 1
     assert own[0].category is bo.DataWarning
     assert own[0].filename == __file__
-    assert "Standardize the data, or pass correlations" in str(own[0].message)
+    assert "Pass standardize=True, or correlations" in str(own[0].message)
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")

@@ -19,6 +19,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import LABELS_SHOWN, Pairs, check_arguments, fixed_pairs
 from bregopt.problems.correlation.request import given_matrix
+from bregopt.problems.logdet.precision import PrecisionSolution
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
 from bregopt.routes.options import SolveOptions
@@ -108,7 +109,9 @@ def max_det_completion(
     return labeled(solution, labels)
 
 
-def covariance_selection(S: ArrayLike, edges: GraphLike, **options: Unpack[SolveOptions]) -> Solution:
+def covariance_selection(
+    S: ArrayLike, edges: GraphLike, **options: Unpack[SolveOptions]
+) -> PrecisionSolution:
     """Return the precision matrix of largest likelihood that is zero outside a graph.
 
     It maximizes ``log det X - <S, X>``. Its inverse is the completion of largest determinant of `S`
@@ -125,9 +128,10 @@ def covariance_selection(S: ArrayLike, edges: GraphLike, **options: Unpack[Solve
 
     Returns
     -------
-    Solution
-        ``X`` is the precision matrix, a DataFrame if `S` is one. ``duals`` are those of the zeros. The
-        problem is unbounded if `S` has no positive definite completion, such as with fewer samples than
+    PrecisionSolution
+        ``X`` is the precision matrix, a DataFrame if `S` is one, and ``covariance`` its inverse. ``duals``
+        are those of the zeros. The problem is unbounded if `S` has no positive definite completion, such as
+        with fewer samples than
         vertices in a clique.
 
     Raises
@@ -167,7 +171,7 @@ def covariance_selection(S: ArrayLike, edges: GraphLike, **options: Unpack[Solve
     solution = _in_units(Problem(Maximize(objective), rows).solve(**options), 1 / units)
     if solution.X is not None:
         solution = replace(solution, X=np.where(outside | outside.T, 0.0, solution.X))
-    return labeled(solution, labels)
+    return labeled(PrecisionSolution.of(solution), labels)
 
 
 def _in_units(solution: Solution, units: Array) -> Solution:

@@ -1,13 +1,9 @@
-"""Sparse inverse covariance estimation: the graphical lasso, its path, and the graphs that they answer with.
-
-An answer is the precision matrix, its inverse and its graph. A path has the answers for several weights of
-the penalty: a sequence, a table, criteria, and a plot.
-"""
+"""Sparse inverse covariance estimation: the graphical lasso and its path."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,6 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import (
     Array,
-    Frame,
     MatrixLike,
     check_memory,
     finite_array,
@@ -24,13 +19,13 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.errors import DataWarning, did_you_mean, require, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
-from bregopt.linalg import inverse_of, root_of
-from bregopt.plotting import Axes, plot_path
+from bregopt.errors import DataWarning, did_you_mean, warn_caller
+from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
+from bregopt.linalg import root_of
 from bregopt.problems.arguments import fixed_pairs
+from bregopt.problems.logdet.precision import GraphicalLassoPath, GraphicalLassoSolution
 from bregopt.program import StopReason
-from bregopt.records import cached_property, dataclass, field_names, replace
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.graphical_lasso.problem import LassoData
@@ -38,7 +33,7 @@ from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress, digits_bar, items_bar
 from bregopt.routes.solution import Ray, Solution, Status
 
-__all__ = ["GraphicalLassoPath", "GraphicalLassoSolution", "graphical_lasso", "graphical_lasso_path"]
+__all__ = ["graphical_lasso", "graphical_lasso_path"]
 
 _NAME = "graphical_lasso"
 _CITATION = (
@@ -55,7 +50,7 @@ _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
 _SPREAD = 1e4  # ratio of variances above which the units are doubtful
 _RAW_UNITS = (
     f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "
-    "method may reach max_iter. Standardize the data, or pass correlations: S / np.outer(s, s) with "
+    "method may reach max_iter. Pass standardize=True, or correlations: S / np.outer(s, s) with "
     "s = np.sqrt(np.diag(S))"
 )
 
@@ -67,6 +62,7 @@ def graphical_lasso(
     pattern: ArrayLike | None = None,
     *,
     penalize_diagonal: bool = False,
+    standardize: bool = False,
     warm_start: Solution | MatrixLike | None = None,
     **options: Any,
 ) -> GraphicalLassoSolution:
@@ -86,6 +82,10 @@ def graphical_lasso(
         The entries off the diagonal that need not be zero. By default all.
     penalize_diagonal : bool
         Whether the penalty includes the diagonal.
+    standardize : bool
+        Solve the problem of the correlations, whose units `alpha` has then, and return the answer in the
+        units of `S`: entry ``i, j`` of the penalty has the weight ``w_ij sqrt(S_ii S_jj)``. `gap` is that of
+        the problem of the correlations.
     warm_start : Solution or array_like of shape (n, n), optional
         An answer for a similar problem. It changes the time only.
     **options
@@ -130,7 +130,7 @@ def graphical_lasso(
     ('optimal', 2, [1.1905, -0.4762, 0.0])
     """
     settings = _lasso_settings(_NAME, options)
-    problem = _lasso_problem(S, weights, pattern, penalize_diagonal)
+    problem = _lasso_problem(S, weights, pattern, penalize_diagonal, standardize)
     start = _start(warm_start, problem)
     solution = _solved(problem, _penalty_weight(alpha), settings, start)
     warn_unproven(solution, settings.tol)
@@ -144,6 +144,7 @@ def graphical_lasso_path(
     pattern: ArrayLike | None = None,
     *,
     penalize_diagonal: bool = False,
+    standardize: bool = False,
     **options: Any,
 ) -> GraphicalLassoPath:
     """Estimate sparse inverse covariance matrices for several weights of the penalty.
@@ -152,7 +153,7 @@ def graphical_lasso_path(
 
     Parameters
     ----------
-    S, weights, pattern, penalize_diagonal
+    S, weights, pattern, penalize_diagonal, standardize
         As for :func:`bregopt.graphical_lasso`.
     alphas : int or array_like of shape (k,)
         Weights of the penalty; or their number, equally spaced in the logarithm from the least weight with a
@@ -179,7 +180,7 @@ def graphical_lasso_path(
     [0, 1, 2, 3]
     """
     settings = _lasso_settings("graphical_lasso_path", options)
-    problem = _lasso_problem(S, weights, pattern, penalize_diagonal)
+    problem = _lasso_problem(S, weights, pattern, penalize_diagonal, standardize)
     values = _alphas(alphas, problem)
     order = np.argsort(-values, kind="stable")
     answers: list[Any] = [None] * len(values)
@@ -190,7 +191,7 @@ def graphical_lasso_path(
             alpha = float(values[k])
             answers[k] = _solved(problem, alpha, inside, _predicted(known, alpha))
             if answers[k].X is not None:
-                known = [*known[-1:], (alpha, np.asarray(answers[k].X))]
+                known = [*known[-1:], (alpha, problem.standardized(np.asarray(answers[k].X)))]
     worst = max(answers, key=lambda answer: answer.gap)
     warn_unproven(worst, settings.tol)
     return GraphicalLassoPath(values, answers)
@@ -235,7 +236,7 @@ def _start(value: Any, problem: _LassoProblem) -> Array | None:
     start = finite_array(aligned(given, problem.labels, "warm_start"), "warm_start", ndim=2)
     if start.shape != problem.S.shape:
         raise ValueError(f"warm_start has shape {start.shape}; expected {problem.S.shape}")
-    return start
+    return problem.standardized(start)
 
 
 def _solved(
@@ -256,7 +257,25 @@ def _solved(
             raise failed.error from failed.error.__cause__
     timings = {"total": time.perf_counter() - begin}
     solution = _solution(problem, data, answer, progress, settings.tol, alpha, timings)
-    return labeled(solution, problem.labels)
+    return labeled(_in_units(solution, problem.scale), problem.labels)
+
+
+def _in_units(solution: GraphicalLassoSolution, scale: Array | None) -> GraphicalLassoSolution:
+    """Return the answer for standardized variables in their units, with standard deviations `scale`."""
+    if scale is None:
+        return solution
+    unit, shift = np.outer(scale, scale), 2 * float(np.log(scale).sum())
+    ray = solution.ray and solution.ray._replace(X=solution.ray.X / unit)
+    if solution.X is None or solution.duals is None:
+        return replace(solution, ray=ray)
+    return replace(
+        solution,
+        X=solution.X / unit,
+        duals=(solution.duals[0] * unit,),
+        value=solution.value + shift,
+        dual_value=solution.dual_value + shift,
+        loss=solution.loss + shift,
+    )
 
 
 def _solution(
@@ -310,11 +329,14 @@ class _LassoProblem:
     weights : array of shape (n, n)
         Of the entries, infinite for those that are zero.
     labels : pandas.Index or None
+    scale : array of shape (n,) or None
+        The standard deviations by which the variables were divided.
     """
 
     S: Array
     weights: Array
     labels: Labels
+    scale: Array | None = None
 
     def data(self, alpha: float) -> LassoData:
         """Return the problem with the penalty ``alpha w_ij``; an infinite weight is one for any `alpha`."""
@@ -324,6 +346,10 @@ class _LassoProblem:
         penalty = alpha * np.where(infinite, 0.0, self.weights)
         return LassoData(self.S, np.where(infinite, np.inf, penalty))
 
+    def standardized(self, X: Array) -> Array:
+        """Return a precision matrix in the user's units as one of the variables of the problem."""
+        return X if self.scale is None else X * np.outer(self.scale, self.scale)
+
     @property
     def largest_alpha(self) -> float:
         """The least `alpha` from which the answer is diagonal; zero weights off the diagonal do not count."""
@@ -331,14 +357,21 @@ class _LassoProblem:
         return float((np.abs(self.S[off]) / self.weights[off]).max(initial=0.0))
 
 
-def _lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) -> _LassoProblem:
+def _lasso_problem(
+    S: Any, weights: Any, pattern: Any, penalize_diagonal: Any, standardize: Any
+) -> _LassoProblem:
     """Return the checked arguments."""
     labels = labels_of(S, "S", "S.cov(), or S.corr()")
     matrix = symmetric_matrix(S, "S")
     n = len(matrix)
     if not isinstance(penalize_diagonal, bool | np.bool_):
         raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")
-    if weights is None:
+    if not isinstance(standardize, bool | np.bool_):
+        raise TypeError(f"standardize is {standardize!r}; expected True or False")
+    scale = _deviations(matrix.diagonal(), labels) if standardize else None
+    if scale is not None:
+        matrix = matrix / np.outer(scale, scale)
+    elif weights is None:
         _warn_of_units(matrix.diagonal())
     w = np.ones((n, n)) if weights is None else _weights(aligned(weights, labels, "weights"), n)
     if not penalize_diagonal:
@@ -352,7 +385,18 @@ def _lasso_problem(S: Any, weights: Any, pattern: Any, penalize_diagonal: Any) -
         allowed = np.eye(n, dtype=bool)
         allowed[i, j] = allowed[j, i] = True
         w[~allowed] = np.inf
-    return _LassoProblem(matrix, w, labels)
+    return _LassoProblem(matrix, w, labels, scale)
+
+
+def _deviations(variances: Array, labels: Labels) -> Array:
+    """Return the standard deviations, by which standardized variables are divided."""
+    if (variances <= 0).any():
+        k = int(np.argmin(variances))
+        raise ValueError(
+            f"S has the variance {variances[k]:g} at {k if labels is None else labels[k]}; to standardize, "
+            "expected variances above 0: drop it"
+        )
+    return np.sqrt(variances)
 
 
 def _warn_of_units(variances: Array) -> None:
@@ -398,169 +442,3 @@ def _lasso_settings(function: str, options: dict[str, Any]) -> base.Settings:
         if name not in known:
             raise TypeError(f"{function} has no option {name!r}{did_you_mean(name, known)}")
     return base.Settings(**options)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GraphicalLassoSolution(Solution):
-    """A :class:`Solution` whose ``X`` is a sparse precision matrix.
-
-    ``duals`` has one array ``U`` with ``|U|`` up to the penalty. It proves the bound ``logdet(S + U) + n``.
-
-    Attributes
-    ----------
-    alpha : float
-        Weight of the penalty.
-    components : tuple of lists
-        Labels, or indices, of the rows of each connected part, the largest first.
-    loss : float
-        ``<S, X> - logdet X``, the objective without the penalty.
-    """
-
-    alpha: float = 0.0
-    components: tuple[list[Any], ...] = ()
-    loss: float = float("nan")
-
-    @cached_property
-    def covariance(self) -> Any:
-        """The inverse of ``X``, a DataFrame if that is one; None without an answer."""
-        if self.X is None:
-            return None
-        X: Any = self.X
-        root = root_of(np.asarray(X))
-        assert root is not None
-        inverse = inverse_of(root)
-        inverse.setflags(write=False)
-        if is_pandas(X, "DataFrame"):
-            return pandas_module().DataFrame(inverse.copy(), index=X.index, columns=X.columns)
-        return inverse
-
-    @property
-    def n_edges(self) -> int:
-        """The number of pairs with a nonzero entry."""
-        return 0 if self.X is None else int(np.count_nonzero(np.triu(np.asarray(self.X), 1)))
-
-    def to_networkx(self) -> Any:
-        """Return the graph of conditional dependence.
-
-        Returns
-        -------
-        networkx.Graph
-            Its nodes are the labels, or indices, of the rows. An edge is a nonzero entry; its attributes are
-            ``precision``, the entry, and ``weight``, the partial correlation.
-
-        Raises
-        ------
-        ImportError
-            If networkx is not installed.
-        ValueError
-            If there is no answer.
-        """
-        networkx = require("networkx", "graph")
-        if self.X is None:
-            raise ValueError(f"the answer is {self.status}; expected one with a matrix")
-        given: Any = self.X
-        X = np.asarray(given)
-        names = list(given.index) if is_pandas(given, "DataFrame") else list(range(len(X)))
-        scale = np.sqrt(X.diagonal())
-        graph = networkx.Graph()
-        graph.add_nodes_from(names)
-        for i, j in np.argwhere(np.triu(X, 1)):
-            partial = float(-X[i, j] / (scale[i] * scale[j]))
-            graph.add_edge(names[i], names[j], weight=partial, precision=float(X[i, j]))
-        return graph
-
-
-class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
-    """Answers of :func:`bregopt.graphical_lasso_path`, each with its own certificate.
-
-    Attributes
-    ----------
-    alphas : array of shape (k,)
-        Weights of the penalty.
-    """
-
-    def __init__(self, alphas: Array, solutions: Sequence[GraphicalLassoSolution]) -> None:
-        self.alphas = alphas.copy()
-        self.alphas.setflags(write=False)
-        self._solutions = tuple(solutions)
-
-    def __len__(self) -> int:
-        return len(self._solutions)
-
-    def __getitem__(self, k: Any) -> Any:
-        """Return an answer by its place; a slice gives a path."""
-        if isinstance(k, slice):
-            return GraphicalLassoPath(self.alphas[k], self._solutions[k])
-        return self._solutions[k]
-
-    def __iter__(self) -> Iterator[GraphicalLassoSolution]:
-        return iter(self._solutions)
-
-    def __repr__(self) -> str:
-        edges = [solution.n_edges for solution in self]
-        proven = sum(solution.status == "optimal" for solution in self)
-        return (
-            f"bregopt graphical lasso path: {len(self)} answers, {proven} optimal, alpha "
-            f"{self.alphas.max():.3g} to {self.alphas.min():.3g}, {min(edges)} to {max(edges)} edges"
-        )
-
-    def ebic(self, n_samples: int, gamma: float = 0.5) -> Array:
-        """Return the extended Bayesian information criterion of each answer; the least one selects.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number ``N`` of the samples of `S`.
-        gamma : float, from 0 to 1
-            Zero gives the BIC.
-
-        Returns
-        -------
-        array of shape (k,)
-            ``N (<S, X> - logdet X) + E log N + 4 gamma E log n``, with ``E`` edges; NaN without an answer.
-
-        References
-        ----------
-        Foygel, Drton (2010), Extended Bayesian Information Criteria for Gaussian Graphical Models,
-        NeurIPS 23, eq. 2.
-        """
-        N = positive_integer(n_samples, "n_samples")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma is {gamma!r}; expected a number from 0 to 1")
-        criteria = []
-        for solution in self:
-            if solution.X is None:
-                criteria.append(np.nan)
-                continue
-            criteria.append(
-                N * solution.loss + solution.n_edges * (np.log(N) + 4 * gamma * np.log(len(solution.X)))
-            )
-        return np.array(criteria)
-
-    def to_frame(self) -> Frame:
-        """Return one row for each answer, as a DataFrame: alpha, status, edges, value, gap, seconds."""
-        pandas = require("pandas", "pandas")
-        return pandas.DataFrame(
-            {
-                "alpha": self.alphas,
-                "status": [solution.status for solution in self],
-                "edges": [solution.n_edges for solution in self],
-                "value": [solution.value for solution in self],
-                "gap": [solution.gap for solution in self],
-                "seconds": [solution.timings["total"] for solution in self],
-            }
-        )
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the partial correlations against `alpha`; returns the matplotlib axes."""
-        curves = [_partial_correlations(s.X) for s in self if s.X is not None]
-        alphas = [s.alpha for s in self if s.X is not None]
-        return plot_path(np.array(alphas), np.array(curves), "partial correlation", ax)
-
-
-def _partial_correlations(X: Any) -> Array:
-    """Return those of all pairs above the diagonal."""
-    matrix = X.to_numpy() if is_pandas(X, "DataFrame") else X
-    scale = np.sqrt(matrix.diagonal())
-    partial: Array = -matrix / np.outer(scale, scale)
-    return partial[np.triu_indices(len(partial), 1)]
