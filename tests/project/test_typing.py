@@ -33,7 +33,7 @@ ARBITRARY = {
     "PairDefiniteBoost.predict.return",  # the user's labels
     "NearestCorrelation.groups",
     "PartedGraph.plot.pos",  # by the names of vertices
-    *{f"{owner}.to_networkx.return" for owner in ("GraphicalLassoSolution", "SparsePrecision")},  # no stubs
+    *{f"{owner}.to_networkx.return" for owner in ("PrecisionSolution", "SparsePrecision")},  # no stubs
     "GraphicalLassoSolution.components",  # the user's labels
     "GraphicalLassoCV.cv",  # of scikit-learn
     *{f"{name}.options" for name in ("graphical_lasso", "graphical_lasso_path", "Problem.bound")},
@@ -48,6 +48,7 @@ SUBCLASSES = (
     "GraphicalLassoSolution",
     "PartedGraph",
     "Partition",
+    "PrecisionSolution",
 )
 
 # `# E:` marks a line with an error, and its kind.
