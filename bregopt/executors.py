@@ -204,6 +204,7 @@ class Crew:
         is_alone = False
         try:
             while True:
+                checkpoint()
                 new = islice(waiting, ahead - len(pending))
                 pending.extend((item, self.submit(function, item, *shared)) for item in new)
                 if not pending:

@@ -25,6 +25,7 @@ from bregopt.chunks.sources import (
 )
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.program import LowRank
+from bregopt.routes.progress import Watcher
 from bregopt.routes.solution import Solution
 
 __all__ = ["RowChunks"]
@@ -228,6 +229,10 @@ class RowChunks:
         tol: float = 1e-6,
         max_passes: int = 200,
         resume: str | os.PathLike[str] | None = None,
+        time_limit: float | None = None,
+        verbose: bool = False,
+        progress: bool = False,
+        callback: Watcher | None = None,
     ) -> Solution:
         """Minimize ``D(X, X0)`` plus the penalties of soft rows, subject to the hard rows.
 
@@ -262,12 +267,22 @@ class RowChunks:
         resume : path, optional
             File of a checkpoint, written after each pass. If it exists the solve goes on from there, with the
             best matrix so far.
+        time_limit : float, optional
+            Seconds, after which the best matrix so far is returned. It is looked at after each chunk, and
+            Ctrl-C too.
+        verbose : bool
+            Print a line for each pass.
+        progress : bool
+            Show a bar of the digits of the gap (needs tqdm).
+        callback : callable, optional
+            Called with a :class:`~bregopt.routes.progress.Step` after each pass; True ends the solve.
 
         Returns
         -------
         Solution
             `iterations` counts the passes; `duals` is None, as the multipliers stay with the rows. If the
-            hard rows are infeasible, `stop_reason` has the numbers of rows that contradict each other.
+            hard rows are infeasible, `stop_reason` has the numbers of rows that contradict each other. If the
+            time ends within the first pass, `X` is the start, `value` is NaN and `gap` infinite.
 
         Raises
         ------
@@ -290,7 +305,8 @@ class RowChunks:
         """
         from bregopt.chunks.solve import Options, solve  # it reads this module's chunks
 
-        return solve(self, X0, divergence, Options(executor, sample, seed, tol, max_passes, resume))
+        watched = (time_limit, verbose, progress, callback)
+        return solve(self, X0, divergence, Options(executor, sample, seed, tol, max_passes, resume, *watched))
 
     def _column(self, value: Any, name: str) -> Source | float:
         """Return a number for all rows, or one a row."""

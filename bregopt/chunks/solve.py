@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bregopt import clock
 from bregopt.arrays import Array, positive_number, symmetric_matrix
+from bregopt.certify import bracket
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import (
     Chunk,
@@ -29,14 +31,17 @@ from bregopt.chunks.chunk import (
 )
 from bregopt.chunks.sources import source
 from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
+from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite, root_of
 from bregopt.presolve.range_space import RANK_TOL
-from bregopt.program import LowRank, Matrix, Nearness, Penalty, StopReason
+from bregopt.program import ENDED, LowRank, Matrix, Nearness, Penalty, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
+from bregopt.routes.base import Settings
+from bregopt.routes.progress import CallbackError, Progress, Watcher, digits_bar, reason
 from bregopt.routes.quasi_newton import curve_of, descent_along, line_search, quasi_newton
 from bregopt.routes.solution import Solution, Status
 
@@ -68,6 +73,10 @@ class Options:
     tol: float
     max_passes: int
     resume: Any
+    time_limit: float | None = None
+    verbose: bool = False
+    progress: bool = False
+    callback: Watcher | None = None
 
     def __post_init__(self) -> None:
         if self.executor is not None and not isinstance(self.executor, Executor):
@@ -82,6 +91,12 @@ class Options:
             if value < least:
                 raise ValueError(f"{name} is {value}; expected at least {least}")
         positive_number(self.tol, "tol")
+        Settings(
+            time_limit=self.time_limit,
+            verbose=self.verbose,
+            progress=self.progress,
+            callback=self.callback,
+        )
 
     def sentence(self, stop: StopReason) -> str:
         """Return the reason to stop as a sentence, with the limit."""
@@ -108,13 +123,26 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
         reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
         raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
     run: Any = _run if smooth else _run_by_rounds
-    with closing(Crew(options.executor)) as crew, checkpoint.held():
+    first = _first_root(space)
+    with (
+        clock.limited(options.time_limit, batch=True),
+        digits_bar("row chunks", options.tol, options.progress) as bar,
+        closing(Crew(options.executor)) as crew,
+        checkpoint.held(),
+    ):
         whole = ExecutorPasses(crew, chunks)
         objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
+        watchers = [watcher for watcher in (options.callback, bar) if watcher is not None]
+        title = f"bregopt row chunks: {rows.m} rows, order {len(space.M0)}"
+        progress = Progress(title, options.verbose, False, watchers)
         try:
-            point, stop = run(objective, whole, options, checkpoint, _first_root(space))
-            crew.compare_last()
-            solution = _solution(objective, space, point, stop, options, time.perf_counter() - began)
+            with clock.stoppable():
+                point, stop = run(objective, whole, options, checkpoint, first, progress)
+            if stop not in ENDED:
+                crew.compare_last()
+            solution = _solution(objective, space, point, first, stop, options, time.perf_counter() - began)
+        except CallbackError as failed:
+            raise failed.error from failed.error.__cause__
         except Contradiction as found:
             nearness = None if space.factor is None else Nearness(kind.name, X0)
             proven = any(
@@ -140,32 +168,45 @@ def _first_root(space: Space) -> Array:
 
 
 def _run(
-    objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, first: Array
-) -> tuple[Point, StopReason]:
-    """Return the last point, and why it is the last."""
+    objective: Objective,
+    whole: ExecutorPasses,
+    options: Options,
+    checkpoint: Checkpoint,
+    first: Array,
+    progress: Progress,
+) -> tuple[Point | None, StopReason]:
+    """Return the last point, None if the time ended before there is one, and why it is the last."""
     resumed = checkpoint.load()
-    objective = replace(objective, record=checkpoint.record)
-    root, sample = first, None
-    if options.sample is not None and options.sample < checkpoint.m:
-        sample = sample_objective(objective, whole, options.sample / checkpoint.m, options.seed)
-    if resumed is not None:
-        root = resumed.root
-        objective.passes.extend((value, -np.inf) for value in resumed.values)
-    elif sample is not None:
-        root = minimized(sample, root)
-    point = objective.at(root, curvature=sample is None)
-    if point is None:
-        raise ValueError(
-            f"resume is {checkpoint.path}, which was changed: its matrix is not definite; delete it"
-        )
-    steps = _steps(objective, sample, point, first)
-    while objective.gap(point.value) > options.tol:
-        if len(objective.passes) >= options.max_passes:
-            return point, StopReason.MAX_ITER
-        better = next(steps, None)
-        if better is None:
-            return point, StopReason.STALLED
-        point = better
+
+    def record(value: float, root: Array, values: list[float]) -> None:
+        checkpoint.record(value, root, values)
+        progress.record(len(values), objective.certificate(value, objective.best_bound))
+
+    objective = replace(objective, record=record)
+    root, sample, point = first, None, None
+    try:
+        if options.sample is not None and options.sample < checkpoint.m:
+            sample = sample_objective(objective, whole, options.sample / checkpoint.m, options.seed)
+        if resumed is not None:
+            root = resumed.root
+            objective.passes.extend((value, -np.inf) for value in resumed.values)
+        elif sample is not None:
+            root = minimized(sample, root)
+        point = objective.at(root, curvature=sample is None)
+        if point is None:
+            raise ValueError(
+                f"resume is {checkpoint.path}, which was changed: its matrix is not definite; delete it"
+            )
+        steps = _steps(objective, sample, point, first)
+        while objective.gap(point.value) > options.tol:
+            if len(objective.passes) >= options.max_passes:
+                return point, StopReason.MAX_ITER
+            better = next(steps, None)
+            if better is None:
+                return point, StopReason.STALLED
+            point = better
+    except CutShort as cut:
+        return point, reason(cut)
     return point, StopReason.CONVERGED
 
 
@@ -181,23 +222,35 @@ def _steps(objective: Objective, sample: Objective | None, point: Point, first: 
 
 
 def _run_by_rounds(
-    objective: Objective, whole: ExecutorPasses, options: Options, checkpoint: Checkpoint, root: Array
-) -> tuple[Iterate, StopReason]:
-    """Return the best iterate of a problem with hard rows or hinges, and why no better one follows."""
+    objective: Objective,
+    whole: ExecutorPasses,
+    options: Options,
+    checkpoint: Checkpoint,
+    root: Array,
+    progress: Progress,
+) -> tuple[Iterate | None, StopReason]:
+    """Return the best iterate of a problem with hard rows or hinges, and why no better one follows.
+
+    It is None if the time ended before there is one.
+    """
     resumed = checkpoint.load()
     if resumed is not None:
         root = resumed.root
         objective.passes.extend((value, -np.inf) for value in resumed.values)
     best: Iterate | None = None
-    for point in rounds(objective, root, options.tol, resumed is not None):
-        checkpoint.record(point.distance, point.root, objective.values)
-        if best is None or point.distance <= best.distance:
-            best = point
-        if best.distance <= options.tol:
-            return best, StopReason.CONVERGED
-        if len(objective.passes) >= options.max_passes:
-            return best, StopReason.MAX_ITER
-    assert best is not None
+    try:
+        for point in rounds(objective, root, options.tol, resumed is not None):
+            checkpoint.record(point.distance, point.root, objective.values)
+            if best is None or point.distance <= best.distance:
+                best = point
+            certificate = objective.certificate(point.value, point.bound, point.loss, point.violation)
+            progress.record(len(objective.passes), certificate)
+            if best.distance <= options.tol:
+                return best, StopReason.CONVERGED
+            if len(objective.passes) >= options.max_passes:
+                return best, StopReason.MAX_ITER
+    except CutShort as cut:
+        return best, reason(cut)
     return best, StopReason.STALLED
 
 
@@ -224,7 +277,7 @@ def _infeasible(objective: Objective, found: Contradiction, proven: bool, second
 
 def _history(objective: Objective) -> dict[str, Array]:
     """Return value, best bound and their gap after each pass."""
-    values, bounds = np.array(objective.passes).T
+    values, bounds = np.array(objective.passes).reshape(-1, 2).T
     best = np.maximum.accumulate(bounds)
     gaps = np.array([objective.relative_gap(*pair) for pair in zip(values, best, strict=True)])
     return {"iteration": np.arange(1.0, len(values) + 1), "value": values, "bound": best, "gap": gaps}
@@ -233,23 +286,28 @@ def _history(objective: Objective) -> dict[str, Array]:
 def _solution(
     objective: Objective,
     space: Space,
-    point: Point | Iterate,
+    point: Point | Iterate | None,
+    first: Array,
     stop: StopReason,
     options: Options,
     seconds: float,
 ) -> Solution:
-    loss, violation = (point.loss, point.violation) if isinstance(point, Iterate) else (0.0, 0.0)
-    certificate = objective.certificate(point.value, objective.best_bound, loss, violation)
+    """Return an answer; without a point it is the start, of which nothing is known."""
+    if point is None:
+        certificate = bracket(np.nan, -np.inf, primal_residual=np.inf)
+    else:
+        loss, violation = (point.loss, point.violation) if isinstance(point, Iterate) else (0.0, 0.0)
+        certificate = objective.certificate(point.value, objective.best_bound, loss, violation)
     return Solution(
         status=certificate.status(options.tol, stop).value,
         stop_reason=options.sentence(stop),
-        value=point.value,
-        X=space.lift(point.root),
+        value=certificate.primal,
+        X=space.lift(first if point is None else point.root),
         u={},
         duals=None,
         dual_value=certificate.dual,
         gap=certificate.gap,
-        primal_residual=violation,
+        primal_residual=certificate.primal_residual,
         dual_residual=0.0,
         error=certificate.error,
         iterations=len(objective.passes),

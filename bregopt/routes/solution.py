@@ -419,7 +419,7 @@ class Solution:
             if known is not None:
                 facts["accuracy"] = known
             lower, upper = vars(self).get("_interval", (-np.inf, np.inf))
-            if not lower <= self.value <= upper:
+            if self.value < lower or self.value > upper:
                 facts["value"] = f"{np.clip(self.value, lower, upper):.8g}"
                 facts["clipped"] = (
                     f"{self.value:.8g} at X, which misses its constraints by {self.primal_residual:.1e}, "

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -467,3 +468,99 @@ def test_bad_pairs_are_refused():
         bo.RowChunks(PAIRS, 1.0, "<=", 1.0).solve(np.eye(3))
     with pytest.raises(ValueError, match="X0 is zero"):
         bo.RowChunks(PAIRS, 1.0, "<=", 1.0).solve(bo.LowRank(np.zeros((3, 2))))
+
+
+# --- Watched and ended ------------------------------------------------------------------------------
+
+
+class Delayed(Executor):
+    """An executor of which each task takes some time."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        time.sleep(self.seconds)
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.filterwarnings("ignore:row chunks. user_limit:bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_time_limit_returns_the_best_matrix_so_far(hard):
+    given = data(m=1_000)
+    gamma = np.where(np.arange(1_000) < 3, np.inf, 0.1) if hard else 0.1
+    rows, start = given.rows(gamma, chunk=100), bo.LowRank(given.F)
+    whole = rows.solve(start, tol=1e-9)
+    assert whole.iterations > 4
+    begin = time.perf_counter()
+    ended = rows.solve(start, executor=Delayed(0.01), time_limit=0.4, tol=1e-9)
+    assert time.perf_counter() - begin < 1.5
+    assert ended.status == "user_limit"
+    assert ended.stop_reason.startswith("time_limit was reached")
+    assert 0 < ended.iterations < whole.iterations
+    assert ended.dual_value <= whole.value + 1e-9
+    if not hard:
+        assert ended.value >= whole.dual_value - 1e-9
+    none = rows.solve(start, time_limit=1e-6)
+    assert (none.status, none.iterations, none.gap) == ("user_limit", 0, np.inf)
+    assert np.isnan(none.value)
+    assert "value      nan" in repr(none)
+
+
+@pytest.mark.filterwarnings("ignore:row chunks. user_limit:bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("sample", [None, 300])
+def test_each_pass_is_told_and_may_be_the_last(capsys, sample):
+    given, steps = data(), []
+    rows, start = given.rows(chunk=200), bo.LowRank(given.F)
+    sol = rows.solve(start, sample=sample, callback=steps.append, verbose=True, progress=False)
+    assert [step.iteration for step in steps] == list(range(1, sol.iterations + 1))
+    np.testing.assert_array_equal([step.value for step in steps], sol.history["value"])
+    np.testing.assert_array_equal([step.bound for step in steps], sol.history["bound"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "bregopt row chunks: 600 rows, order 6"
+    assert len(lines) == 3 + sol.iterations
+    ended = rows.solve(start, sample=sample, callback=lambda step: step.iteration == 2)
+    assert (ended.iterations, ended.status) == (2, "user_limit")
+    assert ended.stop_reason.startswith("The callback ended the solve")
+    with pytest.raises(ZeroDivisionError):
+        rows.solve(start, sample=sample, callback=lambda step: 1 / 0)
+
+
+def test_passes_over_hard_rows_are_told():
+    given, steps = data(), []
+    gamma = np.where(np.arange(600) < 3, np.inf, 0.1)
+    sol = given.rows(gamma, chunk=200).solve(bo.LowRank(given.F), callback=steps.append)
+    assert len(steps) == sol.iterations
+    assert max(steps[-1].gap, steps[-1].primal_residual) <= 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:row chunks. user_limit:bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_returns_the_best_matrix_so_far(tmp_path, number):
+    given, before = data(m=1_000), signal.getsignal(number)
+    rows, start = given.rows(chunk=100), bo.LowRank(given.F)
+    threading.Timer(0.35, os.kill, (os.getpid(), number)).start()
+    ended = rows.solve(start, executor=Delayed(0.01), tol=1e-9, resume=tmp_path / "state.npz")
+    assert signal.getsignal(number) is before
+    assert ended.status == "user_limit"
+    assert ended.stop_reason.startswith("Interrupted")
+    assert ended.iterations > 0
+    resumed = rows.solve(start, tol=1e-9, resume=tmp_path / "state.npz")
+    assert overlap(resumed, rows.solve(start, tol=1e-9))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"time_limit": 0}, ValueError, "time_limit is 0; expected a number above 0"),
+        ({"verbose": 1}, TypeError, "verbose is 1"),
+        ({"progress": "yes"}, TypeError, "progress is 'yes'"),
+        ({"callback": 3}, TypeError, "callback is 3; expected a function"),
+    ],
+)
+def test_options_of_a_solve_are_checked(options, error, message):
+    given = data()
+    with pytest.raises(error, match=message):
+        given.rows().solve(bo.LowRank(given.F), **options)
