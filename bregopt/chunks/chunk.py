@@ -18,7 +18,7 @@ from scipy.linalg.blas import dtrmm
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, bracket
-from bregopt.chunks.sources import Source, source
+from bregopt.chunks.sources import Source, release_groups, source
 from bregopt.divergences import Divergence
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite
@@ -199,8 +199,9 @@ class Chunk:
 
 
 def release_buffers() -> None:
-    """Drop the buffers of this thread."""
+    """Drop the buffers and row groups of this thread."""
     vars(_kept).clear()
+    release_groups()
 
 
 def _buffer(name: str, shape: tuple[int, ...]) -> Array:

@@ -124,7 +124,7 @@ class RowChunks:
     ) -> RowChunks:
         """Return the rows of a Parquet file.
 
-        A chunk reads the row groups that have its rows, so row groups of about the size of a chunk are best.
+        A chunk reads the row groups that have its rows. One of up to 256 MB is kept until another is read.
 
         Parameters
         ----------

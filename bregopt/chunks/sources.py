@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +26,14 @@ __all__ = [
     "is_dask",
     "maps_whole_file",
     "parquet_columns",
+    "release_groups",
     "source",
     "source_of",
 ]
 
 SourceLike = ArrayLike | os.PathLike[str]  # an array, one of Dask, or an npy file
+_LARGEST_HELD = 2**28  # bytes of a row group of a Parquet file that a thread keeps
+_held = threading.local()  # the last row group of each set of columns
 _COLUMNS = ("bound", "sense", "gamma")
 _EXPECTED = "expected i and j, or z_0, z_1, ..., and bound, sense, gamma"
 
@@ -190,7 +194,10 @@ class ParquetColumns:
         return len(self.shape)
 
     def read(self, start: int, stop: int) -> Any:
-        """Return rows as an array; only the row groups that have them are read.
+        """Return rows as a read-only array; only the row groups that have them are read.
+
+        The last row group stays in the memory of this thread, so that the chunks of a large one decode it
+        once.
 
         Raises
         ------
@@ -198,20 +205,42 @@ class ParquetColumns:
             If a value is missing.
         """
         file = _file(self.path)
-        counts = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-        ends = np.cumsum(counts)
+        ends = np.cumsum([file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)])
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
-        table = file.read_row_groups(
-            list(range(first, last + 1)), columns=list(self.names), use_threads=False
-        )
-        before = int(ends[first]) - counts[first]
-        table = table.slice(start - before, stop - start)
+        parts = []
+        for g in range(first, last + 1):
+            before = int(ends[g - 1]) if g else 0
+            part = self._group(file, g, before)
+            parts.append(part[max(start - before, 0) : stop - before])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _group(self, file: Any, g: int, before: int) -> Any:
+        """Return a row group, of which the first row has the number `before`."""
+        held: dict[Any, Any] = vars(_held)
+        of, key = str((self.path, self.names)), (g, self.path.stat().st_mtime_ns)
+        if of in held and held[of][0] == key:
+            return held[of][1]
+        held.pop(of, None)  # before another one is read
+        table = file.read_row_group(g, columns=list(self.names), use_threads=False)
         for name in self.names:
             if table[name].null_count:
-                k = start + int(np.argmax(table[name].is_null().to_numpy()))
+                k = before + int(np.argmax(table[name].is_null().to_numpy()))
                 raise ValueError(f"column {name} of {self.path} has no value in row {k}; expected numbers")
-        columns = [table[name].to_numpy() for name in self.names]
-        return columns[0] if self.flat else np.stack(columns, axis=1).astype(self.dtype, copy=False)
+        if self.flat:
+            array = table[self.names[0]].to_numpy()
+        else:
+            array = np.empty((len(table), len(self.names)), dtype=self.dtype)
+            for k, name in enumerate(self.names):
+                array[:, k] = table[name].to_numpy()
+        array.setflags(write=False)
+        if array.nbytes <= _LARGEST_HELD:
+            held[of] = key, array
+        return array
+
+
+def release_groups() -> None:
+    """Drop the row groups that this thread holds."""
+    vars(_held).clear()
 
 
 @dataclass(frozen=True, eq=False)

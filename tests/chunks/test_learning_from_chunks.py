@@ -94,8 +94,8 @@ def test_options_of_chunks_pass_through():
     assert not learner.converged_
     sampled = LogDetMetricLearner(solver_options={"sample": 800}).fit(F, rows=chunks())
     assert sampled.converged_
-    with pytest.raises(TypeError, match="unexpected keyword argument 'time_limit'"):
-        LogDetMetricLearner(solver_options={"time_limit": 1}).fit(F, rows=chunks())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'time_limits'"):
+        LogDetMetricLearner(solver_options={"time_limits": 1}).fit(F, rows=chunks())
 
 
 def test_hard_rows_that_contradict_each_other_are_said():

@@ -60,21 +60,48 @@ def test_parquet_files_of_vectors_of_any_order_and_type(tmp_path, table):
 
 
 def test_parquet_files_are_read_in_part_and_sent_as_paths(tmp_path, table, monkeypatch):
-    import pyarrow.parquet
-
     path = written(table, tmp_path / "rows.parquet", row_group_size=100)
     rows = bo.RowChunks.from_parquet(path, points=POINTS[:, :2], chunk=100)
     chunk = list(rows.chunks())[3]
     assert len(pickle.dumps(chunk)) < 4_000
-    read, groups = pyarrow.parquet.ParquetFile.read_row_groups, []
-
-    def spied(self, asked, **options):
-        groups.append(asked)
-        return read(self, asked, **options)
-
-    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_groups", spied)
+    groups = spied(monkeypatch)
     chunk.batch()
-    assert groups == [[3]] * 4
+    assert groups == [3] * 4
+
+
+def spied(monkeypatch):
+    """Return the list to which each row group that is read is added, by a set of columns."""
+    import pyarrow.parquet
+
+    read, groups = pyarrow.parquet.ParquetFile.read_row_group, []
+
+    def noted(self, group, **options):
+        groups.append(group)
+        return read(self, group, **options)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_group", noted)
+    return groups
+
+
+def test_a_row_group_of_many_chunks_is_decoded_once(tmp_path, table, monkeypatch):
+    """Pandas writes a million rows to a row group, and a chunk has 50,000."""
+    rows = bo.RowChunks.from_parquet(written(table, tmp_path / "rows.parquet"), points=POINTS, chunk=100)
+    groups = spied(monkeypatch)
+    sol = rows.solve(np.eye(3))
+    assert sol.iterations > 3
+    assert groups == [0] * 4  # rows, bound, sense and gamma
+    monkeypatch.setattr("bregopt.chunks.sources._LARGEST_HELD", 8 * len(LEFT))
+    rows.solve(np.eye(3))
+    assert len(groups) > 4 + 3 + sol.iterations  # those of the pairs are too large to be held
+
+
+def test_a_file_that_was_replaced_is_read_anew(tmp_path, table):
+    path = written(table, tmp_path / "rows.parquet")
+    rows = bo.RowChunks.from_parquet(path, points=POINTS)
+    assert np.array_equal(next(rows.batches()).bound, BOUND)
+    path.unlink()
+    written(replaced(table, "bound", 2 * BOUND), path)
+    assert np.array_equal(next(rows.batches()).bound, 2 * BOUND)
 
 
 def test_parquet_files_in_other_processes(tmp_path, table, processes):
