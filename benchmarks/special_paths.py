@@ -92,6 +92,10 @@ def _stalled(program: Any, settings: Any, progress: Any, answer: Any) -> Any:
     return answer
 
 
+def _stalled_last(program: Any, answer: Any, settings: Any, progress: Any) -> Any:
+    return answer
+
+
 def _in_rows(plan: Any, B: Any, exact: Any, in_rows: bool = False, direct: bool = False) -> Any:
     from bregopt.routes.ipm.row_system import system_for
 
@@ -450,6 +454,25 @@ def touching_cones(seed: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(cost), rows)
 
 
+def proximal_gradient(steps: int) -> bo.Problem:
+    """Return the worst case of a proximal gradient method, whose optimum no Gram matrix attains."""
+    n = 3 + 2 * steps
+    E, G, f, h = np.eye(n), bo.PSD(n), bo.Variable(steps + 2), bo.Variable(steps + 1)
+    origin, x = np.zeros(n), [E[0]]
+    for k in range(steps):
+        x.append(x[-1] - E[2 + k] - E[steps + 3 + k])
+    of_f = [(origin, E[1]), *zip(x, E[2 : steps + 3], strict=True)]
+    of_h = [(origin, -E[1]), *zip(x[1:], E[steps + 3 :], strict=True)]
+    rows = [G[0, 0] <= 1, f[0] + h[0] == 0]
+    for points, values, smooth in ((of_f, f, 1), (of_h, h, 0)):
+        for i, (y, a) in enumerate(points):
+            for j, (z, b) in enumerate(points):
+                if i != j:
+                    M = np.outer(b, y - z) + np.outer(y - z, b) + smooth * np.outer(a - b, a - b)
+                    rows.append(values[j] + bo.inner(M, G) / 2 <= values[i])
+    return bo.Problem(bo.Maximize(f[steps + 1] + h[steps]), rows)
+
+
 def logarithm_alone() -> bo.Problem:
     """Return a problem whose objective falls along a ray by its logarithm alone."""
     X = bo.PSD(2)
@@ -632,6 +655,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             replaced("routes.ipm.path_route._SECOND_FORM_ROWS", 0),
             "hinf4 as a matrix inequality",
             None if data is None else solving(inequalities_of, data / "sdplib" / "hinf4.dat-s.gz"),
+        ),
+        (
+            *("other forms", "routes.ipm.path_route:_by_other_forms"),
+            replaced("routes.ipm.path_route._by_other_forms", _stalled_last),
+            *("the worst case of a proximal method", solving(proximal_gradient, 2)),
         ),
         (
             *("coordinates of the answer", "routes.ipm.path_route:_in_coordinates_of_answer"),

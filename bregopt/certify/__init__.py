@@ -6,6 +6,7 @@ from bregopt.certify.certificate import (
     Status,
     bracket,
     certify,
+    cost_of_round_off,
     dimacs_errors,
     objective_size,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "bracket",
     "certify",
     "check_families",
+    "cost_of_round_off",
     "dimacs_errors",
     "divergence_factor",
     "filtered",

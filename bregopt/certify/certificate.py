@@ -16,8 +16,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
+from bregopt.arrays import EPS, Array
+from bregopt.certify.constants import LARGEST_X, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
@@ -26,7 +26,16 @@ from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import dataclass, replace
 
-__all__ = ["NEAR", "Certificate", "Status", "bracket", "certify", "dimacs_errors", "objective_size"]
+__all__ = [
+    "NEAR",
+    "Certificate",
+    "Status",
+    "bracket",
+    "certify",
+    "cost_of_round_off",
+    "dimacs_errors",
+    "objective_size",
+]
 
 NEAR = 1e-2
 """The largest gap and residual of an answer that is "optimal_inaccurate"."""
@@ -193,6 +202,22 @@ def certify(point: PrimalDualPoint) -> Certificate:
             gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     residuals = point.primal_residual, bound.residual
     return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)
+
+
+def cost_of_round_off(program: Program, X: Sequence[Matrix], y: Array) -> float:
+    """Return the cost of the eigenvalues of ``C - A*(y)`` that may be negative by round-off.
+
+    They count at an ``X`` as large as for a dual residual, where no divergence and no row bounds it.
+    """
+    free = [
+        block.n * float(X_b.trace())
+        for block, X_b, trace in zip(program.blocks, X, trace_bounds(program), strict=True)
+        if trace is None and block.nearness is None and block.cap is None
+    ]
+    if not free:
+        return 0.0
+    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
+    return LARGEST_X * EPS * max(largest, scale_of(program).dual) * sum(free)
 
 
 def bracket(

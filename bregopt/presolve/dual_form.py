@@ -49,6 +49,7 @@ __all__ = [
     "DualForm",
     "Dualized",
     "MatrixInequalities",
+    "dual_of",
     "matrix_inequalities",
     "newton_work",
     "without_round_off",
@@ -136,21 +137,21 @@ class DualForm:
     def apply(self, program: Program, tolerances: Tolerances) -> Dualized | None:
         work = newton_work(program)
         most = _DUAL_PAYS * work
-        posed = program if pays(program) else _of_least_traces(program)
-        form = matrix_inequalities(posed, largest=math.cbrt(3 * most))
-        if form is None:
+        form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most))
+        if form is None or (form.splits and work < _SPLITTING_PAYS):
             return None
-        boxed = np.isfinite(program.u_lo) | np.isfinite(program.u_hi)
-        held = np.concatenate([np.flatnonzero(boxed), program.cones.index])
-        used = np.bincount(form.F.indices, minlength=len(form.c)) > 0
-        used |= np.bincount(form.K.indices, minlength=len(form.c)) > 0
-        used[held] = True
-        if not used.any() or form.c[~used].any():  # no rows, or unbounded along an unused variable
-            return None
-        if form.splits and work < _SPLITTING_PAYS:
-            return None
-        found = _dual(program, form, np.flatnonzero(used), held)
-        return found if newton_work(found.program) < most else None
+        found = _dual(program, form)
+        return found if found is not None and newton_work(found.program) < most else None
+
+
+def dual_of(program: Program) -> Dualized | None:
+    """Return the dual of a program, in which entries that no row defines have rows; None if it has none."""
+    form = matrix_inequalities(_with_objective(program), defined=False)
+    return None if form is None else _dual(program, form)
+
+
+def _with_objective(program: Program) -> Program:
+    return program if pays(program) else _of_least_traces(program)
 
 
 def _of_least_traces(program: Program) -> Program:
@@ -167,7 +168,16 @@ def _of_least_traces(program: Program) -> Program:
     return replace(program, blocks=tuple(blocks))
 
 
-def _dual(whole: Program, form: MatrixInequalities, used: IntArray, held: IntArray) -> Dualized:
+def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
+    """Return the dual of matrix inequalities, None if it has no rows or an unused variable has a cost."""
+    boxed = np.isfinite(whole.u_lo) | np.isfinite(whole.u_hi)
+    held = np.concatenate([np.flatnonzero(boxed), whole.cones.index])
+    occurs = np.bincount(form.F.indices, minlength=len(form.c)) > 0
+    occurs |= np.bincount(form.K.indices, minlength=len(form.c)) > 0
+    occurs[held] = True
+    if not occurs.any() or form.c[~occurs].any():
+        return None
+    used = np.flatnonzero(occurs)
     box = sp.csr_array((np.ones(len(held)), (np.arange(len(held)), held)), (len(held), len(form.c)))
     K = sp.csr_array(sp.vstack([form.K, box], format="csr"))
     cones, boxed = whole.cones, held[: len(held) - whole.cones.size]
@@ -312,27 +322,29 @@ def entry_prices(program: Program) -> Array:
     return q.vectors([block.C[None] for block in program.blocks], np.zeros((1, 0)))[0]
 
 
-def matrix_inequalities(program: Program, largest: float = np.inf) -> MatrixInequalities | None:
+def matrix_inequalities(
+    program: Program, largest: float = np.inf, defined: bool = True
+) -> MatrixInequalities | None:
     """Return a program as linear matrix inequalities in at most `largest` elements of ``v``.
 
-    None if no entry is defined by rows, or if there are more elements.
+    None if it has a divergence, if there are more elements, or if `defined` and no entry is defined by rows.
     """
-    if not _may_have_defined_entries(program, largest):
+    if not _may_have_defined_entries(program, largest, defined):
         return None
     rows = sparse_svec(program.A)
     pivot = _pivots(program, rows)
-    defined, others = np.flatnonzero(pivot >= 0), np.flatnonzero(pivot < 0)
-    if len(defined) == 0 or program.k + len(others) > largest:
+    own, others = np.flatnonzero(pivot >= 0), np.flatnonzero(pivot < 0)
+    if (defined and len(own) == 0) or program.k + len(others) > largest:
         return None
-    at = pivot[defined]
-    inverse = 1 / _values(rows, at, defined)
+    at = pivot[own]
+    inverse = 1 / _values(rows, at, own)
     v = sp.csr_array(sp.hstack([program.B, rows[:, others]], format="csr"))
-    F_D, F_0 = sp.csr_array(sp.diags_array(-inverse) @ v[at]), np.zeros(len(pivot))
-    F_0[defined] = inverse * program.bounds.lo[at]
+    F_D, F_0 = sp.csr_array(v[at].multiply(-inverse[:, None])), np.zeros(len(pivot))
+    F_0[own] = inverse * program.bounds.lo[at]
     left = np.ones(program.m, dtype=bool)
     left[at] = False
     kept = np.flatnonzero(left)
-    K, moved, noise = _substituted(v[kept], rows[kept][:, defined], F_D, F_0[defined])
+    K, moved, noise = _substituted(v[kept], rows[kept][:, own], F_D, F_0[own])
     bounds = program.bounds.slice(kept)
     bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
     used = np.diff(K.indptr) > 0
@@ -344,17 +356,20 @@ def matrix_inequalities(program: Program, largest: float = np.inf) -> MatrixIneq
         rows,
         pivot,
         F_0,
-        _stacked(F_D, defined, others, program.k),
+        _stacked(F_D, own, others, program.k),
         kept[used],
         K[np.flatnonzero(used)],
         bounds.slice(np.flatnonzero(used)),
-        without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[defined]),
-        program.offset + float(prices[defined] @ F_0[defined]),
+        without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[own]),
+        program.offset + float(prices[own] @ F_0[own]),
     )
 
 
-def _may_have_defined_entries(program: Program, largest: float) -> bool:
-    """Whether the objective is linear and equalities may define all but the `largest` number of entries."""
+def _may_have_defined_entries(program: Program, largest: float, defined: bool) -> bool:
+    """Whether the objective is linear and equalities may define all but the `largest` number of entries.
+
+    They need not define any unless `defined`.
+    """
     if any(b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks):
         return False
     widths = np.array(program.A.orders) * (np.array(program.A.orders) + 1) // 2
@@ -364,7 +379,7 @@ def _may_have_defined_entries(program: Program, largest: float) -> bool:
     if sum(term.rows.count() for term in program.A.terms) + int(widths.sum()) > _LARGEST_LISTED:
         return False
     single = np.minimum(_single_entries(program), widths)
-    return bool(single.any()) and left <= int(single.sum())
+    return (bool(single.any()) or not defined) and left <= int(single.sum())
 
 
 def _single_entries(program: Program) -> IntArray:
@@ -416,7 +431,7 @@ def _first_single_rows(rows: Any, block: IntArray, equal: Mask) -> IntArray:
 
 def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
     """Return the given elements of a sparse matrix."""
-    return np.asarray(rows[row, entry]).ravel()
+    return np.asarray(rows[row, entry]).ravel() if len(row) else np.zeros(0)
 
 
 def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Array]:

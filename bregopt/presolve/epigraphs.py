@@ -30,7 +30,8 @@ from bregopt.records import dataclass, replace
 __all__ = ["AbsoluteValues", "Dominated", "ParallelRows"]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
-_LARGEST_LISTED = 10_000_000  # terms of all rows above which rows are not compared
+# Terms of all rows above which rows are not compared, of families of few terms and of all families.
+_LARGEST_LISTED, _LARGEST_DENSE = 10_000_000, 1_000_000
 _SAME = 1e-12  # relative distance of two sums above which they are sums of other numbers
 _HINGE, _PENALTIES = int(Penalty.HINGE), {Penalty.HARD, Penalty.HINGE}
 
@@ -463,9 +464,10 @@ def _oriented(bounds: Any, sign: Array) -> tuple[Array, Array]:
 
 
 def _comparable(program: Program) -> bool:
-    """Whether all rows are listed by few terms."""
+    """Whether all rows are listed by few terms, or by few enough."""
     rows = [term.rows for term in program.A.terms]
-    return all(own.few_terms for own in rows) and sum(own.count() for own in rows) <= _LARGEST_LISTED
+    few, count = all(own.few_terms for own in rows), sum(own.count() for own in rows)
+    return count <= (_LARGEST_LISTED if few else _LARGEST_DENSE)
 
 
 def _coefficients(program: Program) -> Any:

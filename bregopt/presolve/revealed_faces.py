@@ -270,7 +270,8 @@ class Recession:
         Only these may have a psd ``Z``.
         """
         program = self.program
-        units = np.eye(program.m) / np.maximum(program.row_sizes, TINY)[:, None]
+        used = program.row_sizes > 0  # a row without coefficients has no price
+        units = (np.eye(program.m) / np.where(used, program.row_sizes, 1.0)[:, None])[used]
         costs = [(block.C @ U).ravel() for block, U in zip(program.blocks, self.U, strict=True)]
         right = np.concatenate([*costs, program.c[program.free]])
         equations = np.array([self._on_range(unit) for unit in units]).T

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import Array
 from bregopt.certify import (
     NEAR,
     Certificate,
@@ -26,10 +26,10 @@ from bregopt.certify import (
     Status,
     certify,
     check_families,
+    cost_of_round_off,
     divergence_factor,
-    trace_bounds,
 )
-from bregopt.certify.constants import DIVERGENT, LARGEST_X
+from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
@@ -308,25 +308,9 @@ def _within_first_order(
     blurred = certificate.evaluation_error > 0 or certificate.dual_residual > 0
     if certificate.dual_residual > small or (blurred and certificate.gap > 100 * small):
         return replace(certificate, error=math.inf)
-    cost = _cost_of_round_off(program, answer)
-    return replace(certificate, error=certificate.error + cost) if cost else certificate
-
-
-def _cost_of_round_off(program: Program, answer: Answer) -> float:
-    """Return the cost of the eigenvalues of ``C - A*(y)`` that may be negative by round-off.
-
-    They count at an ``X`` as large as for a dual residual, where no divergence and no row bounds it.
-    """
-    free = [
-        block.n * float(X.trace())
-        for block, X, trace in zip(program.blocks, answer.X, trace_bounds(program), strict=True)
-        if trace is None and block.nearness is None and block.cap is None
-    ]
-    if not free:
-        return 0.0
     y = answer.y if answer.detail != _ON_FACES or answer.y_on_faces is None else answer.y_on_faces
-    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
-    return LARGEST_X * EPS * max(largest, scale_of(program).dual) * sum(free)
+    cost = cost_of_round_off(program, answer.X, y)
+    return replace(certificate, error=certificate.error + cost) if cost else certificate
 
 
 def _unproven(program: Program, answer: Answer) -> Certificate:

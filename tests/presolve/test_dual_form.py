@@ -10,11 +10,12 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
-from bregopt.certify import Certificate, PrimalDualPoint
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.dual_form import matrix_inequalities
+from bregopt.presolve.dual_form import dual_of, matrix_inequalities
 from bregopt.presolve.svec import Svec, sparse_svec, svec_map, svec_rows
 from bregopt.program import Answer, Start, StopReason
+from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
 
@@ -427,3 +428,18 @@ def test_a_small_program_is_solved_as_it_is_where_its_dual_stalls(monkeypatch):
     monkeypatch.setattr("bregopt.routes.ipm.path_route.follow_path", stalling)
     assert answered(case.problem, "method") == ("optimal", pytest.approx(case.value, rel=1e-5))
     assert asked == [3, 20]
+
+
+def test_the_dual_of_a_program_without_defined_entries(rng):
+    """Its value is that of the program, and its answer gives a matrix and multipliers of all rows."""
+    X, u, A = bo.PSD(4), bo.Variable(), symmetric(rng, 4, 3)
+    rows = [bo.inner(S, X) + k * u <= 1 + k for k, S in enumerate(A)] + [bo.trace(X) == 1, u <= 2]
+    problem = bo.Problem(bo.Maximize(bo.inner(symmetric(rng, 4), X) + u), rows)
+    program = problem.program()
+    assert matrix_inequalities(program) is None
+    dual = dual_of(program)
+    point = routing.solve(dual.program, "path", tol=1e-8)._point
+    answer = dual.restore(Answer(*point, StopReason.CONVERGED, 0))
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    assert certificate.meets(1e-6)
+    assert -certificate.primal == pytest.approx(problem.solve(solver="path", tol=1e-8).value, abs=1e-6)

@@ -160,6 +160,16 @@ def test_parallel_rows_are_one(rng):
     np.testing.assert_allclose(program.A.adjoint(y), merged.program.A.adjoint(start.y), atol=1e-15)
 
 
+def test_parallel_rows_of_dense_matrices_are_one(rng):
+    X, A, z = bo.PSD(6), symmetric(6, rng), rng.normal(size=6)
+    rows = [bo.inner(A, X) <= 3, bo.inner(-A, X) >= -2, bo.quad_form(z, X) <= 1, bo.quad_form(z, X) >= 0.5]
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
+    merged = ParallelRows().apply(problem.program(), None)
+    assert merged.program.m == 2
+    assert sorted(merged.program.bounds.hi.tolist()) == [1, 2]
+    assert problem.solve(solver="path").value == pytest.approx(0.5 / (z @ z))
+
+
 def test_rows_that_contradict_each_other_stay():
     X = bo.PSD(2)
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] <= 1, X[1, 0] >= 2, X[0, 0] <= 1, X[0, 0] <= 2])

@@ -9,18 +9,23 @@ be on either side; they form the working set.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
+from bregopt.presolve.dual_form import dual_of
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.program.rows import DenseRows
+from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
@@ -42,6 +47,9 @@ __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
 # Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes about a
 # second.
 _SECOND_FORM_ROWS = 500
+# Error of an answer up to which no other form is tried, without round-off and with it.
+_NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-4
+_WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
 # Error of an answer from which a proof that there is none is sought, and the tolerance of that search.
@@ -145,6 +153,8 @@ class Path:
             answer = _alternative(program, answer, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return _with_feasible_point(program, answer, settings, progress)
+        if answer.stop is StopReason.STALLED and program.m <= _SECOND_FORM_ROWS and not program.curved:
+            return _by_other_forms(program, answer, settings, progress)
         return answer
 
 
@@ -190,8 +200,7 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
         answer = behind(_DUAL, _on_all_rows)(program, settings, start, progress)
     except InfeasibleRowError:  # of the dual, on which the program need not have an answer
         return _directly(program, settings, start, progress)
-    ended = answer.stop in (StopReason.CONVERGED, StopReason.STALLED)
-    if not ended or program.m > _SECOND_FORM_ROWS:
+    if answer.stop not in _WITH_POINT or program.m > _SECOND_FORM_ROWS:
         return answer
     worst = _worst(program, answer)
     if answer.stop is StopReason.CONVERGED and worst <= settings.tol:
@@ -200,9 +209,71 @@ def _solve(program: Program, settings: Any, start: Start | None, progress: Progr
         other = _directly(program, settings, start, progress)
     except CutShort:
         return answer
-    if other.stop not in (StopReason.CONVERGED, StopReason.STALLED):
-        return answer
-    return other if _worst(program, other) < worst else answer
+    return other if other.stop in _WITH_POINT and _worst(program, other) < worst else answer
+
+
+# Pays on: the worst case of a proximal method.
+def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return the best answer of the dual form, the perturbed program and the given one, far from a solution.
+
+    Where matrices or multipliers diverge, one form often has the best matrices and another the best
+    multipliers.
+    """
+    answers = [answer]
+    for form in (_dually, _perturbed):
+        near, known = _worst(program, answer), _error(program, answer)
+        if near <= max(settings.tol, _NEARLY_ATTAINED) and known <= _NEARLY_KNOWN:
+            break
+        try:
+            other = form(program, settings, progress)
+        except (CutShort, InfeasibleRowError):
+            break
+        if other is not None and other.stop in _WITH_POINT:
+            answers.append(other)
+            answer = min(_pairs(answers), key=partial(_error, program))
+    return answer
+
+
+def _pairs(answers: Sequence[Answer]) -> Iterator[Answer]:
+    """Yield the answers of the matrices of one and the multipliers of another or the same one."""
+    for a, b in product(answers, answers):
+        yield a if a is b else replace(a, y=b.y, y_on_faces=b.y_on_faces, stop=StopReason.STALLED)
+
+
+def _dually(program: Program, settings: Any, progress: Progress) -> Answer | None:
+    """Return the answer by the dual form, whatever work that takes; None where there is no such form."""
+    dual = dual_of(program)
+    if dual is None:
+        return None
+    presolved = Presolved(program, (dual,))
+    return presolved.restore(_on_all_rows(dual.program, settings, None, progress.within(presolved)))
+
+
+def _perturbed(program: Program, settings: Any, progress: Progress) -> Answer:
+    """Return the answer to the program with wider inequalities and a price on traces, by the tolerance.
+
+    Where no `X` attains the optimum, an `X` that is nearly feasible and nearly optimal need not be large.
+    """
+    scale, bounds = scale_of(program), program.bounds
+    width = settings.tol * np.maximum(program.row_units * scale.primal, bounds.sizes)
+    width = np.where(bounds.equal, 0.0, width)
+    price = settings.tol * scale.dual
+    perturbed = replace(
+        program,
+        blocks=tuple(
+            replace(block, cost=DenseRows((block.C + price * np.eye(block.n))[None]))
+            for block in program.blocks
+        ),
+        bounds=replace(bounds, lo=bounds.lo - width, hi=bounds.hi + width),
+    )
+    return behind(_REDUCTIONS, follow_path)(perturbed, settings, None, progress.of_another_program())
+
+
+def _error(program: Program, answer: Answer) -> float:
+    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too."""
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    cost = cost_of_round_off(program, answer.X, answer.y)
+    return max(certificate.worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
 
 
 def _worst(program: Program, answer: Answer) -> float:
