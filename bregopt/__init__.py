@@ -66,6 +66,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
+    from bregopt.problems.logdet.exact_designs import ExactDesign
     from bregopt.problems.logdet.john_ellipsoid import max_volume_inscribed_ellipsoid
     from bregopt.problems.logdet.lasso import graphical_lasso, graphical_lasso_path
     from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, min_volume_ellipsoid
@@ -103,6 +104,7 @@ __all__ = [
     "DataWarning",
     "Design",
     "Ellipsoid",
+    "ExactDesign",
     "Expression",
     "FactorModel",
     "GraphicalLassoPath",
@@ -262,6 +264,7 @@ _MODULES = {
     "mimo_capacity": "bregopt.problems.logdet.capacity",
     "water_filling": "bregopt.problems.logdet.capacity",
     "Design": "bregopt.problems.logdet.designs",
+    "ExactDesign": "bregopt.problems.logdet.exact_designs",
     "Ellipsoid": "bregopt.problems.logdet.loewner_ellipsoid",
     "min_volume_ellipsoid": "bregopt.problems.logdet.loewner_ellipsoid",
     "max_volume_inscribed_ellipsoid": "bregopt.problems.logdet.john_ellipsoid",

@@ -361,3 +361,17 @@ def test_values_are_no_larger_than_those_of_statsmodels(n, k):
         warnings.simplefilter("ignore")
         theirs = tools.corr_nearest_factor(A, k).corr.to_matrix()
     assert bo.factor_correlation(A, k).value <= squared_distance(theirs, A) * (1 + 1e-9)
+
+
+def test_the_drawing_of_loadings_shows_them():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    A = np.corrcoef(np.random.default_rng(0).normal(size=(40, 6)).T)
+    model = bo.factor_correlation(A, 2)
+    axes = model.plot_loadings()
+    np.testing.assert_array_equal(axes[0].images[0].get_array(), model.loadings)
+    widths = np.array([patch.get_width() for patch in axes[1].patches]).reshape(3, 6)
+    np.testing.assert_allclose(widths.sum(axis=0), 1)  # the shares of each variance
+    pyplot.close("all")

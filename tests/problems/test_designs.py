@@ -11,7 +11,7 @@ from numpy.polynomial import chebyshev, legendre
 from peers import ask
 
 import bregopt as bo
-from bregopt.problems.logdet.designs import apportioned
+from bregopt.problems.logdet.exact_designs import apportioned
 
 FUNCTIONS = {"D": bo.d_optimal, "A": bo.a_optimal, "E": bo.e_optimal}
 
@@ -304,8 +304,9 @@ def test_drawings_of_sensitivities():
     line = bo.d_optimal(polynomial(x, 1)).plot()
     assert line.get_xlabel() == "column 1"
     cubic = bo.d_optimal(polynomial(x, 3))
-    with pytest.raises(ValueError, match="more than two columns; pass places"):
-        cubic.plot()
+    ranked = cubic.plot()
+    np.testing.assert_allclose(ranked.lines[0].get_ydata(), np.sort(cubic.sensitivity)[::-1])
+    assert "(-1, 1, -1)" in ranked.texts[0].get_text()
     np.testing.assert_allclose(cubic.plot(x).lines[0].get_ydata(), cubic.sensitivity)
     with pytest.raises(ValueError, match="places has shape"):
         cubic.plot(x[1:])
@@ -447,3 +448,18 @@ def test_a_prior_alone_and_one_candidate(design):
 def test_numbers_of_runs_beyond_floats_are_refused():
     with pytest.raises(ValueError, match="runs is above"):
         bo.d_optimal(np.eye(2)).rounded(10**400)
+
+
+@pytest.mark.parametrize("budget", [1.2, 1.76, 1.9])
+@pytest.mark.parametrize("design", [bo.d_optimal, bo.a_optimal, bo.e_optimal])
+def test_tight_budgets(design, budget):
+    """The first weights exceed the budget and are better than all that are allowed: they ended the method."""
+    X, costs = np.random.default_rng(0).normal(size=(8, 3)), np.arange(1.0, 9)
+    found = design(X, costs=costs, budget=budget)
+    assert found.status == "optimal"
+    assert costs @ found.weights <= budget * (1 + 1e-12)
+    for k in range(200):  # no design within the budget is better
+        w = np.random.default_rng(k).dirichlet(np.full(8, 0.3))
+        cheap = np.eye(8)[0]
+        share = min(1.0, (budget - 1) / max(costs @ w - 1, 1e-9))
+        assert found.efficiency_of((1 - share) * cheap + share * w) <= 1 - 1e-6

@@ -409,7 +409,17 @@ def test_drawings():
     np.testing.assert_allclose(
         np.einsum("ij,ij->i", (edge - center) @ np.linalg.inv(shape), edge - center), 1
     )
-    shadow.plot((1, 3))
+    ax = shadow.plot((1, 3))
+    inverse = np.linalg.inv(shape)
+    drawn, touching = (ax.lines[k].get_xydata() - center for k in (0, 3))
+    np.testing.assert_allclose(
+        np.einsum("ij,jk,ik->i", drawn, inverse, drawn), shadow.distances(cloud(30, 4))
+    )
+    np.testing.assert_allclose(np.einsum("ij,jk,ik->i", touching, inverse, touching), 1, atol=1e-6)
+    assert "distances in all" in ax.get_title()
+    flat = shadow.plot((1, 3), projected=True)
+    assert "projection" in flat.get_title()
+    np.testing.assert_array_equal(flat.lines[0].get_xydata(), cloud(30, 4)[:, [1, 3]])
     polygon = bo.max_volume_inscribed_ellipsoid(*box(2)).plot().patches[0].get_xy()
     np.testing.assert_allclose(np.abs(polygon), 1)
     pyplot.close("all")

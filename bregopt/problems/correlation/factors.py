@@ -29,13 +29,13 @@ import importlib
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import hadamard
 
 from bregopt import clock
@@ -52,8 +52,9 @@ from bregopt.arrays import (
 )
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, labels_of
+from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
+from bregopt.plotting import Axes, plot_loadings
 from bregopt.problems.arguments import diagonal_message
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
@@ -267,6 +268,27 @@ class FactorModel(Solution):
 
     loadings: ArrayOrFrame = field(kw_only=True)
     specific_variances: ArrayOrSeries = field(kw_only=True)
+
+    def plot_loadings(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:
+        """Draw the loadings, and the shares of each row's variance.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib axes, optional
+            The default is a new figure.
+
+        Returns
+        -------
+        array of two matplotlib axes
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed; the message names the extra.
+        """
+        L: Any = self.loadings
+        labels = list(L.index) if is_pandas(L, "DataFrame") else None
+        return plot_loadings(np.asarray(L), np.asarray(self.specific_variances), labels, ax)
 
 
 def factor_correlation(

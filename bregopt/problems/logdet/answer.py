@@ -18,12 +18,13 @@ from bregopt.errors import ConvergenceWarning, require, warn_caller
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 
-__all__ = ["ProvenAnswer", "draw_ellipse", "draw_sensitivity", "verdict"]
+__all__ = ["ProvenAnswer", "draw_ellipse", "draw_ranking", "draw_sensitivity", "verdict"]
 
 # Of the palette of Okabe and Ito, told apart by all eyes.
 _OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
 _MARKER = 70.0  # square points of a marker of weight one
 _SMALLEST = 8.0
+_NAMED = 20  # candidates that a plot names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +168,43 @@ def draw_sensitivity(
     ax.scatter(*places[used].T, s=size[used] + 30, facecolor="none", edgecolor=_CONTACT, lw=1.8)
     ax.set_ylabel(str(names[1]))
     ax.figure.colorbar(shown, ax=ax, label="sensitivity")
+    return ax
+
+
+def draw_ranking(
+    sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any = None
+) -> Any:
+    """Draw candidates in the order of their sensitivity, which may have any number of factors.
+
+    Parameters
+    ----------
+    sensitivity, weights : array of shape (m,)
+    level : float
+        The bound of the equivalence theorem.
+    names : sequence of length m
+        Of the candidates; the largest weights are named.
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    ax = _axes(ax)
+    order = np.lexsort((-weights, -sensitivity))
+    rank, used = np.arange(len(order)), weights[order] > 0
+    size = np.maximum(_MARKER * weights[order] / weights.max(), _SMALLEST)
+    ax.plot(rank, sensitivity[order], color=_OUTLINE, lw=1.2, label="sensitivity")
+    ax.axhline(level, color=_LEVEL, lw=1, ls="--", label="bound of the theorem")
+    ax.scatter(rank[used], sensitivity[order][used], size[used], color=_CONTACT, zorder=3, label="weights")
+    named = [k for k in rank[used] if weights[order[k]] >= np.sort(weights)[-min(_NAMED, len(weights))]]
+    lines = [f"{weights[order[k]]:.3f}  {names[order[k]]}" for k in named[:_NAMED]]
+    more = int(used.sum()) - len(lines)
+    text = "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+    ax.text(1.02, 1.0, text, transform=ax.transAxes, va="top", fontsize=7, family="monospace")
+    ax.set(xlabel="candidates by sensitivity", ylabel="sensitivity")
+    ax.set_ylim(min(0.0, float(sensitivity.min())), 1.1 * float(sensitivity.max()))
+    ax.legend(frameon=False, fontsize=8)
     return ax
 
 

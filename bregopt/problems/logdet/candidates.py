@@ -15,10 +15,19 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, finite_array
 from bregopt.errors import SolverError
-from bregopt.linalg import root_of
+from bregopt.linalg import log_det, root_of
 from bregopt.records import dataclass
 
-__all__ = ["Candidates", "LocalModel", "WeightBounds", "congruent", "local_model", "weight_bounds"]
+__all__ = [
+    "Candidates",
+    "LocalModel",
+    "WeightBounds",
+    "congruent",
+    "criterion_value",
+    "efficiency",
+    "local_model",
+    "weight_bounds",
+]
 
 _ROUND_OFF = 1e-12  # of sums of weights
 _UNAFFORDABLE = 1e-7  # room below a budget that the tolerance of a linear program may hide, relative to costs
@@ -160,6 +169,27 @@ def congruent(L: Array, S: Array) -> Array:
     return (whole + whole.T) / 2
 
 
+def criterion_value(criterion: str, M: Array, K: Array | None) -> float:
+    """Return ``log det M``, ``tr(K inv(M))``, or the smallest eigenvalue."""
+    if criterion == "E":
+        return float(np.linalg.eigvalsh(M)[0])
+    unit = np.sqrt(np.maximum(M.diagonal(), np.finfo(float).tiny))
+    root = root_of(M / unit / unit[:, None])
+    if criterion == "D":
+        return -np.inf if root is None else log_det(root) + 2 * float(np.log(unit).sum())
+    if root is None:
+        return np.inf
+    half = np.linalg.solve(root, np.diag(1 / unit))
+    return float(np.vdot(half.T @ half, np.eye(len(M)) if K is None else K))
+
+
+def efficiency(criterion: str, value: float, bound: float, n: int) -> float:
+    """Return the efficiency of a design of this value relative to a bound on all values."""
+    if criterion == "D":
+        return float(np.exp((value - bound) / n))
+    return bound / value if criterion == "A" else max(value, 0.0) / bound
+
+
 @dataclass(frozen=True, eq=False)
 class WeightBounds:
     """The polytope ``lower <= u <= upper, sum(u) = total, costs @ u <= budget``.
@@ -214,6 +244,13 @@ class WeightBounds:
         """Return weights strictly within their bounds; budgets may be exceeded."""
         room = np.minimum(self.upper, self.total) - self.lower
         return self.lower + (self.total - self.lower.sum()) / (room.sum() or 1.0) * room
+
+    def affords(self, u: Array, tol: float) -> bool:
+        """Whether weights meet the budgets, up to a part `tol` of the largest costs."""
+        if len(self.budget) == 0:
+            return True
+        room = tol * np.abs(self.costs).max(axis=1)
+        return bool((self.costs @ u - self.budget <= room).all())
 
     def greatest(self, g: Array, prices: Array) -> float:
         """Return an upper bound on ``g @ u`` for all weights of the polytope.

@@ -26,24 +26,31 @@ from bregopt.arrays import (
 )
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.pandas_labels import is_pandas, pandas_module
-from bregopt.linalg import log_det, root_of
 from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.plotting import Axes
-from bregopt.problems.logdet.answer import ProvenAnswer, draw_sensitivity, verdict
-from bregopt.problems.logdet.candidates import Candidates, WeightBounds, congruent, weight_bounds
+from bregopt.problems.logdet.answer import ProvenAnswer, draw_ranking, draw_sensitivity, verdict
+from bregopt.problems.logdet.candidates import (
+    Candidates,
+    WeightBounds,
+    congruent,
+    criterion_value,
+    efficiency,
+    weight_bounds,
+)
+from bregopt.problems.logdet.exact_designs import ExactDesign, apportioned, exact_design
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
 from bregopt.records import dataclass, replace
-from bregopt.routes.base import Settings
+from bregopt.routes.base import Seed, Settings
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Design", "a_optimal", "apportioned", "d_optimal", "e_optimal"]
+__all__ = ["Design", "a_optimal", "d_optimal", "e_optimal"]
 
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
@@ -94,6 +101,7 @@ class Design(ProvenAnswer):
     _candidates: Any = None
     _prior: Any = None
     _K: Any = None
+    _bounds: Any = None
 
     def rounded(self, runs: int) -> IntArray | pd.Series[int]:
         """Return how many of `runs` experiments each candidate gets, by efficient apportionment.
@@ -116,6 +124,57 @@ class Design(ProvenAnswer):
         """
         counts = apportioned(np.asarray(self.weights), positive_integer(runs, "runs"))
         return _series(counts, self.weights)
+
+    def exact(self, runs: int, *, starts: int = 5, seed: Seed = 0) -> ExactDesign:
+        """Return numbers of runs that no exchange of one run for another improves, with a proven efficiency.
+
+        It begins with :meth:`rounded`, or with other draws from the weights, and exchanges single runs
+        (Fedorov 1972) as long as the criterion improves. Bounds and budgets are those of the shares.
+
+        Parameters
+        ----------
+        runs : int
+            The number of all runs.
+        starts : int
+            Number of beginnings; the best end counts.
+        seed : int, at least 0, numpy.random.Generator or SeedSequence
+            Of the draws.
+
+        Returns
+        -------
+        ExactDesign
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the input is bad, the runs do not determine all parameters, or none within bounds and budgets
+            were found.
+
+        References
+        ----------
+        Fedorov (1972), Theory of Optimal Experiments, §3.2; Atkinson, Donev, Tobias (2007), Optimum
+        Experimental Designs, with SAS, chapter 12.
+        """
+        found = exact_design(
+            self.criterion,
+            self._candidates,
+            self._bounds,
+            np.asarray(self.weights),
+            positive_integer(runs, "runs"),
+            self._prior,
+            self._K,
+            self.bound,
+            positive_integer(starts, "starts"),
+            np.random.default_rng(Settings(seed=seed).seed),
+        )
+        if not is_pandas(self.weights, "Series"):
+            return found
+        frame, labels = pandas_module().DataFrame, self.information.columns  # type: ignore[union-attr]
+        return replace(
+            found,
+            counts=_series(found.counts, self.weights),
+            information=frame(np.asarray(found.information), labels, labels),
+        )
 
     def efficiency_of(self, weights: ArrayLike) -> float:
         """Return a proven lower bound on the efficiency of other weights, or of counts of runs.
@@ -141,7 +200,8 @@ class Design(ProvenAnswer):
         ----------
         places : array_like of shape (m,) or (m, 2), optional
             The settings of the factors. By default the columns of the candidates that are not constant, if
-            there are one or two of them.
+            there are one or two of them. Otherwise the candidates are drawn by their sensitivity, those with
+            weight under their labels or settings.
         ax : matplotlib axes, optional
             The default is a new figure.
 
@@ -149,22 +209,21 @@ class Design(ProvenAnswer):
         -------
         matplotlib axes
         """
+        sensitivity, weights = np.asarray(self.sensitivity), np.asarray(self.weights)
         at, names = self._places(places)
-        return draw_sensitivity(
-            at, np.asarray(self.sensitivity), np.asarray(self.weights), self.level, names, ax
-        )
+        if at is None:
+            return draw_ranking(sensitivity, weights, self.level, names, ax)
+        return draw_sensitivity(at, sensitivity, weights, self.level, names, ax)
 
-    def _places(self, places: Any) -> tuple[Array, list[Any]]:
-        """Return the settings of the factors, and their names."""
+    def _places(self, places: Any) -> tuple[Array | None, list[Any]]:
+        """Return the settings of the factors and their names; of many, None and names of the candidates."""
         m = len(self._candidates)
         columns = getattr(self.information, "columns", None)
         if places is None:
             X = self._candidates.X if self._candidates.are_rows else np.zeros((1, 0))
             varying = np.flatnonzero(np.ptp(X, axis=0))
             if len(varying) not in (1, 2):
-                raise ValueError(
-                    "the candidates have more than two columns; pass places, the settings of the factors"
-                )
+                return None, self._names_of_candidates(X)
             names = [f"column {k}" if columns is None else columns[k] for k in varying]
             return X[:, varying], names
         given = getattr(places, "columns", None)
@@ -174,6 +233,14 @@ class Design(ProvenAnswer):
             raise ValueError(f"places has shape {at.shape}; expected {(m,)} or {(m, 2)}")
         return at, list(given) if given is not None else [f"factor {k}" for k in range(at.shape[1])]
 
+    def _names_of_candidates(self, X: Array) -> list[Any]:
+        """Return the labels of the candidates, else their settings or numbers."""
+        if hasattr(self.weights, "index"):
+            return list(self.weights.index)
+        if len(X) != len(self._candidates):
+            return list(range(len(self._candidates)))
+        return ["(" + ", ".join(f"{x:.3g}" for x in row[np.ptp(X, axis=0) > 0]) + ")" for row in X]
+
     def _facts(self) -> dict[str, str]:
         names = {"D": "log det M", "A": "tr K inv(M)", "E": "smallest eigenvalue of M"}
         return {
@@ -182,55 +249,6 @@ class Design(ProvenAnswer):
             "support": f"{len(self.support)} of {len(self.weights)} candidates",
             "effort": f"{self.iterations} steps",
         }
-
-
-def criterion_value(criterion: str, M: Array, K: Array | None) -> float:
-    """Return ``log det M``, ``tr(K inv(M))``, or the smallest eigenvalue."""
-    if criterion == "E":
-        return float(np.linalg.eigvalsh(M)[0])
-    unit = np.sqrt(np.maximum(M.diagonal(), np.finfo(float).tiny))
-    root = root_of(M / unit / unit[:, None])
-    if criterion == "D":
-        return -np.inf if root is None else log_det(root) + 2 * float(np.log(unit).sum())
-    if root is None:
-        return np.inf
-    half = np.linalg.solve(root, np.diag(1 / unit))
-    return float(np.vdot(half.T @ half, np.eye(len(M)) if K is None else K))
-
-
-def efficiency(criterion: str, value: float, bound: float, n: int) -> float:
-    """Return the efficiency of a design of this value relative to a bound on all values."""
-    if criterion == "D":
-        return float(np.exp((value - bound) / n))
-    return bound / value if criterion == "A" else max(value, 0.0) / bound
-
-
-def apportioned(weights: Array, runs: int) -> IntArray:
-    """Return counts with sum `runs` near ``runs * weights``: efficient apportionment.
-
-    Parameters
-    ----------
-    weights : array of shape (m,)
-        With sum one.
-    runs : int
-
-    Raises
-    ------
-    ValueError
-        If there are fewer runs than positive weights.
-    """
-    support = np.flatnonzero(weights)
-    if runs < len(support):
-        raise ValueError(f"runs is {runs}; expected at least {len(support)}, the candidates with weight")
-    w = weights[support]
-    counts = np.ceil((runs - len(w) / 2) * w).astype(np.intp)
-    while counts.sum() < runs:
-        counts[np.argmin(counts / w)] += 1
-    while counts.sum() > runs:
-        counts[np.argmax((counts - 1) / w)] -= 1
-    full = np.zeros(len(weights), dtype=np.intp)
-    full[support] = counts
-    return full
 
 
 def _series(values: Any, like: Any) -> Any:
@@ -468,6 +486,7 @@ def _solved_design(task: _DesignTask, settings: Settings) -> Design:
         _candidates=task.candidates,
         _prior=task.prior,
         _K=task.K,
+        _bounds=task.bounds,
     )
 
 

@@ -264,8 +264,9 @@ def _minimize(model: Model, at: _Iterate, tol: float) -> tuple[_Iterate, LocalMo
         local = model.local(model.information(at.u))
         if local is None:
             break
-        efficiency = model.efficiency(local, at.prices())
-        if best is None or efficiency > best[2]:
+        # Weights above a budget may be better than all that are allowed, and prove nothing.
+        efficiency = model.efficiency(local, at.prices()) if model.bounds.affords(at.u, tol) else 0.0
+        if best is None or efficiency > best[2] or efficiency == 0:
             best, since = (at, local, efficiency), step
         if efficiency >= 1 - tol or step - since > _PATIENCE:
             break

@@ -129,13 +129,19 @@ class Ellipsoid(ProvenAnswer):
         circle = np.column_stack([np.cos(t), np.sin(t)])
         return np.asarray(np.asarray(self.center)[pair] + circle @ np.linalg.cholesky(half @ half.T).T)
 
-    def plot(self, dims: tuple[int, int] = (0, 1), ax: Axes | None = None) -> Axes:
+    def plot(
+        self, dims: tuple[int, int] = (0, 1), ax: Axes | None = None, *, projected: bool = False
+    ) -> Axes:
         """Draw the ellipsoid with its points or polytope; its shadow if there are more than two dimensions.
 
         Parameters
         ----------
         dims : two ints
-            The coordinates, if there are more than two.
+            The coordinates, if there are more than two. Points are then drawn in the direction of these, at
+            their distance in all: those that the ellipsoid touches are on its outline.
+        projected : bool
+            Draw the projections of the points instead. Many are inside the shadow, also of those that the
+            ellipsoid touches.
         ax : matplotlib axes, optional
             The default is a new figure.
 
@@ -150,9 +156,20 @@ class Ellipsoid(ProvenAnswer):
         if self._inside:
             corners = self._drawn if len(self._root) == 2 else None
             return draw_ellipse(outline, center, None, None, corners, names, ax)
-        points = self._drawn[:, pair]
+        points, title = self._drawn[:, pair], ""
+        if len(self._root) > 2:
+            some = "two coordinates" if names is None else f"{names[0]}, {names[1]}"
+            title = f"projection on {some}" if projected else f"distances in all, directions in {some}"
+        if len(self._root) > 2 and not projected:
+            half = self._root[pair]
+            near = squared_distances(points, center, np.linalg.cholesky(half @ half.T))
+            near = np.maximum(near, np.finfo(float).tiny)
+            stretch = np.sqrt(self.distances(self._drawn) / near)
+            points = center + (points - center) * stretch[:, None]
         touching = points[np.asarray(self.weights) > 0]
-        return draw_ellipse(outline, center, points, touching, None, names, ax)
+        ax = draw_ellipse(outline, center, points, touching, None, names, ax)
+        ax.set_title(title, fontsize=10)
+        return ax
 
     def _check_exists(self) -> None:
         if self.center is None:
