@@ -94,7 +94,8 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
     points = triplets.points()
     d = points.shape[1]
     began = time.perf_counter()
-    size = options.sample or max(_SAMPLE_PER_COORDINATE * d, _LEAST_SAMPLE)
+    usual = max(_SAMPLE_PER_COORDINATE * d, _LEAST_SAMPLE)
+    size = options.sample if isinstance(options.sample, int | np.integer) else usual
     largest = _largest_margin(points)
     sources = () if options.resume is None else triplets.sources()
     problem_name = f"soft margin, C = {price:g}"

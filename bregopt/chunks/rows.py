@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from copy import copy
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -224,7 +224,7 @@ class RowChunks:
         divergence: str = "logdet",
         *,
         executor: Executor | None = None,
-        sample: int | None = None,
+        sample: int | Literal["auto"] | None = "auto",
         seed: int = 0,
         tol: float = 1e-6,
         max_passes: int = 200,
@@ -254,10 +254,11 @@ class RowChunks:
             Runs the chunks. Sums are taken in the order of the chunks, so the answer does not depend on it,
             bit for bit, on machines of one kind. Arrays in memory are sent to other processes in each pass;
             files are not.
-        sample : int, optional
-            Rows of the sample, about; they are held in memory. They are drawn in proportion to their weights,
-            the same share of each sense in each chunk. Where steps gain too little, as the sample does not
-            represent the rows, all rows give the curvature. With hard rows or the hinge there is none.
+        sample : int, "auto" or None
+            Rows of the sample, about; they are held in memory. "auto" is a twentieth, at most 200,000, of
+            200,000 soft rows or more, and otherwise None, no sample. They are drawn in proportion to their
+            weights, the same share of each sense in each chunk. Where steps gain too little, as the sample
+            does not represent the rows, all rows give the curvature. Hard rows and hinges have no sample.
         seed : int
             Of the sample.
         tol : float

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from bregopt.chunks.sources import source
 from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
 from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
-from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.errors import ConvergenceWarning, is_one_of, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite, root_of
 from bregopt.presolve.range_space import RANK_TOL
@@ -53,7 +53,10 @@ __all__ = ["Options", "drawn", "passes_of_sample", "sample_objective", "solve"]
 _SHOWN = 10  # rows that a message names
 _ACCURACY = 1e-2  # gap of the sample's problem relative to that of the whole
 _FIRST_GAP, _LEAST_GAP = 1e-4, 1e-11
-_STEPS = 300  # of the sample's problem
+_STEPS = 300  # of the sample's problem; where they do not solve it, penalties are heavy, and it is left
+# From this many rows on a sample is drawn unless the user says otherwise: a twentieth of the rows, at most
+# so many, if it has so many rows for each entry of the matrix.
+_MANY, _PART, _MOST, _PER_ENTRY = 200_000, 20, 200_000, 4
 _SLOW = 0.5  # factor of the error of a pass: L-BFGS on all rows takes no more than 20 passes to 1e-6 at that
 _log = logging.getLogger(__name__)
 _CHUNK = 20_000  # rows of a chunk of the sample, whatever the executor, so that digits do not depend on it
@@ -68,7 +71,7 @@ class Options:
     """The options of :meth:`bregopt.RowChunks.solve`, checked."""
 
     executor: Executor | None
-    sample: int | None
+    sample: int | Literal["auto"] | None
     seed: int
     tol: float
     max_passes: int
@@ -84,10 +87,11 @@ class Options:
             raise TypeError(f"executor is a {found}; expected a concurrent.futures.Executor")
         for name in ("sample", "seed", "max_passes"):
             value, least = getattr(self, name), int(name != "seed")
-            if value is None and name == "sample":
+            if name == "sample" and (value is None or is_one_of(value, ("auto",))):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"{name} is {value!r}; expected an integer")
+                others = ", 'auto' or None" if name == "sample" else ""
+                raise TypeError(f"{name} is {value!r}; expected an integer{others}")
             if value < least:
                 raise ValueError(f"{name} is {value}; expected at least {least}")
         positive_number(self.tol, "tol")
@@ -119,9 +123,11 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     checkpoint = Checkpoint.of(options.resume, rows.m, kind.name, space.M0, sources)
     hard = rows.first_hard_row()
     smooth = hard is None and not rows.hinge
+    if is_one_of(options.sample, ("auto",)):
+        options = replace(options, sample=_usual_sample(rows.m, len(space.M0)) if smooth else None)
     if not smooth and options.sample is not None:
-        reason = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
-        raise ValueError(f"sample is {options.sample}, and {reason}; expected None with such rows")
+        why = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
+        raise ValueError(f"sample is {options.sample}, and {why}; expected None with such rows")
     run: Any = _run if smooth else _run_by_rounds
     first = _first_root(space)
     with (
@@ -161,6 +167,12 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     return solution
 
 
+def _usual_sample(m: int, r: int) -> int | None:
+    """Return the size of the sample of `m` rows for a matrix of order `r`, None for no sample."""
+    size = min(m // _PART, _MOST)
+    return size if m >= _MANY and size >= _PER_ENTRY * r * (r + 1) // 2 else None
+
+
 def _first_root(space: Space) -> Array:
     root = root_of(space.M0)
     assert root is not None
@@ -185,13 +197,14 @@ def _run(
     objective = replace(objective, record=record)
     root, sample, point = first, None, None
     try:
-        if options.sample is not None and options.sample < checkpoint.m:
+        if isinstance(options.sample, int | np.integer) and options.sample < checkpoint.m:
             sample = sample_objective(objective, whole, options.sample / checkpoint.m, options.seed)
         if resumed is not None:
             root = resumed.root
             objective.passes.extend((value, -np.inf) for value in resumed.values)
         elif sample is not None:
-            root = minimized(sample, root)
+            root, solved = minimized(sample, root)
+            sample = sample if solved else None
         point = objective.at(root, curvature=sample is None)
         if point is None:
             raise ValueError(
@@ -412,7 +425,7 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
         assert at is not None  # as the whole has a point there
         cost = point.penalty_gradient - at.penalty_gradient
         gap = min(_ACCURACY * objective.gap(point.value), _FIRST_GAP)
-        root = minimized(sample.with_cost(cost), point.root, gap)
+        root, solved = minimized(sample.with_cost(cost), point.root, gap)
         curve = curve_of(objective, point)
         new = line_search(objective, point, curve, curve.exponent_to(root), curvature=False)
         if new is None:  # the curve to the minimizer may begin upwards; the segment never does
@@ -424,20 +437,23 @@ def sampled_newton(objective: Objective, sample: Objective, point: Point) -> Ite
         yield point
         rate = _SLOW ** (len(objective.passes) - passes)
         left = point.value - objective.best_bound
-        if not np.isfinite(left) or left > rate * error:
+        if not solved or not np.isfinite(left) or left > rate * error:
             _log.info("the sample represents the rows badly, so all rows give the curvature from here on")
             return
 
 
-def minimized(objective: Objective, root: Array, gap: float = _FIRST_GAP) -> Array:
-    """Return the factor of a minimizer up to a certified gap, from the start ``root root'``."""
+def minimized(objective: Objective, root: Array, gap: float = _FIRST_GAP) -> tuple[Array, bool]:
+    """Return the factor of the best matrix, and whether it is a minimizer up to a certified gap.
+
+    The start is ``root root'``.
+    """
     point = objective.at(root, curvature=True)
     assert point is not None
     for better in islice(quasi_newton(objective, point), _STEPS):
         point = better
         if objective.gap(point.value) <= max(gap, _LEAST_GAP):
-            break
-    return point.root
+            return point.root, True
+    return point.root, objective.gap(point.value) <= max(gap, _LEAST_GAP)
 
 
 def drawn(chunk: Chunk, share: float, seed: int, penalty: Penalty) -> Chunk:

@@ -193,7 +193,7 @@ class KernelOptions(SolveOptions, total=False):
     """Arguments of functions that also take rows in chunks, with those of :meth:`bregopt.RowChunks.solve`."""
 
     executor: Executor | None
-    sample: int | None
+    sample: int | Literal["auto"] | None
     max_passes: int
     resume: str | PathLike[str] | None
 

@@ -166,6 +166,35 @@ def test_a_sample_that_misleads_costs_passes_only(name, gamma, divergence, watch
     assert overlap(sol, without_a_sample(gamma, divergence))
 
 
+def test_many_rows_are_sampled_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.setattr(solve, "_MANY", 2_000)
+    given = data(m=8_000, n=200, r=4)
+    rows, start = given.rows(0.01, chunk=1_000), bo.LowRank(given.F)
+    asked, usual, none = (rows.solve(start, sample=size, tol=1e-8) for size in (400, "auto", None))
+    assert (usual.value, usual.iterations) == (asked.value, asked.iterations)  # a twentieth
+    assert usual.iterations < none.iterations
+    assert overlap(usual, none)
+    few = data(m=1_990).rows(0.01)
+    assert few.solve(bo.LowRank(data().F)).value == few.solve(bo.LowRank(data().F), sample=None).value
+    hard = given.rows(np.where(np.arange(8_000) < 1, np.inf, 0.01), chunk=1_000)
+    assert hard.solve(start).status == "optimal"
+    with pytest.raises(TypeError, match="sample is 'all'; expected an integer, 'auto' or None"):
+        rows.solve(start, sample="all")
+
+
+def test_a_sample_whose_problem_is_too_hard_is_left(monkeypatch):
+    """Each of its minimizations would take all of its steps, which are many passes."""
+    monkeypatch.setattr(solve, "_STEPS", 1)
+    given, seen = data(), []
+    minimized = solve.minimized
+    monkeypatch.setattr(solve, "minimized", lambda *given: seen.append(1) or minimized(*given))
+    rows, start = given.rows(3.0, chunk=200), bo.LowRank(given.F)
+    sampled = rows.solve(start, sample=300, tol=1e-9)
+    assert len(seen) == 1
+    assert sampled.status == "optimal"
+    assert overlap(sampled, rows.solve(start, sample=None, tol=1e-9))
+
+
 def test_a_sample_of_one_row():
     given = data(m=6_000, n=300)
     rows, start = given.rows(0.1, chunk=6_000), bo.LowRank(given.F)
