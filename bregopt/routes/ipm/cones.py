@@ -93,6 +93,18 @@ class Cone(Protocol):
         """Return matrices in the coordinates of the cone, as a stack."""
         ...
 
+    def restricted(self, S: Array) -> Array:
+        """Return ``V'S V`` of any matrices, shape ``(..., n, n)``, with a basis ``V`` of the subspace."""
+        ...
+
+    def extended(self, M: Array) -> Array:
+        """Return ``V M V'`` of one array of the cone."""
+        ...
+
+    def factors(self, root: Array) -> tuple[Array, Array]:
+        """Return the Cholesky factors in the coordinates of the cone, and their inverses."""
+        ...
+
     def lifted(self, M: Array) -> Array:
         """Return the array of a stack of matrices in these coordinates."""
         ...
@@ -141,6 +153,20 @@ class FaceCone:
 
     def lifted(self, M: Array) -> Array:
         return self._face.lift(M[0])
+
+    def restricted(self, S: Array) -> Array:
+        if not self.is_face:
+            return S
+        project = self._face.project
+        if S.ndim == 2:
+            return project(project(S).T).T
+        return np.array([project(project(own).T).T for own in S])
+
+    def extended(self, M: Array) -> Array:
+        return self._face.lift(M)
+
+    def factors(self, root: Array) -> tuple[Array, Array]:
+        return root, lapack.dtrtri(root, lower=1)[0]
 
     # Pays on: max-cut of 2,000 edges, n = 500.
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
@@ -222,6 +248,15 @@ class StackCone:
 
     def lifted(self, M: Array) -> Array:
         return M
+
+    def restricted(self, S: Array) -> Array:
+        return S
+
+    def extended(self, M: Array) -> Array:
+        return M
+
+    def factors(self, root: Array) -> tuple[Array, Array]:
+        return np.linalg.inv(root), root
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         scaled = root @ step @ root.swapaxes(1, 2)

@@ -38,8 +38,9 @@ from bregopt.routes.ipm.cones import (
     SecondOrderStep,
 )
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
-from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, System
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
+from bregopt.routes.ipm.scaled_rows import ScaledRows
 
 __all__ = ["Direction", "Engine", "Iterate", "Linearization"]
 
@@ -186,7 +187,9 @@ class Engine:
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         in_rows = fixed or bool(program.cones.count) or bool(self._faces)
-        self._system = system_for(self.plan, program.B, exact, in_rows, direct, formed)
+        self._system: System = ScaledRows.of(self.plan, program) or system_for(
+            self.plan, program.B, exact, in_rows, direct, formed
+        )
 
     @cached_property
     def largest_cost(self) -> float:
@@ -198,7 +201,7 @@ class Engine:
 
         The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
-        if isinstance(self._system, RowSystem) or self._m > LARGEST_FORMED_ROWS:
+        if isinstance(self._system, (RowSystem, ScaledRows)) or self._m > LARGEST_FORMED_ROWS:
             return None
         other = copy.copy(self)
         other._system = RowSystem(self.plan, self._program.B, direct=True)
@@ -258,11 +261,14 @@ class Engine:
         D, m = at.bounds.row_diagonal(), self._m
         if D is None:
             return None
+        if isinstance(self._system, RowSystem) and self._system.lost_digits:
+            self._system.lost_digits = False
+            self._system = ScaledRows.of(self.plan, self._program, lost_digits=True) or self._system
         K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), D[m:], None, at.second_order.cones
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()
         try:
-            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, D[:m], D_u, cones, p_u)
+            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, D[:m], D_u, cones, p_u, at.Z_roots)
             solve = self._system.factor(point)
         except np.linalg.LinAlgError:
             return None

@@ -188,6 +188,11 @@ class Plan:
                 A.plans[cls] = known
         return known
 
+    @property
+    def listed(self) -> Any:
+        """The matrix of the rows on the flat vector, dense or sparse; None where some are not listed."""
+        return None if self._by_formula else self._map
+
     def views(self, v: Array) -> list[Array]:
         """Return the arrays of the groups in a flat vector, as views."""
         if len(self._shapes) == 1:
@@ -440,6 +445,8 @@ class ScalingPoint(NamedTuple):
     p_u : array of shape (cones.size,) or None
         ``D_u`` of the system is ``diag(D_u)`` plus ``p p'`` for the part ``p`` of each cone; None without
         cones.
+    Z_roots : sequence of arrays
+        Roots of ``inv(K)``, for the system in scaled coordinates.
     """
 
     X: Array
@@ -451,6 +458,7 @@ class ScalingPoint(NamedTuple):
     D_u: Array
     cones: SecondOrderCones = NO_CONES
     p_u: Array | None = None
+    Z_roots: Sequence[Array] = ()
 
     @classmethod
     def of(cls, plan: Plan, X: Array, K: Array, *others: Any) -> ScalingPoint:

@@ -86,6 +86,7 @@ class RowSystem:
         self.plan, self.B = plan, lean(B)
         self.Bt = sp.csr_array(self.B.T) if sp.issparse(self.B) else self.B.T
         self._direct = direct or plan.m <= LARGEST_FORMED_ROWS
+        self.lost_digits = False  # whether a step needed corrections
 
     @property
     def direct(self) -> bool:
@@ -202,7 +203,7 @@ class _RowSolve:
         self._count, self._D = len(bounded), at.D[bounded]
         self._metric, self._solve = metric, solve
         self._eliminates = len(at.D_u) > 0 and not metric.bordering.all()
-        self._refines = system.direct
+        self._system, self._refines = system, system.direct
         self._corrections = Corrections()
 
     def __call__(self, rhs: RightHandSide) -> Step:
@@ -228,6 +229,7 @@ class _RowSolve:
         least, largest = _LEAST_RESIDUAL, _LARGEST_RESIDUAL
         # A larger residual is no round-off: the equations contradict each other.
         if least**2 * size < float(residual @ residual) <= largest**2 * size:
+            self._system.lost_digits = True
             m, k = len(dy), len(du)
             dX = self._matrix_step(weight, rhs.R, None) + self._responses(adjoint)
             wanted = np.concatenate([rhs.r[own], q]) - self._left_sides(dy, du, dX)
