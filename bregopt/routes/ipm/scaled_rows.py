@@ -35,6 +35,7 @@ __all__ = ["ScaledRows"]
 _FEW, _AFFORDABLE = 1e5, 1e7
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
+_LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
 _PANEL = 32  # reflectors that LAPACK applies together, in its work space
 
 
@@ -66,10 +67,36 @@ class ScaledRows:
         most = _AFFORDABLE if lost_digits else _FEW
         if not isinstance(listed, np.ndarray) or coordinates * plan.m**2 > most or program.cones.count:
             return None
-        return None if (program.u_lo == program.u_hi).any() else cls(plan, program.B, listed)
+        if (program.u_lo == program.u_hi).any() or not _independent(plan, program, listed):
+            return None
+        return cls(plan, program.B, listed)
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         return _Factorized(self, scaling_point)
+
+
+def _independent(plan: Plan, program: Program, listed: Array) -> bool:
+    """Whether the rows are independent, and so are the columns of free variables; kept with the rows.
+
+    Of dependent ones the factors are round-off, and so are the steps.
+    """
+    free = np.isinf(program.u_lo) & np.isinf(program.u_hi)
+    known = plan.A.plans.get(ScaledRows)
+    if known is None or known[0] is not program.B or not np.array_equal(known[1], free):
+        B = dense(program.B)
+        rows, columns = np.concatenate([listed, B], axis=1), B[:, free].T
+        known = plan.A.plans[ScaledRows] = program.B, free, _has_full_rank(rows) and _has_full_rank(columns)
+    return bool(known[2])
+
+
+def _has_full_rank(G: Array) -> bool:
+    m, size = G.shape
+    if m == 0:
+        return True
+    if m > size:
+        return False
+    R = lapack.dgeqrf(G.T, lwork=_PANEL * m)[0]
+    return bool((np.abs(R.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G * G, axis=1))).all())
 
 
 class _Factorized:
@@ -119,7 +146,7 @@ class _Factorized:
         """Return the step."""
         plan, own, F, R = self._plan, self._own, self._F, self._R
         right, q, du = rhs.r[own], rhs.q, rhs.r_u
-        V, end = np.zeros((len(self._Q), 1), order="F"), plan.size
+        V = np.zeros((len(self._Q), 1), order="F")
         end = self._put_constants(rhs, V[:, 0])
         if self._has_variables:
             root, free = self._root, self._free
@@ -168,10 +195,10 @@ class _Factorized:
 def _reflected(G: Array) -> tuple[Array, Array, Array]:
     """Return reflectors, their factors and ``R`` of ``G' = Q R``; a dependent row gets its own coordinate."""
     m = len(G)
-    lengths = np.sqrt(np.einsum("ij,ij->i", G, G))
-    if not math.isfinite(np.add.reduce(lengths)):
+    squares = np.add.reduce(G * G, axis=1)
+    if not math.isfinite(np.add.reduce(squares)):
         raise LinAlgError("the scaled rows are not finite")
-    least = _DEPENDENT * np.where(lengths > 0, lengths, 1.0)
+    least = _DEPENDENT * np.sqrt(np.where(squares > 0, squares, 1.0))
     if G.shape[1] >= m:
         Q, tau, _, _ = lapack.dgeqrf(G.T, lwork=_PANEL * m)
         if np.logical_and.reduce(np.abs(Q.diagonal()) >= least):
