@@ -31,7 +31,16 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Face, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["LEAST_STEP", "NO_STEP", "Cone", "FaceCone", "SecondOrderState", "SecondOrderStep", "StackCone"]
+__all__ = [
+    "LEAST_STEP",
+    "NO_STEP",
+    "Cone",
+    "FaceCone",
+    "SecondOrderState",
+    "SecondOrderStep",
+    "StackCone",
+    "automorphism",
+]
 
 LEAST_STEP = 1e-7  # length at which the method stalls, and up to which a step length counts as zero
 
@@ -480,6 +489,16 @@ def _automorphism(cones: SecondOrderCones, w: Array, v: Array) -> Array:
     image: Array = v + (axis_v + tails / (1 + axis_w))[cones.owner] * w
     image[cones.starts] = inner
     return image
+
+
+def automorphism(cones: SecondOrderCones, w: Array) -> Array:
+    """Return the matrix of :func:`_automorphism`, shape ``(size, size)``."""
+    starts, owner = cones.starts, cones.owner
+    V = np.where(owner[:, None] == owner, np.outer(w, w / (1 + w[starts][owner])), 0.0)
+    V.flat[:: len(V) + 1] += 1.0
+    V[starts] = np.where(np.arange(cones.count)[:, None] == owner, w, 0.0)
+    V[:, starts] = V[starts].T
+    return V
 
 
 def _step_length(cones: SecondOrderCones, x: Array, c: Array, step: Array) -> float:

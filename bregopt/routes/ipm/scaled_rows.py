@@ -26,6 +26,7 @@ from scipy.linalg import LinAlgError, lapack
 from bregopt.arrays import Array
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import Program
+from bregopt.routes.ipm.cones import automorphism
 from bregopt.routes.ipm.plan import Group, Plan, RightHandSide, ScalingPoint, Solve, Step
 
 __all__ = ["ScaledRows"]
@@ -55,8 +56,7 @@ class ScaledRows:
     def __init__(self, plan: Plan, B: Any, listed: Array) -> None:
         self.plan, self.B = plan, dense(B)
         self.rows = [
-            group.cone.restricted(listed[:, group.part].reshape(-1, *group.shape))
-            for group in plan.groups
+            group.cone.restricted(listed[:, group.part].reshape(-1, *group.shape)) for group in plan.groups
         ]
 
     # Pays on: hinf1.
@@ -65,7 +65,7 @@ class ScaledRows:
         """Return the system where it costs less than one in the rows, or an affordable exact one."""
         listed, coordinates = plan.listed, plan.size + program.k + program.m
         most = _AFFORDABLE if lost_digits else _FEW
-        if not isinstance(listed, np.ndarray) or coordinates * plan.m**2 > most or program.cones.count:
+        if not isinstance(listed, np.ndarray) or coordinates * plan.m**2 > most:
             return None
         if (program.u_lo == program.u_hi).any() or not _independent(plan, program, listed):
             return None
@@ -80,7 +80,7 @@ def _independent(plan: Plan, program: Program, listed: Array) -> bool:
 
     Of dependent ones the factors are round-off, and so are the steps.
     """
-    free = np.isinf(program.u_lo) & np.isinf(program.u_hi)
+    free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
     known = plan.A.plans.get(ScaledRows)
     if known is None or known[0] is not program.B or not np.array_equal(known[1], free):
         B = dense(program.B)
@@ -118,18 +118,15 @@ class _Factorized:
         bounded = np.isfinite(at.D)
         own: Any = slice(None) if np.logical_and.reduce(bounded) else bounded.nonzero()[0]
         self._plan, self._own = plan, own
-        self._blocks = [
-            _ScaledGroup(*parts) for parts in zip(plan.groups, at.roots, at.Z_roots, strict=True)
-        ]
+        self._blocks = [_ScaledGroup(*parts) for parts in zip(plan.groups, at.roots, at.Z_roots, strict=True)]
         G = [block.rows(A[own]) for block, A in zip(self._blocks, system.rows, strict=True)]
-        self._has_variables, D = len(at.D_u) > 0, at.D[own]
+        self._variables, D = None, at.D[own]
         F = None
-        if self._has_variables:
-            B, self._free = system.B[own], np.isinf(at.D_u)
-            self._root = np.sqrt(np.where(self._free, 0.0, at.D_u))
-            G.append(B * self._root)
-            if np.logical_or.reduce(self._free):
-                F = B[:, self._free]
+        if len(at.D_u):
+            self._variables, B = _ScaledVariables(at), system.B[own]
+            G.append(self._variables.rows(B))
+            free = self._variables.free
+            F = B[:, free] if np.logical_or.reduce(free) else None
         if np.logical_or.reduce(D > 0):
             G.append(np.diag(np.sqrt(D)))
         if F is not None:
@@ -145,13 +142,12 @@ class _Factorized:
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
         plan, own, F, R = self._plan, self._own, self._F, self._R
-        right, q, du = rhs.r[own], rhs.q, rhs.r_u
+        right, q, du, variables = rhs.r[own], rhs.q, rhs.r_u, self._variables
         V = np.zeros((len(self._Q), 1), order="F")
         end = self._put_constants(rhs, V[:, 0])
-        if self._has_variables:
-            root, free = self._root, self._free
-            start, end = end, end + len(root)
-            V[start:end, 0] = np.where(free, 0.0, du / np.where(root > 0, root, 1.0) - root * q)
+        if variables is not None:
+            free, of_variables = variables.free, slice(end, end + len(q))
+            V[of_variables, 0] = variables.constant(du, q)
             if F is not None:
                 right = right + F @ (self._weight * q[free])
         V = lapack.dormqr("L", "T", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
@@ -162,8 +158,8 @@ class _Factorized:
             change, goal = change - self._P @ along, goal - self._P @ along
         V[: len(R), 0] = goal
         V = lapack.dormqr("L", "N", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
-        if self._has_variables:
-            du = root * V[start:end, 0]
+        if variables is not None:
+            du = variables.step(V[of_variables, 0])
             if F is not None:
                 du[free] = lapack.dtrtrs(self._R_free, along)[0]
         dy = lapack.dtrtrs(R, change)[0]
@@ -245,3 +241,41 @@ class _ScaledGroup:
         """Return the step at flat coordinates."""
         half = self._M.swapaxes(-1, -2) @ V.reshape(self._M.shape) @ self._L.swapaxes(-1, -2)
         return self._cone.extended(symmetrize(half))
+
+
+class _ScaledVariables:
+    """The coordinates of the bounded variables, ``du = S v`` with a symmetric root ``S`` of ``D_u``.
+
+    In a second-order cone ``D_u`` is ``eta^2 (2 w w' - J)`` with ``w'J w = 1``, and ``S`` is ``eta`` times the
+    automorphism of the cone that maps its axis to ``w``.
+
+    Attributes
+    ----------
+    free : boolean array of shape (k,)
+    """
+
+    def __init__(self, at: ScalingPoint) -> None:
+        self.free = np.isinf(at.D_u)
+        self._root: Array = np.sqrt(np.where(self.free, 0.0, np.abs(at.D_u)))
+        self._inverse: Array = np.where(self._root > 0, 1 / np.where(self._root > 0, self._root, 1.0), 0.0)
+        if at.p_u is not None:
+            cones, index = at.cones, at.cones.index
+            eta, place = self._root[index], np.ix_(index, index)
+            V = automorphism(cones, at.p_u / (math.sqrt(2) * eta))
+            S, inverse = np.diag(self._root), np.diag(self._inverse)
+            S[place], inverse[place] = eta * V, (cones.J / eta) * (V * cones.J[:, None])
+            self._root, self._inverse = S, inverse
+
+    def rows(self, B: Array) -> Array:
+        """Return ``B S``."""
+        return B @ self._root if self._root.ndim == 2 else B * self._root
+
+    def constant(self, r: Array, q: Array) -> Array:
+        """Return ``inv(S) r - S q``, zero for free variables."""
+        if self._root.ndim == 2:
+            return self._inverse @ r - self._root @ q
+        return self._inverse * r - self._root * q
+
+    def step(self, v: Array) -> Array:
+        """Return ``S v``."""
+        return self._root @ v if self._root.ndim == 2 else self._root * v
