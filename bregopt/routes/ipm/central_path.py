@@ -177,7 +177,19 @@ class _CentralPath(Method):
         return {"mu": mu, "order": self._plan.order}
 
     def settled(self, at: Iterate) -> bool:
-        return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
+        answer, tol = self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol
+        if self._may_lose_sign(at):
+            point = PrimalDualPoint(self._program, answer.X, answer.u, answer.y)
+            if not certify(point).meets(tol):
+                return False
+        return self._progress.settles(answer, tol)
+
+    # Pays on: hinf8.
+    def _may_lose_sign(self, at: Iterate) -> bool:
+        """Whether round-off in eigenvalues of ``C - A*(y)`` may cost more than the tolerance."""
+        noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
+        cost = LARGEST_X * noise * float(self._plan.traces(at.X).max())
+        return cost > self._settings.tol * abs(float(self._engine.cost @ at.X))
 
     def answer(self, found: Followed) -> Answer:
         """Return the answer at the best point of the path."""

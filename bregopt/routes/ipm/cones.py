@@ -175,7 +175,8 @@ class FaceCone:
         return self._face.lift(M)
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        return root, lapack.dtrtri(root, lower=1)[0]
+        inverse: Array = lapack.dtrtri(root, lower=1)[0]
+        return root, inverse
 
     # Pays on: max-cut of 2,000 edges, n = 500.
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
@@ -265,7 +266,8 @@ class StackCone:
         return M
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        return np.linalg.inv(root), root
+        factors: Array = np.linalg.inv(root)
+        return factors, root
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         scaled = root @ step @ root.swapaxes(1, 2)

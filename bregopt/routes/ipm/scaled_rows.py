@@ -1,18 +1,18 @@
 """Newton's system of few rows by an orthogonal factorization in scaled coordinates.
 
-With ``X = L L'`` and ``inv(Z) = M'M``, each matrix step is ``dX = sym(M'V L')`` with a matrix ``V``, and a row
-has the value ``<A_k, dX> = <G_k, V>`` with ``G_k = M A_k L``. The system is a least-squares problem in ``V``:
+With ``X = L L'`` and ``inv(Z) = M'M``, each matrix step is ``dX = sym(M'V L')`` with a matrix ``V``, and a
+row has the value ``<A_k, dX> = <G_k, V>`` with ``G_k = M A_k L``. The system is a least-squares problem:
 
     V = V_0 + sum_k dy_k G_k,   <G_k, V> = r_k,   V_0 = M (w I + R) inv(L)' - inv(M)'L.
 
-Near the solution the Schur matrix ``G'G`` loses the digits of its least eigenvalues, and the rows' residuals
-grow. The factorization ``G = Q R`` by reflections keeps them: ``Q'V`` has the leading part ``inv(R)'r``, and the
-trailing part of ``Q'V_0`` (Björck 1996, Numerical methods for least squares problems, section 4.3). On the
-central path ``V_0`` has entries of one size, however close ``X`` and ``Z`` are to the boundary.
+Near the solution the Schur matrix ``G'G`` loses the digits of its least eigenvalues, and the residuals of the
+rows grow. The factorization ``G = Q T`` by reflections keeps them: ``Q'V`` has the leading part ``inv(T)'r``,
+and the trailing part of ``Q'V_0`` (Björck 1996, Numerical methods for least squares problems, section 5.1).
+On the central path ``V_0`` has entries of one size, however close ``X`` and ``Z`` are to the boundary.
 
-A row with a slack, ``D dy``, and a bounded variable, ``du = r_u - D_u (q - B'dy)``, are further coordinates,
-with ``sqrt(D)`` and ``sqrt(D_u) B'``. Free variables ``F`` border the system; the coordinates ``F'dy``, which
-are known, make it definite without them.
+The slack of a row, ``D dy``, and bounded variables, ``du = r_u - D_u (q - B'dy)``, are further coordinates,
+with the rows ``sqrt(D)`` and ``sqrt(D_u) B'``. Free variables have columns ``F = Y_1 S``. With an orthogonal
+``(Y_1, Y_2)`` they leave the rows ``Y_2'A``, and ``dy = Y_1 inv(S)'q + Y_2 v``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, Mask
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import Program
 from bregopt.routes.ipm.cones import automorphism
@@ -46,17 +46,39 @@ class ScaledRows:
     Parameters
     ----------
     plan : Plan
-    B : array or csr_array of shape (m, k)
+    program : Program
+        Its rows are independent, and so are the columns of free variables.
     listed : array of shape (m, plan.size)
         The rows.
+
+    Attributes
+    ----------
+    own : slice or int array
+        The rows with a finite bound.
+    B : array of shape (m, k)
+    free : boolean array of shape (k,)
+        Marks the free variables.
+    border : _Border or None
+        Their columns.
+    rows : list of array
+        The combinations of rows that are free of them, in the coordinates of each group's cone.
+    columns : array
+        The columns of the variables in these.
     """
 
     direct = True
 
-    def __init__(self, plan: Plan, B: Any, listed: Array) -> None:
-        self.plan, self.B = plan, dense(B)
+    def __init__(self, plan: Plan, program: Program, listed: Array) -> None:
+        self.plan, self.B = plan, dense(program.B)
+        bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
+        self.own: Any = slice(None) if bounded.all() else bounded.nonzero()[0]
+        self.free, self.border = _free(program), None
+        rows, self.columns = listed[self.own], self.B[self.own]
+        if self.free.any():
+            self.border = _Border(self.columns[:, self.free], rows)
+            rows, self.columns = self.border.combined(rows), self.border.combined(self.columns)
         self.rows = [
-            group.cone.restricted(listed[:, group.part].reshape(-1, *group.shape)) for group in plan.groups
+            group.cone.restricted(rows[:, group.part].reshape(-1, *group.shape)) for group in plan.groups
         ]
 
     # Pays on: hinf1.
@@ -65,38 +87,72 @@ class ScaledRows:
         """Return the system where it costs less than one in the rows, or an affordable exact one."""
         listed, coordinates = plan.listed, plan.size + program.k + program.m
         most = _AFFORDABLE if lost_digits else _FEW
-        if not isinstance(listed, np.ndarray) or coordinates * plan.m**2 > most:
+        if listed is None or coordinates * plan.m**2 > most or (program.u_lo == program.u_hi).any():
             return None
-        if (program.u_lo == program.u_hi).any() or not _independent(plan, program, listed):
-            return None
-        return cls(plan, program.B, listed)
+        listed = dense(listed)
+        return cls(plan, program, listed) if _independent(plan, program, listed) else None
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         return _Factorized(self, scaling_point)
 
 
-def _independent(plan: Plan, program: Program, listed: Array) -> bool:
-    """Whether the rows are independent, and so are the columns of free variables; kept with the rows.
+def _free(program: Program) -> Mask:
+    """Return the mask of variables without bounds."""
+    free: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
+    return free
 
-    Of dependent ones the factors are round-off, and so are the steps.
+
+def _independent(plan: Plan, program: Program, listed: Array) -> bool:
+    """Whether the rows are independent, and the columns of free variables; kept with the rows.
+
+    The factors of dependent ones are round-off.
     """
-    free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
-    known = plan.A.plans.get(ScaledRows)
+    free, known = _free(program), plan.A.plans.get(ScaledRows)
     if known is None or known[0] is not program.B or not np.array_equal(known[1], free):
         B = dense(program.B)
-        rows, columns = np.concatenate([listed, B], axis=1), B[:, free].T
-        known = plan.A.plans[ScaledRows] = program.B, free, _has_full_rank(rows) and _has_full_rank(columns)
+        full = _has_full_rank(np.concatenate([listed, B], axis=1)) and _has_full_rank(B[:, free].T)
+        known = plan.A.plans[ScaledRows] = program.B, free, full
     return bool(known[2])
 
 
 def _has_full_rank(G: Array) -> bool:
     m, size = G.shape
-    if m == 0:
-        return True
-    if m > size:
-        return False
-    R = lapack.dgeqrf(G.T, lwork=_PANEL * m)[0]
-    return bool((np.abs(R.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G * G, axis=1))).all())
+    if m == 0 or m > size:
+        return m == 0
+    T = lapack.dgeqrf(G.T, lwork=_PANEL * m)[0]
+    return bool((np.abs(T.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G**2, axis=1))).all())
+
+
+class _Border:
+    """The columns of free variables, ``F = Y_1 S`` for rows of unit length.
+
+    Parameters
+    ----------
+    F : array of shape (m, f)
+    rows : array of shape (m, size)
+        The other coefficients of the rows.
+    """
+
+    def __init__(self, F: Array, rows: Array) -> None:
+        f = F.shape[1]
+        self._unit = 1 / np.sqrt(np.add.reduce(rows**2, axis=1) + np.add.reduce(F**2, axis=1))
+        Y, S = np.linalg.qr(self._unit[:, None] * F, mode="complete")
+        self._Y_1, self._S = self._unit[:, None] * Y[:, :f], S[:f]
+        self.Y_2 = self._unit[:, None] * Y[:, f:]
+
+    def combined(self, rows: Array) -> Array:
+        """Return the combinations of rows without free variables."""
+        return self.Y_2.T @ rows
+
+    def multipliers(self, q: Array) -> Array:
+        """Return the ``dy`` with ``F'dy = q`` of no combination."""
+        known: Array = self._Y_1 @ lapack.dtrtrs(self._S, q, trans=1)[0]
+        return known
+
+    def variables(self, missing: Array) -> Array:
+        """Return the ``du`` with ``F du = missing``."""
+        du: Array = lapack.dtrtrs(self._S, self._Y_1.T @ missing)[0]
+        return du
 
 
 class _Factorized:
@@ -114,82 +170,72 @@ class _Factorized:
     """
 
     def __init__(self, system: ScaledRows, at: ScalingPoint) -> None:
-        plan = system.plan
-        bounded = np.isfinite(at.D)
-        own: Any = slice(None) if np.logical_and.reduce(bounded) else bounded.nonzero()[0]
-        self._plan, self._own = plan, own
-        self._blocks = [_ScaledGroup(*parts) for parts in zip(plan.groups, at.roots, at.Z_roots, strict=True)]
-        G = [block.rows(A[own]) for block, A in zip(self._blocks, system.rows, strict=True)]
-        self._variables, D = None, at.D[own]
-        F = None
-        if len(at.D_u):
-            self._variables, B = _ScaledVariables(at), system.B[own]
-            G.append(self._variables.rows(B))
-            free = self._variables.free
-            F = B[:, free] if np.logical_or.reduce(free) else None
-        if np.logical_or.reduce(D > 0):
-            G.append(np.diag(np.sqrt(D)))
-        if F is not None:
-            squares = sum(np.einsum("ij,ij->i", part, part) for part in G)
-            size = np.add.reduce(F**2 / np.where(squares > 0, squares, np.inf)[:, None])
-            self._weight = 1 / np.where(size > 0, size, 1.0)
-            G.append(F * np.sqrt(self._weight))
-        self._Q, self._tau, self._R = _reflected(G[0] if len(G) == 1 else np.concatenate(G, axis=1))
-        self._F = F
-        if F is not None:
-            self._P, self._R_free = np.linalg.qr(lapack.dtrtrs(self._R, F, trans=1)[0])
+        self._system, self._at, self._D = system, at, at.D[system.own]
+        groups = zip(system.plan.groups, at.roots, at.Z_roots, strict=True)
+        self._groups = [_ScaledGroup(*parts) for parts in groups]
+        G = [group.rows(A) for group, A in zip(self._groups, system.rows, strict=True)]
+        self._variables = _ScaledVariables(at, system.free) if len(at.D_u) else None
+        if self._variables is not None:
+            G.append(self._variables.rows(system.columns))
+        if np.logical_or.reduce(self._D > 0):
+            slacks = np.diag(np.sqrt(self._D))
+            G.append(slacks if system.border is None else system.border.combined(slacks))
+        self._Q, self._tau, self._T = _reflected(G[0] if len(G) == 1 else np.concatenate(G, axis=1))
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
-        plan, own, F, R = self._plan, self._own, self._F, self._R
-        right, q, du, variables = rhs.r[own], rhs.q, rhs.r_u, self._variables
-        V = np.zeros((len(self._Q), 1), order="F")
-        end = self._put_constants(rhs, V[:, 0])
+        system, border, variables = self._system, self._system.border, self._variables
+        plan, own, dy = system.plan, system.own, np.zeros(system.plan.m)
+        right = rhs.r[own]
+        if border is not None:
+            dy[own] = border.multipliers(rhs.q[system.free])
+            rhs = self._beyond(rhs, dy)
+            right = border.combined(right - self._D * dy[own])
+        v, V = self._solved(rhs, right)
+        dy[own] += v if border is None else border.Y_2 @ v
+        dX, du = self._matrices(V), rhs.r_u
         if variables is not None:
-            free, of_variables = variables.free, slice(end, end + len(q))
-            V[of_variables, 0] = variables.constant(du, q)
-            if F is not None:
-                right = right + F @ (self._weight * q[free])
-        V = lapack.dormqr("L", "T", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
-        goal = lapack.dtrtrs(R, right, trans=1)[0]
-        change = goal - V[: len(R), 0]
-        if F is not None:
-            along = self._P.T @ change - lapack.dtrtrs(self._R_free, q[free], trans=1)[0]
-            change, goal = change - self._P @ along, goal - self._P @ along
-        V[: len(R), 0] = goal
-        V = lapack.dormqr("L", "N", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
-        if variables is not None:
-            du = variables.step(V[of_variables, 0])
-            if F is not None:
-                du[free] = lapack.dtrtrs(self._R_free, along)[0]
-        dy = lapack.dtrtrs(R, change)[0]
-        if not isinstance(own, slice):
-            dy, solved = np.zeros(plan.m), dy
-            dy[own] = solved
-        return Step(self._matrices(V[:, 0]), du, dy, plan.adjoint(dy))
+            start = sum(group.size for group in self._groups)
+            du = variables.step(V[start : start + len(du)])
+            if border is not None:
+                left = plan.apply(dX) + system.B @ du
+                du[system.free] = border.variables((rhs.r - left)[own] - self._D * dy[own])
+        return Step(dX, du, dy, plan.adjoint(dy))
 
-    def _put_constants(self, rhs: RightHandSide, V: Array) -> int:
-        """Set ``V_0`` of all groups, and return its length."""
-        plan, end = self._plan, 0
-        weights = None if isinstance(rhs.weight, float) else plan.views(rhs.weight)
-        for g, block in enumerate(self._blocks):
-            weight = rhs.weight if weights is None else float(weights[g].flat[0])
-            part = block.constant(weight, None if rhs.R is None else rhs.R[g])
-            start, end = end, end + part.size
-            V[start:end] = part.ravel()
-        return end
+    def _beyond(self, rhs: RightHandSide, dy: Array) -> RightHandSide:
+        """Return the right-hand sides of the steps that remain after given multipliers, slacks apart."""
+        plan, X = self._system.plan, self._at.X_parts
+        R = [S @ X_g for S, X_g in zip(plan.views(plan.adjoint(dy)), X, strict=True)]
+        if rhs.R is not None:
+            R = [own if given is None else own + given for own, given in zip(R, rhs.R, strict=True)]
+        return rhs._replace(R=R, q=rhs.q - dy @ self._system.B)
+
+    def _solved(self, rhs: RightHandSide, right: Array) -> tuple[Array, Array]:
+        """Return ``v`` and ``V``."""
+        V, T, end = np.zeros((len(self._Q), 1), order="F"), self._T, 0
+        for g, (group, part) in enumerate(zip(self._groups, self._system.plan.groups, strict=True)):
+            weight = rhs.weight if isinstance(rhs.weight, float) else float(rhs.weight[part.part.start])
+            start, end = end, end + group.size
+            V[start:end, 0] = group.constant(weight, None if rhs.R is None else rhs.R[g]).ravel()
+        if self._variables is not None:
+            V[end : end + len(rhs.q), 0] = self._variables.constant(rhs.r_u, rhs.q)
+        V = lapack.dormqr("L", "T", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
+        goal = lapack.dtrtrs(T, right, trans=1)[0]
+        v = lapack.dtrtrs(T, goal - V[: len(T), 0])[0]
+        V[: len(T), 0] = goal
+        return v, lapack.dormqr("L", "N", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0][:, 0]
 
     def _matrices(self, V: Array) -> Array:
         """Return ``dX`` of all groups, flat."""
         parts, end = [], 0
-        for block in self._blocks:
-            start, end = end, end + block.size
-            parts.append(block.matrices(V[start:end]).ravel())
+        for group in self._groups:
+            start, end = end, end + group.size
+            parts.append(group.matrices(V[start:end]).ravel())
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _reflected(G: Array) -> tuple[Array, Array, Array]:
-    """Return reflectors, their factors and ``R`` of ``G' = Q R``; a dependent row gets its own coordinate."""
+    """Return reflectors, their factors and ``T`` of ``G' = Q T``; a dependent row gets its own coordinate."""
     m = len(G)
     squares = np.add.reduce(G * G, axis=1)
     if not math.isfinite(np.add.reduce(squares)):
@@ -214,7 +260,7 @@ class _ScaledGroup:
     """
 
     def __init__(self, group: Group, root: Array, Z_root: Array) -> None:
-        self._cone, self._shape = group.cone, group.shape
+        self._cone = group.cone
         self._L, self._inverse_L = group.cone.factors(root)
         C, self._M = group.cone.factors(Z_root)
         self._centered = C.swapaxes(-1, -2) @ self._L
@@ -229,13 +275,12 @@ class _ScaledGroup:
         """Return ``M (w I + R) inv(L)' - inv(M)'L``."""
         if R is None and not weight:
             return -self._centered
-        half = self._M if R is None else self._M @ self._cone.restricted(R)
-        if weight and R is None:
-            half = weight * half
-        elif weight:
-            half = half + weight * self._M
+        half = weight * self._M
+        if R is not None:
+            half += self._M @ self._cone.restricted(R)
         V: Array = half @ self._inverse_L.swapaxes(-1, -2)
-        return V - self._centered
+        V -= self._centered
+        return V
 
     def matrices(self, V: Array) -> Array:
         """Return the step at flat coordinates."""
@@ -246,32 +291,34 @@ class _ScaledGroup:
 class _ScaledVariables:
     """The coordinates of the bounded variables, ``du = S v`` with a symmetric root ``S`` of ``D_u``.
 
-    In a second-order cone ``D_u`` is ``eta^2 (2 w w' - J)`` with ``w'J w = 1``, and ``S`` is ``eta`` times the
-    automorphism of the cone that maps its axis to ``w``.
+    In a second-order cone ``D_u`` is ``eta^2 (2 w w' - J)`` with ``w'J w = 1``, and ``S`` is ``eta`` times
+    the automorphism of the cone that maps its axis to ``w``.
 
-    Attributes
+    Parameters
     ----------
+    at : ScalingPoint
     free : boolean array of shape (k,)
+        Marks the variables without coordinate.
     """
 
-    def __init__(self, at: ScalingPoint) -> None:
-        self.free = np.isinf(at.D_u)
-        self._root: Array = np.sqrt(np.where(self.free, 0.0, np.abs(at.D_u)))
-        self._inverse: Array = np.where(self._root > 0, 1 / np.where(self._root > 0, self._root, 1.0), 0.0)
+    def __init__(self, at: ScalingPoint, free: Mask) -> None:
+        root = np.sqrt(np.where(free, 0.0, np.abs(at.D_u)))
+        self._root: Array = root
+        self._inverse: Array = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)
         if at.p_u is not None:
             cones, index = at.cones, at.cones.index
-            eta, place = self._root[index], np.ix_(index, index)
+            eta, place = root[index], np.ix_(index, index)
             V = automorphism(cones, at.p_u / (math.sqrt(2) * eta))
-            S, inverse = np.diag(self._root), np.diag(self._inverse)
-            S[place], inverse[place] = eta * V, (cones.J / eta) * (V * cones.J[:, None])
-            self._root, self._inverse = S, inverse
+            self._root, self._inverse = np.diag(root), np.diag(self._inverse)
+            self._root[place] = eta * V
+            self._inverse[place] = cones.J[:, None] * V * (cones.J / eta)
 
     def rows(self, B: Array) -> Array:
         """Return ``B S``."""
         return B @ self._root if self._root.ndim == 2 else B * self._root
 
     def constant(self, r: Array, q: Array) -> Array:
-        """Return ``inv(S) r - S q``, zero for free variables."""
+        """Return ``inv(S) r - S q``."""
         if self._root.ndim == 2:
             return self._inverse @ r - self._root @ q
         return self._inverse * r - self._root * q
