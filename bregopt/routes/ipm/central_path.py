@@ -168,9 +168,9 @@ class _CentralPath(Method):
         return self._program.bounds.violation(at.activity)
 
     def fall_back(self) -> bool:
-        in_rows = None if self.face is not None else self._engine.in_rows()
-        self._engine = in_rows or self._engine
-        return in_rows is not None
+        other = None if self.face is not None else self._engine.with_more_digits()
+        self._engine = other or self._engine
+        return other is not None
 
     def columns(self, at: Iterate) -> dict[str, float]:
         mu = self._engine.complementarity(at, self._vanishing) / self._products

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import lapack
@@ -266,7 +266,7 @@ class StackCone:
         return M
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        factors: Array = np.linalg.inv(root)
+        factors: Any = np.linalg.inv(root)
         return factors, root
 
     def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:

@@ -40,7 +40,7 @@ from bregopt.routes.ipm.cones import (
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, System
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
-from bregopt.routes.ipm.scaled_rows import ScaledRows
+from bregopt.routes.ipm.scaled_rows import MANY, SOME, ScaledRows
 
 __all__ = ["Direction", "Engine", "Iterate", "Linearization"]
 
@@ -187,6 +187,7 @@ class Engine:
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
         in_rows = fixed or bool(program.cones.count) or bool(self._faces)
+        self._may_scale = True  # the rows once a step has lost digits
         self._system: System = ScaledRows.of(self.plan, program) or system_for(
             self.plan, program.B, exact, in_rows, direct, formed
         )
@@ -196,15 +197,20 @@ class Engine:
         """The largest norm of a cost matrix of a block."""
         return max(float(np.linalg.norm(C)) for C in self.plan.matrices(self.cost))
 
-    def in_rows(self) -> Engine | None:
-        """Return the method with its system in the rows; None if it has that or it would be too large.
+    def with_more_digits(self) -> Engine | None:
+        """Return the method with a system that keeps more digits; None if it has that or it is too large.
 
         The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
-        if isinstance(self._system, (RowSystem, ScaledRows)) or self._m > LARGEST_FORMED_ROWS:
+        if isinstance(self._system, ScaledRows):
+            return None
+        system: System | None = ScaledRows.of(self.plan, self._program, MANY)
+        if system is None and not isinstance(self._system, RowSystem) and self._m <= LARGEST_FORMED_ROWS:
+            system = RowSystem(self.plan, self._program.B, direct=True)
+        if system is None:
             return None
         other = copy.copy(self)
-        other._system = RowSystem(self.plan, self._program.B, direct=True)
+        other._system = system
         return other
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
@@ -261,9 +267,9 @@ class Engine:
         D, m = at.bounds.row_diagonal(), self._m
         if D is None:
             return None
-        if isinstance(self._system, RowSystem) and self._system.lost_digits:
-            self._system.lost_digits = False
-            self._system = ScaledRows.of(self.plan, self._program, lost_digits=True) or self._system
+        if self._may_scale and isinstance(self._system, RowSystem) and self._system.lost_digits:
+            self._may_scale = False
+            self._system = ScaledRows.of(self.plan, self._program, SOME) or self._system
         K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), D[m:], None, at.second_order.cones
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()

@@ -29,11 +29,12 @@ from bregopt.program import Program
 from bregopt.routes.ipm.cones import automorphism
 from bregopt.routes.ipm.plan import Group, Plan, RightHandSide, ScalingPoint, Solve, Step
 
-__all__ = ["ScaledRows"]
+__all__ = ["FEW", "MANY", "SOME", "ScaledRows"]
 
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
-# Schur matrix with its checks, and up to which it takes the place of corrections for lost digits.
-_FEW, _AFFORDABLE = 1e5, 1e7
+# Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
+# it follows a path that stalls.
+FEW, SOME, MANY = 1e5, 1e7, 1e9
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
 _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
@@ -83,10 +84,9 @@ class ScaledRows:
 
     # Pays on: hinf1.
     @classmethod
-    def of(cls, plan: Plan, program: Program, lost_digits: bool = False) -> ScaledRows | None:
-        """Return the system where it costs less than one in the rows, or an affordable exact one."""
+    def of(cls, plan: Plan, program: Program, most: float = FEW) -> ScaledRows | None:
+        """Return the system, None where it costs more than `most` or rows are dependent."""
         listed, coordinates = plan.listed, plan.size + program.k + program.m
-        most = _AFFORDABLE if lost_digits else _FEW
         if listed is None or coordinates * plan.m**2 > most or (program.u_lo == program.u_hi).any():
             return None
         listed = dense(listed)
