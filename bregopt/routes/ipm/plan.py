@@ -131,6 +131,8 @@ class Plan:
         Of the start: the solver for the Gram matrix of some equalities, and multipliers of the identity.
     finite : FiniteBounds or None
         The bounds of the last program.
+    scaled : tuple or None
+        The kind of the last program, and its rows for scaled coordinates.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class Plan:
         self._given = weights, stacked
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
+        self.scaled: tuple[Any, Any] | None = None
         stacks = list(_stacks(A, faces, weights)) if stacked else []
         inside = {b for blocks, _ in stacks for b in blocks}
         groups, start = [], 0

@@ -47,18 +47,16 @@ class ScaledRows:
     Parameters
     ----------
     plan : Plan
-    program : Program
-        Its rows are independent, and so are the columns of free variables.
-    listed : array of shape (m, plan.size)
-        The rows.
+    B : array of shape (m, k)
+    bounded : boolean array of shape (m,)
+        Marks the rows with a finite bound.
+    free : boolean array of shape (k,)
+        Marks the variables without bounds, whose columns are independent.
 
     Attributes
     ----------
     own : slice or int array
         The rows with a finite bound.
-    B : array of shape (m, k)
-    free : boolean array of shape (k,)
-        Marks the free variables.
     border : _Border or None
         Their columns.
     rows : list of array
@@ -69,14 +67,12 @@ class ScaledRows:
 
     direct = True
 
-    def __init__(self, plan: Plan, program: Program, listed: Array) -> None:
-        self.plan, self.B = plan, dense(program.B)
-        bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
+    def __init__(self, plan: Plan, B: Array, bounded: Mask, free: Mask) -> None:
+        self.plan, self.B, self.free, self.border = plan, B, free, None
         self.own: Any = slice(None) if bounded.all() else bounded.nonzero()[0]
-        self.free, self.border = _free(program), None
-        rows, self.columns = listed[self.own], self.B[self.own]
-        if self.free.any():
-            self.border = _Border(self.columns[:, self.free], rows)
+        rows, self.columns = dense(plan.listed)[self.own], B[self.own]
+        if free.any():
+            self.border = _Border(self.columns[:, free], rows)
             rows, self.columns = self.border.combined(rows), self.border.combined(self.columns)
         self.rows = [
             group.cone.restricted(rows[:, group.part].reshape(-1, *group.shape)) for group in plan.groups
@@ -85,34 +81,31 @@ class ScaledRows:
     # Pays on: hinf1.
     @classmethod
     def of(cls, plan: Plan, program: Program, most: float = FEW) -> ScaledRows | None:
-        """Return the system, None where it costs more than `most` or rows are dependent."""
-        listed, coordinates = plan.listed, plan.size + program.k + program.m
-        if listed is None or coordinates * plan.m**2 > most or (program.u_lo == program.u_hi).any():
+        """Return the system, None where it costs more than `most` or rows are dependent; kept with the plan.
+
+        The factors of dependent rows are round-off.
+        """
+        coordinates = plan.size + program.k + program.m
+        if plan.listed is None or coordinates * plan.m**2 > most or (program.u_lo == program.u_hi).any():
             return None
-        listed = dense(listed)
-        return cls(plan, program, listed) if _independent(plan, program, listed) else None
+        bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
+        free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
+        kind = id(program.B), bounded.tobytes(), free.tobytes()
+        if plan.scaled is None or plan.scaled[0] != kind:
+            plan.scaled = kind, cls._made(plan, dense(program.B), bounded, free)
+        found: ScaledRows | None = plan.scaled[1]
+        return found
+
+    @classmethod
+    def _made(cls, plan: Plan, B: Array, bounded: Mask, free: Mask) -> ScaledRows | None:
+        if not _has_full_rank(B[bounded][:, free].T):
+            return None
+        system = cls(plan, B, bounded, free)
+        rows = [own.reshape(len(own), -1) for own in (*system.rows, system.columns)]
+        return system if _has_full_rank(np.concatenate(rows, axis=1)) else None
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         return _Factorized(self, scaling_point)
-
-
-def _free(program: Program) -> Mask:
-    """Return the mask of variables without bounds."""
-    free: Mask = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
-    return free
-
-
-def _independent(plan: Plan, program: Program, listed: Array) -> bool:
-    """Whether the rows are independent, and the columns of free variables; kept with the rows.
-
-    The factors of dependent ones are round-off.
-    """
-    free, known = _free(program), plan.A.plans.get(ScaledRows)
-    if known is None or known[0] is not program.B or not np.array_equal(known[1], free):
-        B = dense(program.B)
-        full = _has_full_rank(np.concatenate([listed, B], axis=1)) and _has_full_rank(B[:, free].T)
-        known = plan.A.plans[ScaledRows] = program.B, free, full
-    return bool(known[2])
 
 
 def _has_full_rank(G: Array) -> bool:
