@@ -715,8 +715,20 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("refined steps", "routes.ipm.row_system:_RowSolve"),
             replaced("routes.ipm.linear_solvers.Corrections.refined", lambda own, residual, x, *_: x),
-            "hinf3",
-            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf3.dat-s.gz"),
+            "control7",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "control7.dat-s.gz"),
+        ),
+        (
+            *("scaled rows", "routes.ipm.scaled_rows:ScaledRows"),
+            answering("routes.ipm.scaled_rows.ScaledRows.of", None),
+            "hinf1",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf1.dat-s.gz"),
+        ),
+        (
+            *("eigenvalues that round-off hides", "routes.ipm.central_path:_CentralPath"),
+            answering("routes.ipm.central_path._CentralPath._may_lose_sign", False),
+            "hinf8",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf8.dat-s.gz"),
         ),
         (
             *("larger start", "routes.ipm.central_path:_CentralPath"),

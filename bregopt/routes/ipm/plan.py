@@ -132,7 +132,7 @@ class Plan:
     finite : FiniteBounds or None
         The bounds of the last program.
     scaled : tuple or None
-        The kind of the last program, and its rows for scaled coordinates.
+        Variables' columns and the kind of the last program, and its rows for scaled coordinates.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Plan:
         self._given = weights, stacked
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
-        self.scaled: tuple[Any, Any] | None = None
+        self.scaled: tuple[Any, bytes, Any] | None = None
         stacks = list(_stacks(A, faces, weights)) if stacked else []
         inside = {b for blocks, _ in stacks for b in blocks}
         groups, start = [], 0

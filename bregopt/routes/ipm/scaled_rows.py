@@ -58,11 +58,11 @@ class ScaledRows:
     own : slice or int array
         The rows with a finite bound.
     border : _Border or None
-        Their columns.
+        The columns of free variables.
     rows : list of array
-        The combinations of rows that are free of them, in the coordinates of each group's cone.
+        The combinations of rows without free variables, in the coordinates of each group's cone.
     columns : array
-        The columns of the variables in these.
+        Their columns of the other variables.
     """
 
     direct = True
@@ -90,10 +90,10 @@ class ScaledRows:
             return None
         bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
         free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
-        kind = id(program.B), bounded.tobytes(), free.tobytes()
-        if plan.scaled is None or plan.scaled[0] != kind:
-            plan.scaled = kind, cls._made(plan, dense(program.B), bounded, free)
-        found: ScaledRows | None = plan.scaled[1]
+        kind, known = bounded.tobytes() + free.tobytes(), plan.scaled
+        if known is None or known[0] is not program.B or known[1] != kind:
+            known = plan.scaled = program.B, kind, cls._made(plan, dense(program.B), bounded, free)
+        found: ScaledRows | None = known[2]
         return found
 
     @classmethod
