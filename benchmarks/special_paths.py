@@ -715,8 +715,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("refined steps", "routes.ipm.row_system:_RowSolve"),
             replaced("routes.ipm.linear_solvers.Corrections.refined", lambda own, residual, x, *_: x),
-            "control7",
-            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "control7.dat-s.gz"),
+            "copo14",
+            None if data is None else solving(bo.read_sdpa, data / "sdp" / "copo14.dat-s.gz"),
         ),
         (
             *("scaled rows", "routes.ipm.scaled_rows:ScaledRows"),

@@ -173,7 +173,7 @@ def _quadratic_forms(U: Any, P: Array) -> Array:
     return np.asarray(forms).ravel()
 
 
-# Pays on: control7.
+# Pays on: copo14.
 class _RowSolve:
     """The solver of the system at one point for any right-hand side.
 
