@@ -8,6 +8,7 @@ forms among sparse rows are recognized: solvers handle them faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,9 @@ class Svec:
         """Return the stack of matrices of each block and the variables of several vectors, its rows."""
         stacks, start = [], 0
         for n in self.orders:
-            i, j = np.triu_indices(n)
+            i, j, lengths = _upper(n)
             stack = np.empty((len(vectors), n, n))
-            stack[:, i, j] = stack[:, j, i] = vectors[:, start : start + len(i)] / _lengths(n)
+            stack[:, i, j] = stack[:, j, i] = vectors[:, start : start + len(i)] / lengths
             stacks.append(stack)
             start += len(i)
         return stacks, vectors[:, start:]
@@ -77,7 +78,8 @@ class Svec:
 def svec(stack: Array) -> Array:
     """Return the vectors of symmetric matrices of order `n`, arrays of shape ``(..., n, n)``."""
     n = stack.shape[-1]
-    vectors: Array = stack[..., *np.triu_indices(n)] * _lengths(n)
+    i, j, lengths = _upper(n)
+    vectors: Array = stack[..., i, j] * lengths
     return vectors
 
 
@@ -92,10 +94,11 @@ def _starts(orders: Sequence[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum([n * (n + 1) // 2 for n in orders])]).astype(np.intp)
 
 
-def _lengths(n: int) -> Array:
-    """Return the factors of the entries on and above the diagonal."""
+@lru_cache(maxsize=4)
+def _upper(n: int) -> tuple[IntArray, IntArray, Array]:
+    """Return the places of the entries on and above the diagonal, and their factors."""
     i, j = np.triu_indices(n)
-    return np.where(i == j, 1.0, np.sqrt(2))
+    return i, j, np.where(i == j, 1.0, np.sqrt(2))
 
 
 def svec_rows(program: Program, rows: IntArray) -> Array:
@@ -110,7 +113,7 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
             place, value = _elements(t, n)
             sparse.append((term.at[t.row] * width + start + place, value))
         else:
-            own = (upper_triangles(term.rows) / _lengths(n)[:, None]).T
+            own = (upper_triangles(term.rows) / _upper(n)[2][:, None]).T
             vectors[term.at, start : starts[term.block + 1]] += own
     if sparse:
         places, values = (np.concatenate(part) for part in zip(*sparse, strict=True))

@@ -53,6 +53,8 @@ _INNER_ERROR = 1e-2
 # Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a
 # ray.
 _PRIMAL_DIVERGENCE = 1e-3
+# Growth of an iterate after which a ray is sought again: 8 of 20 steps of hinf9 sought one.
+_FAR_LARGER = 4.0
 # Size of the costs, relative to the multipliers times the row sizes, below which the multipliers diverge and
 # are tested for a Farkas vector. At a smaller ratio the method may stall before it finds the proof.
 _DUAL_DIVERGENCE = 0.1
@@ -122,7 +124,7 @@ class _CentralPath(Method):
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
-        self._advances, self._restarted = 0, False
+        self._advances, self._restarted, self._tested = 0, False, 0.0
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
     def certificate(self, at: Iterate) -> Certificate:
@@ -215,7 +217,14 @@ class _CentralPath(Method):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
         decreases = certificate.primal < program.offset
         no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
-        if no_bound and decreases and self._primal_diverges(at):
+        # A ray is sought again once the iterate is far larger.
+        if (
+            no_bound
+            and decreases
+            and self._primal_diverges(at)
+            and self._largest(at) > _FAR_LARGER * self._tested
+        ):
+            self._tested = self._largest(at)
             X, u = self._ray(at)
             if all(np.isfinite(part).all() for part in (*X, u)) and recedes(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
@@ -229,9 +238,12 @@ class _CentralPath(Method):
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
+        return self._program.bound_scale < _PRIMAL_DIVERGENCE * self._largest(at)
+
+    def _largest(self, at: Iterate) -> float:
+        """Return the size of ``X`` and ``u``."""
         variables = np.abs(at.u) * self._program.column_sizes
-        largest = max(float(variables.max(initial=0.0)), float(self._plan.traces(at.X).max()))
-        return self._program.bound_scale < _PRIMAL_DIVERGENCE * largest
+        return max(float(variables.max(initial=0.0)), float(self._plan.traces(at.X).max()))
 
     def _ray(self, at: Iterate) -> tuple[tuple[Array, ...], Array]:
         """Return the direction of the iterate, corrected where it violates the rows of a ray.
@@ -273,6 +285,7 @@ class _Scores:
         bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
         assert sizes is not None
         self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
+        self._unbounded = [b for b, bound in enumerate(self._traces) if bound is None]
         # No multiplier prices an infinite bound.
         self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
         unit = program.row_units * scale.primal
@@ -302,7 +315,8 @@ class _Scores:
                     cost -= LARGEST_X * least * float(trace)
                     miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
         missed = program.bounds.violation(at.activity)
-        reach, units, largest = self._reach, self._units, max(traces.tolist())
+        reach, units = self._reach, self._units
+        largest = max(traces[self._unbounded].tolist(), default=0.0)
         if program.k:
             if ((at.u < program.u_lo) | (at.u > program.u_hi)).any():
                 return None
@@ -313,12 +327,11 @@ class _Scores:
             reach = np.maximum(reach, program.absolute_B @ np.abs(at.u))
             units = self._units_at(reach)
             largest = max(largest, float((np.abs(at.u) * program.column_sizes).max()))
-        if not largest <= DIVERGENT * self._scale.primal:
-            return None
         residual = self._residual(missed, units)
         if residual > _NEGLIGIBLE:
             units = self._units_at(np.maximum(reach, self._plan.magnitudes(at.X)))
             residual = self._residual(missed, units)
+        residual *= max(1.0, largest / (DIVERGENT * self._scale.primal))
         residual = max(residual, math.sqrt(float(missed @ missed)) / sizes.bounds)
         dual -= cost
         loss, constant = float(np.abs(y) @ missed), program.stated_constant
