@@ -153,7 +153,8 @@ class Path:
             answer = _alternative(program, answer, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return _with_feasible_point(program, answer, settings, progress)
-        if answer.stop is StopReason.STALLED and program.m <= _SECOND_FORM_ROWS and not program.curved:
+        diverges = answer.stop is StopReason.STALLED and answer.y_on_faces is None  # on no revealed face
+        if diverges and program.m <= _SECOND_FORM_ROWS and not program.curved:
             return _by_other_forms(program, answer, settings, progress)
         return answer
 

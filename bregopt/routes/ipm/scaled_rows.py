@@ -128,7 +128,8 @@ class _Border:
 
     def __init__(self, F: Array, rows: Array) -> None:
         f = F.shape[1]
-        self._unit = 1 / np.sqrt(np.add.reduce(rows**2, axis=1) + np.add.reduce(F**2, axis=1))
+        squares = np.add.reduce(rows**2, axis=1) + np.add.reduce(F**2, axis=1)
+        self._unit = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))
         Y, S = np.linalg.qr(self._unit[:, None] * F, mode="complete")
         self._Y_1, self._S = self._unit[:, None] * Y[:, :f], S[:f]
         self.Y_2 = self._unit[:, None] * Y[:, f:]
