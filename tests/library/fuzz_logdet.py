@@ -464,6 +464,8 @@ def correlations(rng):
         given["weights"] = H
     elif rng.random() < 0.2 and name in ("frobenius", "largest_entry"):
         unknown = off & ~fixed & (np.abs(symmetric(rng, n)) < 0.3)
+        alone = (unknown | ~off).all(axis=1)  # rows without data are left out
+        unknown[alone] = unknown[:, alone] = False
         A[unknown], H, given["missing"] = np.nan, np.where(unknown, 0.0, H), "unknown"
     d = np.exp(rng.normal(size=n)) if rng.random() < 0.4 else np.ones(n)
     covariances = bool((d != 1).any()) and "min_eigenvalue" in given and floor == 0.0
@@ -474,7 +476,9 @@ def correlations(rng):
             given |= {"lower": given["lower"] * unit} if "lower" in given else {}
             if "upper" in given:
                 given["upper"] = {ij: bound * unit[ij] for ij, bound in given["upper"].items()}
-            found = bo.nearest_covariance(A * unit, **given, **QUICK)
+            units = "covariance" if "max_condition" in given else ("covariance", "correlation")[n % 2]
+            found = bo.nearest_covariance(A * unit, **given, units=units, **QUICK)
+            unit = unit if units == "covariance" else np.ones((n, n))  # in which the distance is measured
         else:
             unit = np.ones((n, n))
             plain = (
@@ -488,7 +492,7 @@ def correlations(rng):
     require(found.dual_value <= known + 1e-6 * size, f"{says}: bound {found.dual_value} above {known}")
     if found.status != "optimal":
         return found.status
-    M = np.asarray(found.X) / unit
+    M = np.asarray(found.X) / (np.outer(d, d) if covariances else 1.0)
     at = _distance(name, M * unit, A * unit, H)
     require(np.abs(M.diagonal() - 1).max() <= 1e-4, f"{says}: diagonal {M.diagonal()}")
     require(np.linalg.eigvalsh(M)[0] >= floor - 1e-5, f"{says}: eigenvalue {np.linalg.eigvalsh(M)[0]}")
