@@ -1,10 +1,11 @@
-"""The command line, ``bregopt`` or ``python -m bregopt``: solve, repair, check, explain, verify, demo."""
+"""The command line, ``bregopt`` or ``python -m bregopt``: solve, repair, check, explain, verify and more."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import os
+import platform
 import re
 import sys
 import tomllib
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import bregopt as bo
+from bregopt.arrays import memory
 from bregopt.clock import limited
 from bregopt.files import is_standard
 from bregopt.io.command_line import (
@@ -217,6 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--quiet", action="store_true", help="print no progress")
     demo.set_defaults(run=_demo)
+    about = _command(commands, "about", "Print versions, BLAS, threads, cores and memory, for reports.")
+    about.set_defaults(run=_about)
     return parser
 
 
@@ -499,3 +504,49 @@ def _check_outputs(options: argparse.Namespace, problem: bo.Problem) -> None:
         if any(X.is_hermitian for X in problem.matrices):
             X = problem.matrices[0].name
             raise ValueError(f"argument --output: {path} holds real numbers, {X} is Hermitian; use .npz")
+
+
+def _about(options: argparse.Namespace) -> int:
+    """Print what a report of an error or of a slow solve needs to know of the machine."""
+    from threadpoolctl import threadpool_info
+
+    required, optional = _packages()
+    facts = {"bregopt": bo.__version__, "Python": f"{platform.python_version()}, {platform.platform()}"}
+    facts |= {name: _version(name) or "not installed" for name in required}
+    extras = [f"{name} {found}" for name in optional if (found := _version(name)) is not None]
+    facts["extras"] = ", ".join(extras) or "none"
+    for own in threadpool_info():
+        built = f"{own.get('version') or 'unknown version'}, {own.get('architecture') or 'unknown kernels'}"
+        place = Path(own["filepath"]).parent.name  # NumPy and SciPy may have a BLAS each
+        facts[f"{own['internal_api']} in {place}"] = f"{built}, {own['num_threads']} threads"
+    limits = {name: os.environ[name] for name in sorted(os.environ) if name.endswith("_NUM_THREADS")}
+    facts["limits"] = ", ".join(f"{name}={value}" for name, value in limits.items()) or "none"
+    usable = getattr(os, "sched_getaffinity", None)
+    facts["cores"] = f"{os.cpu_count()}" + ("" if usable is None else f", {len(usable(0))} usable")
+    size = memory()
+    facts["memory"] = "unknown" if size is None else f"{size / 1e9:.1f} GB"
+    width = max(map(len, facts))
+    sys.stdout.write("".join(f"{name:<{width}}  {value}\n" for name, value in facts.items()))
+    return _SOLVED
+
+
+def _packages() -> tuple[list[str], list[str]]:
+    """Return the names of the packages that bregopt requires, and of those of its extras."""
+    try:
+        stated = metadata.requires("bregopt") or []
+    except metadata.PackageNotFoundError:  # a folder on the path
+        stated = []
+    required: dict[str, None] = dict.fromkeys(("numpy", "scipy", "cvxpy", "highspy", "threadpoolctl"))
+    optional: dict[str, None] = {}
+    for line in stated:
+        name = re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0]
+        if name != "bregopt":
+            (optional if "extra ==" in line else required)[name] = None
+    return list(required), list(optional)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from threadpoolctl import threadpool_info
 
 import bregopt as bo
 from bregopt import cli
@@ -739,3 +740,19 @@ def test_all_errors_of_a_spec_come_at_once(tmp_path, capsys):
     found = [line[2:] for line in lines[1:] if not line.startswith("   ")]
     assert len(found) == 7
     assert all(line.startswith(start) for line, start in zip(found, starts, strict=True))
+
+
+def test_about_names_what_a_report_needs(capsys):
+    assert cli.main(["about"]) == 0
+    facts = dict(re.split(r"  +", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert facts["bregopt"] == bo.__version__
+    assert facts["numpy"] == np.__version__
+    assert facts["scipy"] == scipy.__version__
+    assert facts["Python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
+    assert {"cvxpy", "highspy", "threadpoolctl", "extras", "limits", "cores", "memory"} <= facts.keys()
+    blas = [info for info in threadpool_info() if info["user_api"] == "blas"]
+    shown = [value for name, value in facts.items() if " in " in name]
+    for info in blas:
+        assert any(
+            f"{info['version']}" in value and f"{info['num_threads']} threads" in value for value in shown
+        )
