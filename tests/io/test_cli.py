@@ -353,7 +353,7 @@ def test_version_and_help(capsys):
     assert capsys.readouterr().out == f"bregopt {bo.__version__}\n"
     assert run("--help") == 0
     tasks = dict(re.findall(r"^    ([a-z-]+)\s+(.*\.)$", capsys.readouterr().out, re.MULTILINE))
-    assert list(tasks) == ["solve", "solve-many", "repair", "check", "explain", "verify", "demo"]
+    assert list(tasks) == ["solve", "solve-many", "repair", "check", "explain", "verify", "demo", "about"]
     for command, task in tasks.items():
         assert run(command, "--help") == 0
         assert task in capsys.readouterr().out
