@@ -39,7 +39,7 @@ _ZERO = 1e-13
 _FAR = 0.35
 # Dimensions of S above which it is not sought: the search costs less than a step.
 _LARGEST_UNKNOWNS = 600
-# Eigenvalues of the equations of S, relative to the largest, that count as zero.
+# Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
 _NULL = 1e-10
 
 
@@ -120,9 +120,9 @@ def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
         for G, (i, j), u in zip((T.T @ T for T in directions), pairs, unit, strict=True)
     ]
     right = (b @ weights) / max(float(np.linalg.norm(b)), EPS)
-    left = scipy.linalg.block_diag(*sizes) - activity.T @ weights + np.outer(right, right)
-    values, Q = np.linalg.eigh(left)
-    N = Q[:, values <= _NULL * values[-1]]
+    whole = scipy.linalg.block_diag(*sizes)
+    values, Q = np.linalg.eigh(whole - activity.T @ weights + np.outer(right, right))
+    N = Q[:, values <= _NULL * float(np.abs(whole).max())]  # where all vanish, their largest is round-off
     nearest = [
         np.linalg.inv(T.T @ T)[pair] * (2 * u) for T, pair, u in zip(directions, pairs, unit, strict=True)
     ]

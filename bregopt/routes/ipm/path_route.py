@@ -27,7 +27,7 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
-from bregopt.rigorous import proves_bound, recedes
+from bregopt.rigorous import proves_bound, proves_unbounded, recedes
 from bregopt.routes import base
 from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
 from bregopt.routes.base import Capabilities, Method, behind
@@ -149,23 +149,29 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or _solve(program, settings, start, progress)
-        if _is_far(program, answer, settings):
+        unproven = answer.stop is StopReason.UNBOUNDED and not proves_unbounded(program, answer.X, answer.u)
+        if unproven or _is_far(program, answer, settings):
             answer = _alternative(program, answer, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return _with_feasible_point(program, answer, settings, progress)
-        diverges = answer.stop is StopReason.STALLED and answer.y_on_faces is None  # on no revealed face
-        if diverges and program.m <= _SECOND_FORM_ROWS and not program.curved:
+        small = program.m <= _SECOND_FORM_ROWS and not program.curved
+        # A face that proves the answer has multipliers of its own; there other forms prove no more.
+        on_faces = answer.y_on_faces is not None and not np.array_equal(answer.y, answer.y_on_faces)
+        if small and _ended(answer, settings) and not on_faces:
             return _by_other_forms(program, answer, settings, progress)
         return answer
 
 
+def _ended(answer: Answer, settings: Any) -> bool:
+    """Whether the path has ended without an answer, and without a limit of the user's."""
+    late = answer.stop is StopReason.MAX_ITER and not settings.max_iter
+    return late or answer.stop is StopReason.STALLED
+
+
 def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
-    """Whether the path has ended far from any solution of a linear program, without a limit of the user's."""
-    ended = answer.stop is StopReason.STALLED or (
-        answer.stop is StopReason.MAX_ITER and not settings.max_iter
-    )
+    """Whether the path of a linear program has ended far from any solution."""
     linear = not program.curved and program.bounds.kinds <= {Penalty.HARD, Penalty.HINGE}
-    return ended and linear and not _worst(program, answer) <= _FAR
+    return linear and _ended(answer, settings) and not _worst(program, answer) <= _FAR
 
 
 # Pays on: directions that touch a Lorentz cone.
