@@ -157,21 +157,18 @@ class Path:
         small = program.m <= _SECOND_FORM_ROWS and not program.curved
         # A face that proves the answer has multipliers of its own; there other forms prove no more.
         on_faces = answer.y_on_faces is not None and not np.array_equal(answer.y, answer.y_on_faces)
-        if small and _ended(answer, settings) and not on_faces:
+        if small and answer.stop is StopReason.STALLED and not on_faces:
             return _by_other_forms(program, answer, settings, progress)
         return answer
 
 
-def _ended(answer: Answer, settings: Any) -> bool:
-    """Whether the path has ended without an answer, and without a limit of the user's."""
-    late = answer.stop is StopReason.MAX_ITER and not settings.max_iter
-    return late or answer.stop is StopReason.STALLED
-
-
 def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
-    """Whether the path of a linear program has ended far from any solution."""
+    """Whether the path has ended far from any solution of a linear program, without a limit of the user's."""
+    ended = answer.stop is StopReason.STALLED or (
+        answer.stop is StopReason.MAX_ITER and not settings.max_iter
+    )
     linear = not program.curved and program.bounds.kinds <= {Penalty.HARD, Penalty.HINGE}
-    return linear and _ended(answer, settings) and not _worst(program, answer) <= _FAR
+    return ended and linear and not _worst(program, answer) <= _FAR
 
 
 # Pays on: directions that touch a Lorentz cone.
