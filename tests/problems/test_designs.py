@@ -463,3 +463,13 @@ def test_tight_budgets(design, budget):
         cheap = np.eye(8)[0]
         share = min(1.0, (budget - 1) / max(costs @ w - 1, 1e-9))
         assert found.efficiency_of((1 - share) * cheap + share * w) <= 1 - 1e-6
+
+
+@pytest.mark.parametrize("design", [bo.a_optimal, bo.e_optimal])
+def test_parameters_of_unlike_units_are_told(design):
+    rows = polynomial(np.linspace(0, 100, 21), 2)
+    with pytest.warns(bo.DataWarning, match=r"from 1 .* to 4\.\d+e\+03 .*parameters in unlike units"):
+        found = design(rows, tol=1e-6)
+    like = design(rows / np.sqrt(np.mean(rows**2, axis=0)))  # no warning
+    assert like.efficiency_of(found.weights) < 0.9  # the question matters
+    assert bo.d_optimal(rows).status == "optimal"

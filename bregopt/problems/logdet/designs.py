@@ -24,7 +24,7 @@ from bregopt.arrays import (
     symmetric_matrix,
     symmetrized,
 )
-from bregopt.errors import ConvergenceWarning
+from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import is_pandas, pandas_module
 from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
@@ -55,6 +55,7 @@ __all__ = ["Design", "a_optimal", "d_optimal", "e_optimal"]
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
 _ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
+_LARGEST_SPREAD = 1e3  # ratio of the sizes of columns above which the units of parameters are unlike
 _FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 
 
@@ -359,6 +360,8 @@ def a_optimal(
     -----
     ConvergenceWarning
         If the gap is above `tol`.
+    DataWarning
+        If the columns of rows have sizes that differ by a factor above 1,000, and no `K` is given.
 
     References
     ----------
@@ -366,6 +369,8 @@ def a_optimal(
     """
     task = _design_task("A", candidates, lower, upper, costs, budget, prior)
     n = task.candidates.n
+    if K is None:
+        _warn_of_units(task, "sums the variances", "pass K, such as np.diag(size**2) with their sizes")
     weights = np.eye(n) if K is None else symmetric_matrix(K, "K", n)
     least = float(np.linalg.eigvalsh(weights)[0])
     if least <= n * EPS * float(np.linalg.norm(weights)):
@@ -406,12 +411,15 @@ def e_optimal(
     -----
     ConvergenceWarning
         If the gap is above `tol`.
+    DataWarning
+        If the columns of rows have sizes that differ by a factor above 1,000.
 
     References
     ----------
     Pukelsheim, Studden (1993), E-optimal designs for polynomial regression, Annals of Statistics 21.
     """
     task = _design_task("E", candidates, lower, upper, costs, budget, prior)
+    _warn_of_units(task, "compares the variances", "divide the columns by their sizes")
     return _solved_design(task, Settings(tol=tol, time_limit=time_limit))
 
 
@@ -462,6 +470,22 @@ def _design_task(
     return _DesignTask(
         criterion, given, Candidates(X), weight_bounds(len(X), lower, upper, costs, budget), M0
     )
+
+
+def _warn_of_units(task: _DesignTask, does: str, remedy: str) -> None:
+    """Warn where columns of rows have sizes that make a criterion one of a few parameters; D has no units."""
+    if not task.candidates.are_rows:
+        return
+    size = np.sqrt(np.mean(task.candidates.X**2, axis=0))
+    if size.min() > 0 and size.max() > _LARGEST_SPREAD * size.min():
+        columns = getattr(task.given, "columns", range(len(size)))
+        low, high = columns[int(size.argmin())], columns[int(size.argmax())]
+        warn_caller(
+            f"columns of candidates have sizes from {size.min():.3g} ({low}) to {size.max():.3g} ({high}): "
+            f"{task.criterion}-optimality {does} of parameters in unlike units. To compare like ones "
+            f"{remedy}, or take bo.d_optimal",
+            DataWarning,
+        )
 
 
 def _solved_design(task: _DesignTask, settings: Settings) -> Design:
