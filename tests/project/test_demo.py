@@ -16,7 +16,8 @@ def test_main_job(tmp_path, capsys):
     assert demo.main(tmp_path / "pictures", verbose=False) == 0
     out = capsys.readouterr().out
     assert "Every answer agrees with CVXPY" in out
-    table = out.splitlines()[-8:-2]
+    assert out.splitlines()[-1].startswith("Try next: bregopt repair")
+    table = out.splitlines()[-9:-3]
     assert [line.split("  ")[0] for line in table[-5:]] == [
         "nearest correlation",
         "kernel, LogDet",
