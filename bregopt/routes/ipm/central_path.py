@@ -124,7 +124,7 @@ class _CentralPath(Method):
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
-        self._advances, self._restarted, self._tested = 0, False, 0.0
+        self._advances, self._restarted, self._tested, self._worst = 0, False, 0.0, np.inf
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
     def certificate(self, at: Iterate) -> Certificate:
@@ -181,8 +181,9 @@ class _CentralPath(Method):
     def settled(self, at: Iterate) -> bool:
         answer, tol = self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol
         if self._may_lose_sign(at):
-            point = PrimalDualPoint(self._program, answer.X, answer.u, answer.y)
-            if not certify(point).meets(tol):
+            worst = certify(PrimalDualPoint(self._program, answer.X, answer.u, answer.y)).worst
+            halved, self._worst = not worst >= self._worst / 2, worst
+            if worst > tol and halved:
                 return False
         return self._progress.settles(answer, tol)
 

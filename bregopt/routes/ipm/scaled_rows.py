@@ -98,11 +98,13 @@ class ScaledRows:
 
     @classmethod
     def _made(cls, plan: Plan, B: Array, bounded: Mask, free: Mask) -> ScaledRows | None:
-        if not _has_full_rank(B[bounded][:, free].T):
+        if not bounded.any() or not _has_full_rank(B[bounded][:, free].T):
             return None
         system = cls(plan, B, bounded, free)
-        rows = [own.reshape(len(own), -1) for own in (*system.rows, system.columns)]
-        return system if _has_full_rank(np.concatenate(rows, axis=1)) else None
+        if not len(system.columns):  # the free variables determine all multipliers
+            return None
+        parts = [own.reshape(len(own), math.prod(own.shape[1:])) for own in (*system.rows, system.columns)]
+        return system if _has_full_rank(np.concatenate(parts, axis=1)) else None
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         return _Factorized(self, scaling_point)
