@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
-from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
+from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off, divergence_factor
+from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
@@ -221,9 +222,13 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
     """Return the best answer of the dual form, the perturbed program and the given one, far from a solution.
 
     Where matrices or multipliers diverge, one form often has the best matrices and another the best
-    multipliers.
+    multipliers. No answer takes the place of one that meets the tolerance, unless it does, too.
     """
     answers = [answer]
+
+    def rank(other: Answer) -> tuple[bool, float]:
+        return _worst(program, other) > settings.tol, _error(program, other)
+
     for form in (_dually, _perturbed):
         near, known = _worst(program, answer), _error(program, answer)
         if near <= max(settings.tol, _NEARLY_ATTAINED) and known <= _NEARLY_KNOWN:
@@ -234,7 +239,7 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
             break
         if other is not None and other.stop in _WITH_POINT:
             answers.append(other)
-            answer = min(_pairs(answers), key=partial(_error, program))
+            answer = min(_pairs(answers), key=rank)
     return answer
 
 
@@ -274,10 +279,15 @@ def _perturbed(program: Program, settings: Any, progress: Progress) -> Answer:
 
 
 def _error(program: Program, answer: Answer) -> float:
-    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too."""
-    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too.
+
+    A very large `X` may meet the rows exactly, and only up to its last digit.
+    """
+    point = PrimalDualPoint(program, answer.X, answer.u, answer.y)
+    certificate, factor = certify(point), divergence_factor(point)
+    last_digit = EPS * DIVERGENT * factor**2 if factor > 1 else 0.0
     cost = cost_of_round_off(program, answer.X, answer.y)
-    return max(certificate.worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
+    return max(certificate.worst, last_digit, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
 
 
 def _worst(program: Program, answer: Answer) -> float:
