@@ -18,7 +18,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array
 from bregopt.certify.constants import LARGEST_X, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
-from bregopt.certify.point import PrimalDualPoint
+from bregopt.certify.point import PrimalDualPoint, divergence_factor
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import LIMITS, Program, StopReason
@@ -185,7 +185,7 @@ def certify(point: PrimalDualPoint) -> Certificate:
     """
     primal, bound = point.primal, point.bound
     dual = bound.value - bound.cost
-    loss = float(np.abs(point.y) @ point.violations)
+    loss = float(np.abs(point.y) @ point.violations) + last_digits(point)
     loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
     error = abs(primal - dual) + loss + point.evaluation_error
     size = objective_size(point.program, primal, dual, terms=point.largest_term)
@@ -202,6 +202,17 @@ def certify(point: PrimalDualPoint) -> Certificate:
             gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     residuals = point.primal_residual, bound.residual
     return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)
+
+
+def last_digits(point: PrimalDualPoint) -> float:
+    """Return the cost of the round-off of rows, at their multipliers, if ``X`` or ``u`` is very large.
+
+    Such matrices may meet the rows of a problem without solution exactly, by their last digits.
+    """
+    if divergence_factor(point) == 1:
+        return 0.0
+    terms = point.magnitudes + point.program.absolute_B @ np.abs(point.u)
+    return EPS * float(np.abs(point.y) @ terms)
 
 
 def cost_of_round_off(program: Program, X: Sequence[Matrix], y: Array) -> float:

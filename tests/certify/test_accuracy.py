@@ -202,9 +202,11 @@ def test_the_units_are_those_of_the_user(rng):
     scale = 10.0 ** rng.uniform(-2, 2, 8)
     unit = np.outer(scale, scale)
     sol = bo.nearest_covariance(
-        pd.DataFrame(C * unit, index=list("abcdefgh"), columns=list("abcdefgh")), tol=1e-4
+        pd.DataFrame(C * unit, index=list("abcdefgh"), columns=list("abcdefgh")),
+        tol=1e-4,
+        units="covariance",
     )
-    exact = bo.nearest_covariance(C * unit, tol=1e-10, tol_X=1e-9).X
+    exact = bo.nearest_covariance(C * unit, tol=1e-10, tol_X=1e-9, units="covariance").X
     error, known = np.abs(sol.X.to_numpy() - exact), sol.accuracy
     assert list(known.entries.columns) == list("abcdefgh")
     assert (error <= known.entries.to_numpy() + 1e-8 * unit).all()

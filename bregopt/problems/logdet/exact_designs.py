@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array, ArrayOrFrame, IntArray, Mask
+from bregopt.certify import bracket
 from bregopt.linalg import inverse_of, root_of
 from bregopt.problems.logdet.answer import ProvenAnswer
 from bregopt.problems.logdet.candidates import (
@@ -20,6 +21,7 @@ from bregopt.problems.logdet.candidates import (
     criterion_value,
     efficiency,
 )
+from bregopt.program import StopReason
 from bregopt.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def exact_design(
     share = min(efficiency(criterion, value, bound, n), 1.0)
     proven = 1 - share <= _TOL
     return ExactDesign(
-        status="optimal" if proven else "locally_optimal",
+        status=bracket(1.0, share).status(_TOL, StopReason.LOCAL_OPTIMUM).value,
         stop_reason="The efficiency is one." if proven else "No exchange of one run is better.",
         gap=1 - share,
         iterations=exchanges,

@@ -332,10 +332,14 @@ class _Scores:
         if residual > _NEGLIGIBLE:
             units = self._units_at(np.maximum(reach, self._plan.magnitudes(at.X)))
             residual = self._residual(missed, units)
-        residual *= max(1.0, largest / (DIVERGENT * self._scale.primal))
+        loss, factor = float(np.abs(y) @ missed), largest / (DIVERGENT * self._scale.primal)
+        if factor > 1:
+            residual *= factor
+            terms = self._plan.magnitudes(at.X) + program.absolute_B @ np.abs(at.u)
+            loss += EPS * float(np.abs(y) @ terms)
         residual = max(residual, math.sqrt(float(missed @ missed)) / sizes.bounds)
         dual -= cost
-        loss, constant = float(np.abs(y) @ missed), program.stated_constant
+        constant = program.stated_constant
         size = max(self._scale.resolution, abs(primal - constant), abs(dual - constant))
         if not NEGLIGIBLE_OBJECTIVE * self._scale.objective <= size < math.inf:
             return None

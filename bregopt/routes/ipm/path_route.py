@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
-from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off, divergence_factor
-from bregopt.certify.constants import DIVERGENT
+from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
@@ -279,15 +278,10 @@ def _perturbed(program: Program, settings: Any, progress: Progress) -> Answer:
 
 
 def _error(program: Program, answer: Answer) -> float:
-    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too.
-
-    A very large `X` may meet the rows exactly, and only up to its last digit.
-    """
-    point = PrimalDualPoint(program, answer.X, answer.u, answer.y)
-    certificate, factor = certify(point), divergence_factor(point)
-    last_digit = EPS * DIVERGENT * factor**2 if factor > 1 else 0.0
+    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too."""
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
     cost = cost_of_round_off(program, answer.X, answer.y)
-    return max(certificate.worst, last_digit, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
+    return max(certificate.worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
 
 
 def _worst(program: Program, answer: Answer) -> float:
