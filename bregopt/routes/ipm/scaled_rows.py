@@ -86,7 +86,10 @@ class ScaledRows:
         The factors of dependent rows are round-off.
         """
         coordinates = plan.size + program.k + program.m
-        if plan.listed is None or coordinates * plan.m**2 > most or (program.u_lo == program.u_hi).any():
+        inside = any(group.weight for group in plan.groups)  # a log-determinant keeps X off the boundary
+        if inside or plan.listed is None or coordinates * plan.m**2 > most:
+            return None
+        if (program.u_lo == program.u_hi).any():
             return None
         bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
         free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
