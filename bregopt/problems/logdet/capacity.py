@@ -219,12 +219,6 @@ def _values(g: Array, p: Array, total: float) -> tuple[float, float]:
     return capacity / np.log(2), bound / np.log(2)
 
 
-def _surplus(g: Array) -> float:
-    """Return the largest ``sum(log(1 + g p) - p)``: what channels are worth when power has the price one."""
-    best = np.maximum(g, 1.0)
-    return float((np.log(best) - (1 - 1 / best)).sum())
-
-
 def _exact(capacity: float, bound: float) -> dict[str, Any]:
     return verdict((bound - capacity) / bound, Settings.tol, "water_filling")
 
@@ -246,7 +240,8 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
         raise SolverError(f"mimo_capacity: {sol.status}. {sol.stop_reason}")
     Q = unit * np.asarray(sol.X)
     own = Q.diagonal().real
-    Q = Q * min(1.0, total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
+    # More power never lowers the capacity.
+    Q = Q * min(total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
     price = np.maximum(sol.duals[0], 0.0) / unit, np.maximum(sol.duals[1], 0.0) / unit
     capacity, bound = _proven(H, Q, total, bounds, float(price[0]), price[1])
     return ChannelCapacity(
@@ -265,6 +260,8 @@ def _proven(H: Any, Q: Any, total: float, bounds: Array, price: float, prices: A
     half = H @ (V * np.sqrt(np.maximum(w, 0.0)))
     capacity = float(np.log1p(np.linalg.svd(half, compute_uv=False) ** 2).sum())
     prices = np.maximum(prices, _LEAST_PRICE * (price + prices.max()) - price)  # an antenna may have no gain
-    singular = np.linalg.svd(H / np.sqrt(price + prices), compute_uv=False)
-    bound = price * total + float(prices @ bounds) + _surplus(singular**2)
-    return capacity / np.log(2), max(bound, capacity) / np.log(2)
+    gains = np.linalg.svd(H / np.sqrt(price + prices), compute_uv=False) ** 2
+    # Of all multiples of the prices, water filling has the best: all power together costs `paid`.
+    paid = price * total + float(prices @ bounds)
+    _, bound = _values(gains, _filled(gains, paid)[0], paid)
+    return capacity / np.log(2), max(bound, capacity / np.log(2))
