@@ -191,7 +191,9 @@ def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
     diagonal = A.diagonal() if A.ndim == 2 else A
     distance = np.abs(diagonal - 1)
     if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
-        off = np.abs(A[np.triu_indices(len(A), 1)]) if A.ndim == 2 and len(A) > 1 else np.zeros(1)
+        if A.ndim == 1 or np.abs(A).max() <= _BEYOND:
+            return None
+        off = np.abs(A[np.triu_indices(len(A), 1)])
         largest = float(off.max())
         if np.median(off) > _BEYOND and largest <= _PERCENT:
             return (
