@@ -21,7 +21,7 @@ def stocks():
     cbook = pytest.importorskip("matplotlib.cbook")
     with cbook.get_sample_data("Stocks.csv") as file:
         prices = pd.read_csv(file, comment="#", index_col="Date", parse_dates=True)
-    return np.log(prices.resample("ME").last()).diff()
+    return np.log(prices.resample(pd.offsets.MonthEnd()).last()).diff()
 
 
 def correlations(S):

@@ -245,7 +245,7 @@ class TestNearestCorrelation:
             ({"A": [[1, 2], [3, 1]]}, ValueError, "A"),
             ({"A": [[1, 2, 3]]}, ValueError, "A"),
             ({"A": [[1, 1j], [-1j, 1]]}, TypeError, "A"),
-            ({"A": "matrix"}, TypeError, "A"),
+            ({"A": "matrix"}, FileNotFoundError, "A"),
             ({"divergence": "logdat"}, ValueError, "logdet"),
             ({"divergence": "logdet"}, ValueError, "A is not positive definite"),
             ({"fixed": np.ones((2, 2), dtype=bool)}, ValueError, "fixed has shape"),
