@@ -21,7 +21,8 @@ import bregopt as bo
 MONTHS = 12
 with matplotlib.cbook.get_sample_data("Stocks.csv") as file:
     prices = pd.read_csv(file, comment="#", index_col="Date", parse_dates=True)
-returns = np.log(prices.resample(pd.offsets.MonthEnd()).last()).diff().loc["1995":"2018"]
+monthly = prices.resample(pd.offsets.MonthEnd()).last()
+returns = np.log(monthly).diff().loc["1995":"2018"]
 tau = {
     returns.index[t]: returns.iloc[t - MONTHS : t].corr(
         method="kendall", min_periods=MONTHS
