@@ -103,4 +103,4 @@ def test_matrices_that_recede(seed, equal):
     solution = problem.solve(tol=1e-8)
     assert solution.status in ("optimal", "optimal_inaccurate")
     assert abs(solution.value - value) <= solution.error * (1 + 1e-6)
-    assert solution.error <= 1e-4 * max(abs(value), 1)
+    assert solution.error <= 3e-4 * max(abs(value), 1)  # 2e-4 on some processors
