@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "EPS",
     "LARGEST",
+    "LARGEST_COLUMN_SPREAD",
+    "LARGEST_SPREAD",
     "SMALLEST",
     "TINY",
     "Array",
@@ -57,6 +59,7 @@ __all__ = [
     "span",
     "symmetric_matrix",
     "symmetrized",
+    "unlike_sizes",
 ]
 
 Array = NDArray[np.float64]
@@ -96,6 +99,9 @@ TINY = float(np.finfo(float).tiny)  # the smallest normal double, which avoids d
 # matrix of order 1e5 is then a finite double. Single bounds and entries may be smaller. The largest entry of
 # a matrix and a number that must be positive may not.
 SMALLEST, LARGEST = 1e-70, 1e70
+# Ratio of sizes of variables above which their units are unlike: of standard deviations, and of columns,
+# which differ by hundreds in one unit, too, as powers and rare pixels do.
+LARGEST_SPREAD, LARGEST_COLUMN_SPREAD = 10.0, 1e3
 # Asymmetry as a fraction of the largest entry. Up to `_ROUND_OFF` it is round-off of doubles, up to
 # `_SYMMETRY_TOL` that of single precision or of printed digits.
 _ROUND_OFF, _SYMMETRY_TOL = 1e-10, 1e-6
@@ -113,6 +119,10 @@ def rectangular(value: Any, name: str) -> NDArray[Any]:
         check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
         dense: NDArray[Any] = value.toarray()
         return dense
+    if isinstance(value, set | frozenset):
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, which has no order; pass a list of its elements"
+        )
     _check_masks(value, name)
     try:
         array = np.asarray(value)
@@ -384,6 +394,26 @@ def check_pair_bounds(upper: Any, lower: Any) -> None:
             f"upper is {most:g} but lower is {least:g}; expected upper <= lower: similar pairs come within "
             "upper, and dissimilar ones stay beyond lower"
         )
+
+
+def unlike_sizes(size: Array, names: Any = None, largest: float = LARGEST_SPREAD) -> str | None:
+    """Return the range of sizes of variables as text where their units are unlike, None otherwise.
+
+    Parameters
+    ----------
+    size : array of shape (n,)
+        Variables of size zero or NaN do not count.
+    names : sequence of length n, optional
+        The default is their numbers.
+    largest : float
+        The ratio above which units are unlike.
+    """
+    some = np.flatnonzero(size > 0)
+    if len(some) == 0 or size[some].max() <= largest * size[some].min():
+        return None
+    ends = some[[int(size[some].argmin()), int(size[some].argmax())]]
+    low, high = (f"{size[k]:.3g} ({k if names is None else names[k]})" for k in ends)
+    return f"from {low} to {high}"
 
 
 def span(index: IntArray) -> IntArray | slice:

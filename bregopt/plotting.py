@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Axes",
+    "one_axes",
     "plot_convergence",
     "plot_correlation",
     "plot_graph",
@@ -31,6 +34,8 @@ Axes: TypeAlias = "matplotlib.axes.Axes"
 
 _NAMED = 25  # labels along an axis; of more rows every k-th has one
 _UNKNOWN = "0.8"  # gray, as white is a change of zero
+_NOTHING = 1e-9  # changes below it, relative to the largest entry, are round-off and drawn as none
+_MOST_LINES = 500  # edges of a graph, and curves of a path; of more the largest are drawn
 _BEFORE, _AFTER = "#c44e52", "#4c72b0"
 
 
@@ -54,13 +59,16 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    ax = _one_axes(ax)
+    ax = one_axes(ax)
     for key, label in (("gap", "certified gap"), ("primal_residual", "primal residual")):
         if key in history:
             at = history["iteration"]
             shown = np.where(history[key] > 0, history[key], np.nan)
-            ax.semilogy(at, shown, marker="." if len(at) < 60 else None, label=label)
+            named = label if np.isfinite(shown).any() else f"{label}: zero"
+            ax.semilogy(at, shown, marker="." if len(at) < 60 else None, label=named)
     ax.set_xlabel("iteration")
+    locator: Any = ax.xaxis.get_major_locator()
+    locator.set_params(integer=True)
     ax.set_title(title)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
@@ -68,7 +76,11 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None
 
 
 def plot_correlation(
-    before: Array, after: Array, labels: Sequence[Any] | None = None, ax: Sequence[Axes] | None = None
+    before: Array,
+    after: Array,
+    labels: Sequence[Any] | None = None,
+    ax: Sequence[Axes] | None = None,
+    what: str = "",
 ) -> NDArray[np.object_]:
     """Draw a matrix before and after its repair, the change, and both spectra.
 
@@ -79,6 +91,8 @@ def plot_correlation(
     labels : sequence of length n, optional
     ax : sequence of four matplotlib axes, optional
         The default is a new figure.
+    what : str
+        What is drawn, for the titles.
 
     Returns
     -------
@@ -92,16 +106,13 @@ def plot_correlation(
     axes = _several_axes(ax, 2, 2, figsize=(9.2, 8))
     change = after - before
     largest = max(float(np.nanmax(np.abs(before))), float(np.abs(after).max()))
-    own = max(float(np.nanmax(np.abs(change), initial=0.0)), 1e-12)
-    for each, matrix, limit, title in zip(
-        axes,
-        (before, after, change),
-        (largest, largest, own),
-        ("before", "after", "change"),
-        strict=False,
-    ):
-        _draw_matrix(each, matrix, limit, title, labels)
+    own = float(np.nanmax(np.abs(change), initial=0.0))
+    titles = ("before", "after", "change" if own > _NOTHING * largest else "change: none")
+    limits = (largest, largest, own if own > _NOTHING * largest else largest)
+    for each, matrix, limit, title in zip(axes, (before, after, change), limits, titles, strict=False):
+        _draw_matrix(each, matrix, limit, title + what, labels)
     _draw_spectra(axes[3], before, after)
+    axes[3].set_title(f"eigenvalues{what}")
     return axes
 
 
@@ -138,25 +149,27 @@ def plot_panel(
         If matplotlib is not installed; the message names the extra.
     """
     axes = _several_axes(ax, 1, 3, figsize=(13, 4))
-    place: Any = np.arange(len(keys)) if isinstance(keys[0], str | tuple) else np.asarray(keys)
+    on_axis = all(isinstance(key, Real | date) for key in keys)  # other keys are names
+    place: Any = np.asarray(keys) if on_axis else np.arange(len(keys))
     mark = "." if len(keys) < 60 else None
+    shown = mean.copy()
+    np.fill_diagonal(shown, 0.0)
+    largest = float(np.nanmax(shown, initial=0.0))
+    some = largest > _NOTHING
     axes[0].plot(place, distance, marker=mark, color=_AFTER, lw=1)
-    axes[0].set_ylim(bottom=0)
-    axes[0].set_title("change, Frobenius norm")
+    axes[0].set_ylim(0, None if some else 1)
+    axes[0].set_title("change, Frobenius norm" if some else "change: none")
     axes[1].plot(place, before, marker=mark, color=_BEFORE, lw=1, label="before")
     axes[1].plot(place, after, marker=mark, color=_AFTER, lw=1, label="after")
     axes[1].axhline(0.0, lw=0.8, color="0.4")
-    axes[1].set_title("smallest eigenvalue")
-    axes[1].legend(frameon=False)
+    axes[1].set_title("smallest eigenvalue", loc="left")
+    axes[1].legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.98), borderpad=0)
     for each in axes[:2]:
-        if isinstance(keys[0], str | tuple):
+        if not on_axis:
             _name_ticks(each.set_xticks, keys, 12)
         each.tick_params(axis="x", labelrotation=45)
         each.grid(alpha=0.3)
-    shown = mean.copy()
-    np.fill_diagonal(shown, 0.0)
-    largest = float(np.nanmax(shown, initial=1e-12))
-    _draw_matrix(axes[2], shown, largest, "mean |change| of a pair", labels, "Blues", 0.0)
+    _draw_matrix(axes[2], shown, largest if some else 1.0, "mean |change| of a pair", labels, "Blues", 0.0)
     return axes
 
 
@@ -210,7 +223,8 @@ def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | N
     Parameters
     ----------
     partial : array of shape (n, n)
-        Zero where there is no edge. Positive edges are blue and negative ones red, as wide as they are large.
+        Zero where there is no edge. Positive edges are blue and negative ones red, as wide as they are large;
+        of many only the largest are drawn, and the title says so.
     labels : sequence of length n, optional
     ax : matplotlib axes, optional
         The default is a new figure.
@@ -224,20 +238,25 @@ def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | N
     ImportError
         If matplotlib is not installed; the message names the extra.
     """
-    if ax is None:
-        pyplot = require("matplotlib.pyplot", "plot")
-        _, ax = pyplot.subplots(figsize=(5.5, 5.5), layout="constrained")
+    ax = one_axes(ax, (5.5, 5.5))
     n, names = len(partial), range(len(partial)) if labels is None else labels
     order = _circular_order(np.abs(partial))
     angle = np.empty(n)
     angle[order] = 2 * np.pi * np.arange(n) / n
     at = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     i, j = np.nonzero(np.triu(partial, 1))
-    largest = max(float(np.abs(partial[i, j]).max(initial=0.0)), 1e-12)
-    for a, b in zip(i, j, strict=True):
-        size = abs(float(partial[a, b])) / largest
-        color = _AFTER if partial[a, b] > 0 else _BEFORE
-        ax.plot(*at[[a, b]].T, color=color, lw=0.3 + 3 * size, alpha=0.3 + 0.6 * size, zorder=1)
+    size = np.abs(partial[i, j])
+    largest = max(float(size.max(initial=0.0)), 1e-12)
+    drawn = np.argsort(size, kind="stable")[-_MOST_LINES:]
+    ax.add_collection(
+        require("matplotlib.collections", "plot").LineCollection(
+            np.stack([at[i[drawn]], at[j[drawn]]], axis=1),
+            colors=np.where(partial[i, j][drawn] > 0, _AFTER, _BEFORE),
+            linewidths=0.3 + 3 * size[drawn] / largest,
+            alpha=0.3 + 0.6 * size[drawn] / largest,
+            zorder=1,
+        )
+    )
     degree = np.bincount(np.concatenate([i, j]), minlength=n)
     ax.scatter(at[:, 0], at[:, 1], s=12 + 300 / n, c=np.where(degree > 0, "0.2", "0.75"), zorder=2)
     every = -(-n // 60)
@@ -258,7 +277,8 @@ def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | N
     reach = 1.15 + (0.045 if n <= 30 else 0.03) * max(len(str(name)) for name in names)
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     ax.axis("off")
-    ax.set_title(f"{len(i)} edges; positive blue, negative red; largest {largest:.2g}", fontsize=10)
+    most = "" if len(drawn) == len(i) else f", the {len(drawn)} largest drawn"
+    ax.set_title(f"{len(i)} edges{most}; positive blue, negative red; largest {largest:.2g}", fontsize=10)
     return ax
 
 
@@ -339,10 +359,10 @@ def plot_points(
     return axes
 
 
-def _one_axes(ax: Axes | None) -> Axes:
-    """Return the axes that are given, or those of a new figure."""
+def one_axes(ax: Axes | None, size: tuple[float, float] = (5, 3.2)) -> Axes:
+    """Return the axes that are given, or those of a new figure of a size in inches."""
     pyplot = require("matplotlib.pyplot", "plot")
-    return pyplot.subplots(figsize=(5, 3.2), layout="constrained")[1] if ax is None else ax
+    return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def _several_axes(ax: Sequence[Axes] | None, rows: int, columns: int, **options: Any) -> NDArray[np.object_]:
@@ -427,7 +447,6 @@ def _draw_spectra(ax: Any, before: Array, after: Array) -> None:
     linear = min(max(-2 * low, 1e-4 * high), high)
     ax.set_yscale("symlog", linthresh=linear)
     ax.set_ylim(min(1.5 * low, -0.25 * linear), 1.5 * high)
-    ax.set_title("eigenvalues")
     ax.set_xlabel("number")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.grid(alpha=0.3)
@@ -448,7 +467,7 @@ def plot_path(
     ----------
     alphas : array of shape (k,)
     curves : array of shape (k, m)
-        Curves that are zero throughout are left out.
+        Curves that are zero throughout are left out, and of many all but the largest.
     label : str
         Of the vertical axis.
     ax : matplotlib axes, optional
@@ -462,10 +481,13 @@ def plot_path(
     -------
     matplotlib axes
     """
-    ax = _one_axes(ax)
+    ax = one_axes(ax)
     order = np.argsort(-alphas)
-    shown = curves[order][:, np.any(curves != 0, axis=0)]
+    size = np.nan_to_num(np.abs(curves)).max(axis=0)
+    largest, some = np.sort(np.argsort(-size, kind="stable")[:_MOST_LINES]), int((size > 0).sum())
+    shown = curves[np.ix_(order, largest[size[largest] > 0])]
     ax.semilogx(alphas[order], shown, linewidth=1 if shown.shape[1] < 200 else 0.5)
+    title = "" if shown.shape[1] == some else f"the {shown.shape[1]} largest of {some} curves"
     ax.invert_xaxis()
     ax.set_xlabel("alpha")
     ax.set_ylabel(label)
@@ -476,7 +498,8 @@ def plot_path(
         right.set_ylabel(name)
         best = float(alphas[int(np.nanargmin(criterion))])
         ax.axvline(best, color=_BEFORE, linestyle="--", linewidth=1)
-        ax.set_title(f"least {name} at alpha {best:.3g}", fontsize=10)
+        title = "\n".join(filter(None, [f"least {name} at alpha {best:.3g}", title]))
+    ax.set_title(title, fontsize=10)
     return ax
 
 
@@ -504,4 +527,5 @@ def plot_scores(
     if deviation is not None:
         ax.fill_between(alphas, mean - deviation, mean + deviation, alpha=0.2)
     ax.axvline(chosen, color=_BEFORE, linestyle="--", linewidth=1)
+    ax.set_title(f"chosen alpha {chosen:.3g}", fontsize=10)
     return ax

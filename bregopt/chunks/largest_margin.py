@@ -33,18 +33,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, positive_number
 from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
+from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
-from bregopt.program import Block, Bounds, LinearMap, LowRank, Penalty, Program, StopReason, Term, scale_of
+from bregopt.program import (
+    ENDED,
+    Block,
+    Bounds,
+    LinearMap,
+    LowRank,
+    Penalty,
+    Program,
+    StopReason,
+    Term,
+    scale_of,
+)
 from bregopt.program.program import Start
 from bregopt.program.rows import Coordinates, DenseRows, RankTwo, SparseRows
 from bregopt.records import dataclass
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, reason
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
@@ -100,11 +113,17 @@ def solve(triplets: TripletChunks, C: Any, options: Options) -> Solution:
     sources = () if options.resume is None else triplets.sources()
     problem_name = f"soft margin, C = {price:g}"
     checkpoint = Checkpoint.of(options.resume, m, problem_name, np.eye(d) / d, sources, _NUMBERS)
-    with closing(Crew(options.executor)) as crew, checkpoint.held():
+    with (
+        options.watched("triplet chunks", f"bregopt triplet chunks: {m} triplets, order {d}") as progress,
+        closing(Crew(options.executor)) as crew,
+        checkpoint.held(),
+    ):
         chunks = tuple(triplets.chunks())
         problem = MarginProblem(chunks, points, price, size, largest, crew, options.seed)
-        best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint)
-        crew.compare_last()
+        with clock.stoppable():
+            best, stop = largest_margin(problem, options.tol, options.max_passes, checkpoint, progress)
+        if stop not in ENDED:
+            crew.compare_last()
     solution = _solution(problem, best, stop, options, time.perf_counter() - began)
     if solution.status != Status.OPTIMAL:
         warn_caller(
@@ -137,21 +156,25 @@ def _largest_margin(points: Any) -> float:
 
 
 def _solution(
-    problem: MarginProblem, best: Center, stop: StopReason, options: Options, seconds: float
+    problem: MarginProblem, best: Center | None, stop: StopReason, options: Options, seconds: float
 ) -> Solution:
+    """Return an answer; without a center it is the multiple of the identity, of which nothing is known."""
+    d = problem.points.shape[1]
+    root = np.eye(d) / math.sqrt(d) if best is None else best.root
+    value, level = (math.nan, math.nan) if best is None else (best.value, best.level)
     certificate = problem.certificate(best)
-    values, bounds = np.array([*problem.rounds, (best.value, problem.bound)]).T
+    values, bounds = np.array([*problem.rounds, (value, problem.bound)]).T
     gaps = np.array([bracket(*pair).gap for pair in zip(values.tolist(), bounds.tolist(), strict=True)])
     return Solution(
         status=certificate.status(options.tol, stop).value,
         stop_reason=options.sentence(stop),
-        value=best.value,
-        X=best.root @ best.root.T,
-        u={"rho": best.level},
+        value=value,
+        X=root @ root.T,
+        u={"rho": level},
         duals=None,
         dual_value=problem.bound,
         gap=certificate.gap,
-        primal_residual=0.0,
+        primal_residual=certificate.primal_residual,
         dual_residual=0.0,
         error=certificate.error,
         iterations=problem.passes,
@@ -250,8 +273,8 @@ class MarginProblem:
         """Return the best of the levels around a given one, by one pass."""
         steps = self.largest * np.geomspace(_LEAST_LEVEL, 2.0, _LEVELS)
         levels = np.concatenate([level - steps[::-1], [level], level + steps])
-        self.passes += 1
         found = reduce(Levels.plus, self.crew.map(levels_of, self.chunks, root, levels))
+        self.passes += 1
         values = levels - self.C * (levels * found.counts - found.totals)
         best = int(np.argmax(values))
         self.rounds.append((float(values[best]), self.bound))
@@ -286,22 +309,41 @@ class MarginProblem:
     def _split(self, *shared: Any) -> Split:
         """Return the triplets split by a level, by one pass; see :func:`split_of`."""
         seed = self.seed + self.passes
+        split = reduce(Split.plus, self.crew.map(split_of, self.chunks, *shared, seed))
         self.passes += 1
-        return reduce(Split.plus, self.crew.map(split_of, self.chunks, *shared, seed))
+        return split
 
     def offer(self, bound: float) -> None:
         """Keep a bound on the optimum if it is the least."""
         self.bound = min(self.bound, bound)
 
-    def certificate(self, at: Center) -> Certificate:
+    def certificate(self, at: Center | None) -> Certificate:
         """Return the certificate of a center; its value is the level less the cost of the margins below."""
+        if at is None:
+            return bracket(math.nan, self.bound, primal_residual=math.inf)
         return bracket(at.value, self.bound, terms=max(abs(at.level), abs(at.level - at.value)))
 
 
 def largest_margin(
-    problem: MarginProblem, tol: float, max_passes: int, checkpoint: Checkpoint
-) -> tuple[Center, StopReason]:
-    """Return the best matrix found, and why it is the last.
+    problem: MarginProblem, tol: float, max_passes: int, checkpoint: Checkpoint, progress: Progress
+) -> tuple[Center | None, StopReason]:
+    """Return the best matrix found, None if the time ended before there is one, and why it is the last."""
+    best = None
+    try:
+        for best in _centers(problem, tol, checkpoint):
+            certificate = problem.certificate(best)
+            progress.record(problem.passes, certificate)
+            if certificate.meets(tol):
+                return best, StopReason.CONVERGED
+            if problem.passes + 2 > max_passes:
+                return best, StopReason.MAX_ITER
+    except CutShort as cut:
+        return best, reason(cut)
+    return best, StopReason.STALLED
+
+
+def _centers(problem: MarginProblem, tol: float, checkpoint: Checkpoint) -> Iterator[Center]:
+    """Yield the best matrix after each round, until several rounds do not improve it.
 
     The band of a model is as wide as the margins at its center are expected to be wrong, by the changes of
     the last two models. Where a model has no better maximizer the band was too narrow, or the sample too
@@ -315,11 +357,8 @@ def largest_margin(
         problem.passes += int(passes)
         problem.rounds.extend((value, math.inf) for value in resumed.values)
     best, failures = problem.center(root, level), 0
-    while not problem.certificate(best).meets(tol):
-        if problem.passes + 2 > max_passes:
-            return best, StopReason.MAX_ITER
-        if failures == _FAILURES:
-            return best, StopReason.STALLED
+    yield best
+    while failures < _FAILURES:
         model, start, exact = problem.model(best, width)
         new = None
         if model.bounded:
@@ -331,6 +370,7 @@ def largest_margin(
         if new is None or new.value <= best.value:
             width, gain, failures = _WIDENING * width, 0.0, failures + 1
             problem.sample *= _GROWTH
+            yield best  # for which the bound may be better
             continue
         moved = model.margins(new.root) - new.level - (model.margins(best.root) - best.level)
         last, change = change, float(np.sqrt(np.mean(moved**2)))
@@ -339,9 +379,10 @@ def largest_margin(
         gain = (new.value - best.value) / max(abs(new.value), NEGLIGIBLE_OBJECTIVE * problem.unit)
         best, failures = new, 0
         values = [value for value, _ in problem.rounds]
-        progress = Round(best.level, width, change, gain)
-        checkpoint.record(-best.value, best.root, values, (problem.passes, *progress))
-    return best, StopReason.CONVERGED
+        checkpoint.record(
+            -best.value, best.root, values, (problem.passes, *Round(best.level, width, change, gain))
+        )
+        yield best
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,7 +68,7 @@ _CITATION = (
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """The options of :meth:`bregopt.RowChunks.solve`, checked."""
+    """The options of :meth:`bregopt.RowChunks.solve` and :meth:`bregopt.TripletChunks.solve`, checked."""
 
     executor: Executor | None
     sample: int | Literal["auto"] | None
@@ -108,6 +108,19 @@ class Options:
             return f"max_passes ({self.max_passes}) was reached; raise it or loosen tol."
         return stop.value
 
+    @contextmanager
+    def watched(self, name: str, title: str) -> Iterator[Progress]:
+        """Yield what watches a solve, within its time limit; an error of the callback leaves as it was."""
+        with (
+            clock.limited(self.time_limit, batch=True),
+            digits_bar(name, self.tol, self.progress) as bar,
+        ):
+            watchers = [watcher for watcher in (self.callback, bar) if watcher is not None]
+            try:
+                yield Progress(title, self.verbose, False, watchers)
+            except CallbackError as failed:
+                raise failed.error from failed.error.__cause__
+
 
 def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Solution:
     """Return the answer of :meth:`bregopt.RowChunks.solve`."""
@@ -130,25 +143,20 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
         raise ValueError(f"sample is {options.sample}, and {why}; expected None with such rows")
     run: Any = _run if smooth else _run_by_rounds
     first = _first_root(space)
+    title = f"bregopt row chunks: {rows.m} rows, order {len(space.M0)}"
     with (
-        clock.limited(options.time_limit, batch=True),
-        digits_bar("row chunks", options.tol, options.progress) as bar,
+        options.watched("row chunks", title) as progress,
         closing(Crew(options.executor)) as crew,
         checkpoint.held(),
     ):
         whole = ExecutorPasses(crew, chunks)
         objective = Objective(anchored(space.M0), space.M0, penalty, whole, space.T, zero)
-        watchers = [watcher for watcher in (options.callback, bar) if watcher is not None]
-        title = f"bregopt row chunks: {rows.m} rows, order {len(space.M0)}"
-        progress = Progress(title, options.verbose, False, watchers)
         try:
             with clock.stoppable():
                 point, stop = run(objective, whole, options, checkpoint, first, progress)
             if stop not in ENDED:
                 crew.compare_last()
             solution = _solution(objective, space, point, first, stop, options, time.perf_counter() - began)
-        except CallbackError as failed:
-            raise failed.error from failed.error.__cause__
         except Contradiction as found:
             nearness = None if space.factor is None else Nearness(kind.name, X0)
             proven = any(

@@ -13,6 +13,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.chunks.sources import Source, SourceLike, source_of
 from bregopt.records import dataclass
+from bregopt.routes.progress import Watcher
 from bregopt.routes.solution import Solution
 
 __all__ = ["TripletChunk", "TripletChunks"]
@@ -95,6 +96,10 @@ class TripletChunks:
         tol: float = 1e-6,
         max_passes: int = 100,
         resume: str | PathLike[str] | None = None,
+        time_limit: float | None = None,
+        verbose: bool = False,
+        progress: bool = False,
+        callback: Watcher | None = None,
     ) -> Solution:
         """Learn the metric of trace one with the largest soft margin: the problem of `soft_margin`.
 
@@ -126,6 +131,8 @@ class TripletChunks:
         resume : path, optional
             File of a checkpoint, written after each round that improves the matrix. If it exists the solve
             goes on from there.
+        time_limit, verbose, progress, callback
+            As for :meth:`bregopt.RowChunks.solve`, for each round.
 
         Returns
         -------
@@ -152,7 +159,8 @@ class TripletChunks:
         from bregopt.chunks.largest_margin import solve
         from bregopt.chunks.solve import Options  # modules that only a solve needs
 
-        return solve(self, C, Options(executor, sample, seed, tol, max_passes, resume))
+        watched = (time_limit, verbose, progress, callback)
+        return solve(self, C, Options(executor, sample, seed, tol, max_passes, resume, *watched))
 
     def points(self) -> Array:
         """Return the points.

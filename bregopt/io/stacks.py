@@ -524,7 +524,9 @@ class _PresentStack(MatrixStack):
             return matrix
         rows = np.flatnonzero(self.present[k])
         if len(rows) == 0:
-            raise ValueError("A has no number off the diagonal; expected the entries of two rows at least")
+            raise ValueError(
+                "the matrix has no number off the diagonal; expected the entries of two rows at least"
+            )
         return _block(matrix, rows)
 
     def absent(self, k: int) -> list[Any]:

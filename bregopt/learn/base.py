@@ -14,7 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from bregopt import Problem, RowChunks, Solution, soft
-from bregopt.arrays import Array, IntArray, positive_number
+from bregopt.arrays import LARGEST_COLUMN_SPREAD, Array, IntArray, positive_number, unlike_sizes
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 from bregopt.plotting import Axes, plot_points
@@ -32,11 +33,13 @@ __all__ = [
     "psd_root",
     "softened",
     "validated",
+    "warn_of_units",
 ]
 
 # The fit of a learner: it yields a problem with the options of its solve, and is sent the solution.
 Fitting = Generator[tuple[Problem, dict[str, Any]], Solution, None]
 
+_ROUND_OFF = 1e-10  # of covariances, relative to the largest
 _ASKED: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 2}
 
 
@@ -224,6 +227,35 @@ def validated(estimator: Any, X: Any, y: Any, told: bool, otherwise: str) -> tup
     estimator.n_features_in_ = X.shape[1]
     vars(estimator).pop("feature_names_in_", None)
     return X, None
+
+
+def warn_of_units(estimator: Any, points: Array, remedy: str = "") -> None:
+    """Warn where features have ranges so unlike that a few of them decide which points are near.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        It knows the names of features, if they have some.
+    points : array of shape (n, n_features)
+    remedy : str
+        What else helps than standard features.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    found = unlike_sizes(np.ptp(points, axis=0), names, LARGEST_COLUMN_SPREAD)
+    if found is not None and not _uncorrelated(points):  # principal components have one unit
+        warn_caller(
+            f"features have ranges {found}, of which a few decide which points are near for "
+            f"{type(estimator).__name__}. Standardize them, as make_pipeline(StandardScaler(), ...) does"
+            f"{remedy}",
+            DataWarning,
+        )
+
+
+def _uncorrelated(points: Array) -> bool:
+    """Whether the covariances of features are zero up to round-off."""
+    covariance = np.atleast_2d(np.cov(points.T))
+    off = np.abs(covariance - np.diag(covariance.diagonal())).max()
+    return bool(off <= _ROUND_OFF * covariance.diagonal().max())
 
 
 def _plain(X: Any) -> bool:

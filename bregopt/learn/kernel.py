@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, soft, sq_distance, von_neumann_div
 from bregopt.arrays import Array, IntArray, RandomState, finite_array, positive_integer, positive_number
 from bregopt.errors import did_you_mean, is_one_of
-from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, softened, validated
+from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, softened, validated, warn_of_units
 from bregopt.learn.constraints import (
     distinct_classes,
     idealized_bounds,
@@ -243,7 +243,8 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         """Return ``G0``, the features of the points for the given kernel."""
         if isinstance(self.kernel, str) and self.kernel == "linear":
             self._nystroem = None
-            return points
+            return points  # which may be the root of a kernel, whose columns have any size
+        warn_of_units(self, points)
         self._nystroem = Nystroem(
             self.kernel,
             kernel_params=self.kernel_params,

@@ -23,7 +23,17 @@ from bregopt import (
 )
 from bregopt.arrays import Array, IntArray, RandomState, check_pair_bounds, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
-from bregopt.learn.base import Fitting, LinearMetric, OfProblem, forget, map_of, psd_root, softened, validated
+from bregopt.learn.base import (
+    Fitting,
+    LinearMetric,
+    OfProblem,
+    forget,
+    map_of,
+    psd_root,
+    softened,
+    validated,
+    warn_of_units,
+)
 from bregopt.learn.constraints import (
     distinct_classes,
     index_rows,
@@ -205,6 +215,7 @@ class _PairMetricLearner(LinearMetric, OfProblem):
         if self.prior not in _PRIORS:
             raise ValueError(f"prior is {self.prior!r}{did_you_mean(self.prior, _PRIORS)}")
         if self.prior == "identity":
+            warn_of_units(self, points, ", or pass prior='covariance'")
             return np.eye(D)
         covariance = np.atleast_2d(np.cov(points.T))
         rank = np.linalg.matrix_rank(covariance, hermitian=True)
@@ -417,6 +428,7 @@ class SoftMarginMetricLearner(LinearMetric):
             If input or parameters are bad, or ``C R < 1``, which makes the problem unbounded.
         """
         points, labels = validated(self, X, y, triplets is not None, "triplets=")
+        warn_of_units(self, points)
         if isinstance(triplets, TripletChunks):
             self.triplets_ = triplets
             solution = triplets.of(points).solve(self.C, **self._chunk_options())

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.learn.base import LinearMetric, map_of
+from bregopt.learn.base import LinearMetric, map_of, warn_of_units
 from bregopt.threads import threads_for
 
 __all__ = ["Boosted", "PairDefiniteBoost", "boost"]
@@ -118,6 +118,7 @@ class PairDefiniteBoost(ClassifierMixin, LinearMetric):
         """
         differences = _differences(pairs)
         labels = _labels(y, differences)
+        warn_of_units(self, differences)
         d = differences.shape[1]
         margin = positive_number(self.margin, "margin") / (d + 1)
         if margin >= 1:

@@ -52,6 +52,7 @@ __all__ = [
     "fixed_entries",
     "fixed_pairs",
     "has_method",
+    "largest_change",
     "least_eigenvalue",
     "nearness",
     "row_and_entry_weights",
@@ -209,6 +210,18 @@ def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
         f"correlations have 1. Of a covariance pass {name} / np.outer(s, s) with "
         f"s = np.sqrt(np.diag({name})), or bo.nearest_covariance({name})"
     )
+
+
+def largest_change(S: Array, X: Any, scale: Array) -> tuple[float, int, int]:
+    """Return the largest change of a known entry between two covariances, and its place.
+
+    It is in parts of both standard deviations, `scale`: off the diagonal the change of a correlation.
+    """
+    if X is None:
+        return 0.0, 0, 0
+    change = np.abs(np.triu(np.nan_to_num((np.asarray(X) - S) / np.outer(scale, scale))))
+    i, j = np.unravel_index(int(change.argmax()), change.shape)
+    return float(change[i, j]), int(i), int(j)
 
 
 def least_eigenvalue(value: Any) -> float:

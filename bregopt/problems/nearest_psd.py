@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from bregopt.arrays import symmetric_matrix
+import numpy as np
+
+from bregopt.arrays import symmetric_matrix, unlike_sizes
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import opened
-from bregopt.io.pandas_labels import labeled, labels_of
+from bregopt.io.pandas_labels import Labels, labeled, labels_of
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import PANEL, check_arguments, nearness
+from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.routes.options import StackOptions
 from bregopt.routes.solution import Solution
@@ -20,7 +23,9 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["nearest_psd"]
+__all__ = ["moved_by_units", "nearest_psd", "warn_of_units"]
+
+_MOVED = 0.1  # change of an entry, in parts of both standard deviations, that is much
 
 Declare = Callable[[PSD], Declared | Sequence[Declared]]
 
@@ -56,6 +61,12 @@ def nearest_psd(
         If the input is bad; the message names the argument. A bad matrix of a stack raises nothing: its
         status is "error".
 
+    Warns
+    -----
+    DataWarning
+        If roots of diagonal entries differ by a factor above 10, as standard deviations in unlike units do,
+        and an entry moves by more than a tenth of both roots.
+
     Examples
     --------
     >>> import bregopt as bo
@@ -76,7 +87,37 @@ def nearest_psd(
         Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in declarations]
     )
     own: Any = options  # without those of stacks, as was checked
-    return labeled(problem.solve(**own), labels)
+    solution = problem.solve(**own)
+    if divergence == "frobenius":
+        warn_of_units(target, moved_by_units(target, solution.X), labels)
+    return labeled(solution, labels)
+
+
+def moved_by_units(A: Any, X: Any) -> tuple[float, int, int]:
+    """Return the largest change of an entry, in parts of the roots of both diagonal entries, and its place.
+
+    It is zero where these roots do not differ as those of variables in unlike units do.
+    """
+    if isinstance(A, LowRank) or isinstance(X, LowRank):
+        return 0.0, 0, 0
+    variances = np.diag(np.asarray(A, dtype=np.float64))
+    if (variances <= 0).any() or unlike_sizes(np.sqrt(variances)) is None:
+        return 0.0, 0, 0
+    return largest_change(np.asarray(A), X, np.sqrt(variances))
+
+
+def warn_of_units(A: Any, moved: tuple[float, int, int], labels: Labels, where: str = "") -> None:
+    """Warn where the distance in the Frobenius norm has moved entries of small variables by much."""
+    size, i, j = moved
+    if size > _MOVED:
+        names = range(len(A)) if labels is None else labels
+        found = unlike_sizes(np.sqrt(np.diag(np.asarray(A, dtype=np.float64))), labels)
+        warn_caller(
+            f"roots of the diagonal of A go {found}{where}, and the Frobenius norm hardly counts entries of "
+            f"small ones: that of {names[i]} and {names[j]} moved by {size:.2g} times both roots. Of a "
+            "covariance take bo.nearest_covariance, which keeps variances and measures correlations",
+            DataWarning,
+        )
 
 
 def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:

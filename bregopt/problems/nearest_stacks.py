@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from bregopt.arrays import (
+    LARGEST_SPREAD,
     SMALLEST,
     Array,
     IntArray,
@@ -32,14 +33,13 @@ from bregopt.problems.arguments import (
     divergence_class,
     entry_bounds,
     fixed_pairs,
+    largest_change,
     least_eigenvalue,
     row_and_entry_weights,
 )
 from bregopt.problems.correlation.answer import CorrelationSolution, reportable, with_rows_left_out
 from bregopt.problems.correlation.covariance import (
-    LARGEST_SPREAD,
     covariance_task,
-    largest_change,
     measured_units,
     units_message,
 )
@@ -53,6 +53,7 @@ from bregopt.problems.correlation.request import (
     read_request,
 )
 from bregopt.problems.correlation.solve import CorrelationRows, units_of
+from bregopt.problems.nearest_psd import moved_by_units, warn_of_units
 from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
 from bregopt.program.entry_stack import EntryStack
@@ -288,8 +289,13 @@ def nearest_psds(
     options: Mapping[str, Any],
 ) -> Solutions:
     """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
-    divergence_class(divergence)
-    return solve_stack(_Semidefinite(single, read_stack(A, "A"), divergence, options, constraints))
+    kind, matrices = divergence_class(divergence), read_stack(A, "A")
+    solutions = solve_stack(_Semidefinite(single, matrices, divergence, options, constraints))
+    if kind.quadratic and max(_spread(group.values) for group in matrices.groups) > LARGEST_SPREAD:
+        moved = [(moved_by_units(matrices.one(k), X), k) for k, X in enumerate(solutions._matrices)]
+        worst, k = max(moved, default=((0.0, 0, 0), 0))
+        warn_of_units(matrices.one(k), worst, matrices.labels(k), f" in matrix {solutions.keys[k]!r}")
+    return solutions
 
 
 @dataclass(frozen=True, eq=False)

@@ -279,7 +279,7 @@ class Solution:
         """
         from bregopt.routes.derivatives.derivative import check_exists
 
-        check_exists(self._derivative.differentiability, self._derivative.optimum.program)
+        check_exists(self._derivative.differentiability, self._derivative.optimum.program, self.X)
         return self._derivative
 
     def vjp(self, G: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:

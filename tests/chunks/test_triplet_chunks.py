@@ -1,6 +1,7 @@
 """Triplets in chunks: the answers of `soft_margin`, whatever the chunks, the executor and the sample."""
 
 import os
+import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 
@@ -243,6 +244,58 @@ def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
         chunks.solve(1e-3, resume=path)
     with pytest.raises(TypeError, match="resume is 3; expected the path"):
         chunks.solve(resume=3)
+
+
+@pytest.mark.filterwarnings("ignore:triplet chunks. user_limit:bregopt.ConvergenceWarning")
+def test_each_round_is_told_and_may_be_the_last(capsys):
+    points, triplets = data(m=4_000)
+    chunks, steps = bo.TripletChunks(triplets, points, chunk=1_000), []
+    sol = chunks.solve(sample=1_000, callback=steps.append, verbose=True, progress=False)
+    values = [step.value for step in steps]
+    assert values == sorted(values)  # the best so far, of a maximization
+    assert (values[-1], steps[-1].bound, steps[-1].iteration) == (sol.value, sol.dual_value, sol.iterations)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "bregopt triplet chunks: 4000 triplets, order 6"
+    assert len(lines) == 3 + len(steps)
+    ended = chunks.solve(sample=1_000, callback=lambda step: len(steps) > 0)
+    assert (ended.status, ended.iterations) == ("user_limit", 1)
+    assert ended.stop_reason.startswith("The callback ended the solve")
+    assert ended.value == values[0] <= sol.dual_value
+    with pytest.raises(ZeroDivisionError):
+        chunks.solve(callback=lambda step: 1 / 0)
+    with pytest.raises(ValueError, match="time_limit is 0"):
+        chunks.solve(time_limit=0)
+
+
+@pytest.mark.filterwarnings("ignore:triplet chunks. user_limit:bregopt.ConvergenceWarning")
+def test_a_time_limit_returns_the_best_matrix_so_far(tmp_path):
+    points, triplets = data(m=6_000)
+    chunks = bo.TripletChunks(triplets, points, chunk=2_000)
+    whole = chunks.solve(sample=500)
+    ended = chunks.solve(sample=500, executor=Delayed(0.1), resume=tmp_path / "state.npz", time_limit=1)
+    assert ended.stop_reason.startswith("time_limit was reached")
+    assert 0 < ended.iterations < whole.iterations
+    assert ended.value <= whole.dual_value + 1e-9
+    assert np.isclose(np.trace(ended.X), 1)
+    assert agree(chunks.solve(sample=500, resume=tmp_path / "state.npz"), whole)
+    none = chunks.solve(time_limit=1e-6)
+    assert (none.status, none.iterations, none.gap) == ("user_limit", 0, np.inf)
+    assert np.isnan(none.value)
+    np.testing.assert_allclose(none.X, np.eye(6) / 6)
+
+
+class Delayed(ThreadPoolExecutor):
+    """An executor that takes some seconds for each chunk."""
+
+    def __init__(self, seconds):
+        super().__init__(1)
+        self.seconds = seconds
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        time.sleep(self.seconds)
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 def test_the_learner_takes_triplets_in_chunks():

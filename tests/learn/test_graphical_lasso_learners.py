@@ -162,7 +162,7 @@ def test_raw_units_warn_once_at_the_line_of_the_call(criterion):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         GraphicalLassoCV([10.0, 1.0, 0.1], criterion=criterion).fit(raw)
-    own = [w for w in caught if "variances" in str(w.message)]
+    own = [w for w in caught if "standard deviations" in str(w.message)]
     assert len(own) == 1
     assert own[0].category is bo.DataWarning
     assert own[0].filename == __file__

@@ -17,7 +17,8 @@ import bregopt as bo
 pytest.importorskip("sklearn")
 
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.decomposition import PCA
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -216,6 +217,27 @@ def test_all_pairs_can_be_asked_for():
     assert learner.converged_
 
 
+@pytest.mark.parametrize("cls", [LogDetMetricLearner, SoftMarginMetricLearner])
+def test_features_in_unlike_units_are_warned_of(cls):
+    wine, label = load_wine(return_X_y=True, as_frame=True)
+    with pytest.warns(bo.DataWarning, match=rf"\(hue|nonflav.*\(proline\), of which a few .* {cls.__name__}"):
+        cls().fit(wine, label)
+    if cls is LogDetMetricLearner:
+        cls(prior="covariance").fit(wine, label)  # which has no units
+
+
+def test_rare_pixels_and_principal_components_have_one_unit():
+    points, label = load_digits(return_X_y=True)
+    points, label = points[:150], label[:150]
+    deviation = points.std(axis=0)
+    assert deviation.max() > 50 * deviation[deviation > 0].min()
+    LogDetMetricLearner().fit(points, label)
+    scores = PCA(60).fit_transform(points)
+    assert np.ptp(scores, axis=0).max() > 1e3 * np.ptp(scores, axis=0).min()
+    LogDetMetricLearner().fit(scores, label)
+
+
+@pytest.mark.filterwarnings("ignore:features have ranges:bregopt.DataWarning")  # they are learned, here
 def test_learned_metrics_help():
     points, label = load_wine(return_X_y=True)
     plain = cross_val_score(KNeighborsClassifier(4), points, label, cv=2).mean()
@@ -250,6 +272,7 @@ def test_the_logdet_learner_with_the_covariance_does_not_see_linear_maps(seed):
     assert np.allclose(gram, other, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:features have ranges:bregopt.DataWarning")
 def test_a_fit_that_did_not_converge_says_so():
     points, label = load_breast_cancer(return_X_y=True)
     with pytest.warns(bo.ConvergenceWarning) as caught:

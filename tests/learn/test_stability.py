@@ -172,7 +172,7 @@ class TestPath:
             np.sort(ax.figure.axes[1].lines[0].get_ydata()), np.sort(self.path.ebic(178))
         )
         graph = best.plot()
-        assert len(graph.lines) == best.n_edges
+        assert len(graph.collections[0].get_segments()) == best.n_edges
         assert {text.get_text() for text in graph.texts} == set(WINE.columns)
         pyplot.close("all")
 

@@ -212,7 +212,7 @@ def test_a_list_keeps_labels_and_orders():
 def test_a_date_without_assets_has_no_answer(missing):
     A = rolling(2, 4, share=0.0)
     A[0] = np.nan
-    with pytest.warns(bo.DataWarning, match="matrix 0: ValueError: A has no number off"):
+    with pytest.warns(bo.DataWarning, match="matrix 0: ValueError: the matrix has no number off"):
         panel = bo.nearest_correlation(A, missing=missing)
     assert panel.status.tolist() == ["error", "optimal"]
     assert np.isnan(panel.X[0]).all()

@@ -104,6 +104,39 @@ class TestUnits:
             assert (own.diagonal() == S.diagonal()).all()
 
 
+class TestUnitsElsewhere:
+    def test_nearest_psd_warns_where_entries_of_small_variables_move(self):
+        S, _ = covariances(1e4)
+        with pytest.warns(bo.DataWarning, match=r"from 1 \(a\) to 1e\+04 \(h\).*take bo.nearest_covariance"):
+            X = bo.nearest_psd(S).X
+        size = np.sqrt(np.diag(S))
+        assert (np.abs(X - S) / np.outer(size, size)).to_numpy().max() > 1
+        stack = {"calm": covariances(5)[0], "wild": S}
+        with pytest.warns(bo.DataWarning, match="in matrix 'wild'") as caught:
+            bo.nearest_psd(stack)
+        assert len(caught) == 1
+
+    def test_gram_matrices_and_like_units_do_not_warn(self, recwarn):
+        rng = np.random.default_rng(0)
+        G = rng.normal(size=(8, 3)) * np.geomspace(1, 1e5, 8)[:, None]
+        bo.nearest_psd(G @ G.T)
+        bo.nearest_psd(np.stack([G @ G.T] * 2))
+        bo.nearest_psd(covariances(5)[0])
+        bo.nearest_psd(indefinite() - np.eye(8))  # with zeros on the diagonal
+        assert not recwarn.list
+
+    def test_one_alpha_does_not_suit_unlike_units(self, recwarn):
+        rng = np.random.default_rng(0)
+        S = pd.DataFrame(np.cov(rng.normal(size=(8, 50))), NAMES, NAMES)
+        bo.graphical_lasso(S, 0.1)
+        assert not recwarn.list
+        scale = np.geomspace(1, 30, 8)
+        with pytest.warns(
+            bo.DataWarning, match=r"standard deviations in S go from .* \(a\) to .*standardize"
+        ):
+            bo.graphical_lasso(S * np.outer(scale, scale), 0.1)
+
+
 class TestUnknown:
     def returns(self, dates=120):
         rng = np.random.default_rng(0)
@@ -112,6 +145,24 @@ class TestUnknown:
         table["stale"] = np.where(np.arange(dates) < 60, rng.normal(size=dates), 0.0)
         table.loc[:59, "c"] = np.nan  # with which `stale` has no variation in common
         return table
+
+    def test_derivatives_name_the_unknown_entries_where_the_answer_is_not_unique(self):
+        A = pd.DataFrame(0.5 * np.eye(6) + 0.5, list("abcdef"), list("abcdef"))
+        A.loc["a", ["b", "c", "d"]] = A.loc[["b", "c", "d"], "a"] = np.nan
+        sol = bo.nearest_correlation(A, missing="unknown")
+        with pytest.raises(ValueError, match=r"3 entries .* in them: \(a, b\), \(a, c\), \(a, d\). Give"):
+            sol.vjp(np.ones((6, 6)))
+
+    def test_changes_of_unknown_entries_do_not_count(self):
+        A = pd.DataFrame(indefinite(), NAMES, NAMES)
+        A.loc["a", "b"] = A.loc["b", "a"] = np.nan
+        sol, rng = bo.nearest_correlation(A, missing="unknown", min_eigenvalue=0.01), np.random.default_rng(0)
+        change = pd.DataFrame(rng.normal(size=(8, 8)), NAMES, NAMES)
+        change = change + change.T
+        expected = sol.jvp(change)
+        change.loc["a", "b"] = change.loc["b", "a"] = np.nan
+        pd.testing.assert_frame_equal(sol.jvp(change), expected)
+        np.testing.assert_array_equal(sol.jvp(change.to_numpy()), expected)
 
     def test_stale_pairs_and_short_histories_are_unknown_with_their_reasons(self):
         with pytest.warns(bo.DataWarning, match="column d"):
@@ -172,6 +223,8 @@ class TestLabels:
         sol = bo.nearest_correlation(self.A, fixed=block)
         pairs = bo.nearest_correlation(self.A, fixed=[["a", "c"], ["c", "f"], ["f", "a"]])
         assert sol.status == pairs.status
+        with pytest.raises(TypeError, match="fixed is a set, which has no order; pass a list"):
+            bo.nearest_correlation(self.A, fixed=set(block))
         shrunk = bo.shrink_correlation(self.A / 3 + 2 * np.eye(8) / 3, fixed=block)
         np.testing.assert_array_equal(
             shrunk.X.loc[block, block], (self.A / 3 + 2 * np.eye(8) / 3).loc[block, block]

@@ -118,6 +118,65 @@ def test_stacks_of_psd_matrices_and_of_arrays_have_reports():
     assert report._repr_html_().count("<table>") == 3
 
 
+@pytest.fixture
+def _drawn():
+    pytest.importorskip("matplotlib").use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+@pytest.mark.usefixtures("_drawn")
+@pytest.mark.parametrize(
+    "keys", [pd.period_range("2024-01", periods=3, freq="M"), [("a", 1), ("a", 2), ("b", 1)], ["a", 2, "c"]]
+)
+def test_dates_of_any_kind_are_drawn(keys):
+    C = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    axes = bo.nearest_correlation(dict.fromkeys(keys, C)).plot()
+    axes[0].figure.canvas.draw()
+    shown = [label.get_text() for label in axes[0].get_xticklabels()]
+    assert shown == [str(key) for key in keys]
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_matrices_without_a_change_are_drawn_as_such():
+    C = 0.5 * np.eye(4) + 0.5
+    single, panel = bo.nearest_correlation(C).plot(), bo.nearest_correlation(np.stack([C, C])).plot()
+    assert single[2].get_title() == panel[0].get_title() == "change: none"
+    assert single[2].images[0].get_clim() == (-1.0, 1.0)
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_covariances_of_unlike_units_are_drawn_as_correlations():
+    C, scale = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]), np.array([1e-3, 1, 20])
+    sol = bo.nearest_covariance(C * np.outer(scale, scale), units="covariance")
+    axes = sol.plot()
+    assert axes[0].get_title() == "before, as correlations"
+    np.testing.assert_allclose(axes[0].images[0].get_array(), C)
+    np.testing.assert_allclose(axes[1].images[0].get_array(), sol.X / np.outer(scale, scale))
+    alike = bo.nearest_covariance(C * [[1, 2, 3], [2, 4, 6], [3, 6, 9]])
+    assert alike.plot()[0].images[0].get_clim() == (-9.0, 9.0)
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_of_many_edges_and_curves_the_largest_are_drawn():
+    from bregopt.plotting import plot_graph, plot_path
+
+    rng = np.random.default_rng(0)
+    partial = np.triu(rng.normal(size=(60, 60)), 1)
+    ax = plot_graph(partial + partial.T)
+    assert ax.get_title().startswith("1770 edges, the 500 largest drawn")
+    widths = ax.collections[0].get_linewidths()
+    least = np.sort(np.abs(partial[np.triu_indices(60, 1)]))[-500]
+    assert min(widths) == pytest.approx(0.3 + 3 * least / np.abs(partial).max())
+    curves = rng.normal(size=(4, 700)) * np.arange(700)
+    ax = plot_path(np.geomspace(1, 0.1, 4), curves, "partial correlation")
+    assert ax.get_title() == "the 500 largest of 699 curves"
+    drawn = {tuple(line.get_ydata()) for line in ax.lines}
+    assert drawn == {tuple(curve) for curve in curves.T[np.argsort(-np.abs(curves).max(axis=0))[:500]]}
+
+
 @pytest.mark.parametrize("n", [5, 60, 120])
 def test_labels_at_any_order_and_unknown_entries_unlike_zero(n):
     matplotlib = pytest.importorskip("matplotlib")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular
+from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular, unlike_sizes
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, warn_caller
@@ -163,7 +163,13 @@ class CorrelationSolution(Solution):
         return super().vjp(G) if products is None else products.vjp(G, self.X)
 
     def jvp(self, dA: MatricesLike) -> ArrayOrFrame | tuple[ArrayOrFrame, ...]:
-        """Return the change of ``X`` as `A` changes, as :meth:`Solution.jvp`."""
+        """Return the change of ``X`` as `A` changes, as :meth:`Solution.jvp`.
+
+        Unknown entries do not count: `dA` may have NaN there, as the difference of two matrices has.
+        """
+        asked = self._asked or self._request
+        if asked is not None and asked.unknown is not None and self._rows is None:
+            dA = _zero_where(asked.unknown, dA)
         if self._rows is not None and self.X is not None:
             return self._whole(self._known.jvp(self._part(dA, "dA")))
         products = self._products
@@ -205,6 +211,8 @@ class CorrelationSolution(Solution):
     def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:  # type: ignore[override]
         """Draw the matrix before, after, and the change, and both spectra.
 
+        Covariances of unlike units are drawn as correlations, as all small ones would look like zeros.
+
         Parameters
         ----------
         ax : sequence of four matplotlib axes, optional
@@ -221,8 +229,10 @@ class CorrelationSolution(Solution):
         ValueError
             If there is no answer.
         """
-        data = self._data
-        return plot_correlation(data.before, np.asarray(self._known.X), data.labels, ax)
+        data, scale = self._data, np.sqrt(self._data.diagonal)
+        unit = np.ones_like(data.before) if unlike_sizes(scale) is None else np.outer(scale, scale)
+        what = "" if unlike_sizes(scale) is None else ", as correlations"
+        return plot_correlation(data.before / unit, np.asarray(self._known.X) / unit, data.labels, ax, what)
 
     @property
     def _data(self) -> Asked:
@@ -232,6 +242,14 @@ class CorrelationSolution(Solution):
             return self._asked
         assert self._request is not None
         return Asked.of(self._request)
+
+
+def _zero_where(mask: Mask, matrix: Any) -> Any:
+    """Return a matrix or DataFrame with zeros in some places."""
+    given = matrix if is_pandas(matrix, "DataFrame") else rectangular(matrix, "dA")
+    if given.shape != mask.shape:
+        return given
+    return given.mask(mask, 0.0) if is_pandas(given, "DataFrame") else np.where(mask, 0.0, given)
 
 
 def with_rows_left_out(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, BoundsLike, finite_array
+from bregopt.arrays import LARGEST_SPREAD, Array, BoundsLike, finite_array, unlike_sizes
 from bregopt.divergences import Divergence
 from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, is_one_of, warn_caller
 from bregopt.io.matrices import opened
@@ -23,6 +23,7 @@ from bregopt.problems.arguments import (
     entry_bounds,
     fixed_entries,
     fixed_pairs,
+    largest_change,
     row_and_entry_weights,
 )
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
@@ -51,10 +52,8 @@ if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
 __all__ = [
-    "LARGEST_SPREAD",
     "CovarianceTask",
     "covariance_task",
-    "largest_change",
     "measured_units",
     "nearest_covariance",
     "spread",
@@ -62,7 +61,6 @@ __all__ = [
 ]
 
 _UNITS = ("auto", "covariance", "correlation")
-LARGEST_SPREAD = 10.0  # ratio of standard deviations above which their units are unlike
 _NO_DERIVATIVES = "derivatives of nearest_covariance are not known; differentiate nearest_correlation instead"
 
 
@@ -286,15 +284,6 @@ def spread(scale: Array) -> float:
     return float(scale.max() / scale.min())
 
 
-def largest_change(S: Array, X: Any, scale: Array) -> tuple[float, int, int]:
-    """Return the largest change of a known correlation between two covariances, and its place."""
-    if X is None:
-        return 0.0, 0, 0
-    change = np.abs(np.triu(np.nan_to_num((np.asarray(X) - S) / np.outer(scale, scale)), 1))
-    i, j = np.unravel_index(int(change.argmax()), change.shape)
-    return float(change[i, j]), int(i), int(j)
-
-
 def units_message(
     scale: Array, labels: Labels, measured: str, change: tuple[float, int, int], date: Any = None
 ) -> str:
@@ -312,7 +301,6 @@ def units_message(
         The matrix of a stack in which the change is largest.
     """
     names = range(len(scale)) if labels is None else labels
-    low, high = int(scale.argmin()), int(scale.argmax())
     size, i, j = change
     choice = (
         "For covariances pass units='covariance'; pass units='correlation' if this is meant"
@@ -321,9 +309,9 @@ def units_message(
         "correlations leave them out, or take bo.nearest_correlation"
     )
     return (
-        f"standard deviations in S go from {scale[low]:.3g} ({names[low]}) to {scale[high]:.3g} "
-        f"({names[high]}). Changes of {measured}s were measured; the largest change of a correlation is "
-        f"{size:.2g}, of {names[i]} and {names[j]}{'' if date is None else f', in matrix {date!r}'}. {choice}"
+        f"standard deviations in S go {unlike_sizes(scale, labels, 0.0)}. Changes of {measured}s were "
+        f"measured; the largest change of a correlation is {size:.2g}, of {names[i]} and {names[j]}"
+        f"{'' if date is None else f', in matrix {date!r}'}. {choice}"
     )
 
 

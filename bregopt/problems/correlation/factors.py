@@ -205,6 +205,7 @@ def _convex_bound(B: Array, w: Array, t: float) -> float:
     np.fill_diagonal(A, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its bound is proven all the same
+        warnings.simplefilter("ignore", DataWarning)  # its caller has warned of the data
         nearest: Any = nearest_correlation(A, min_eigenvalue=t, weights=w / w.max())
     return float(nearest.dual_value) * w.max() ** 2
 

@@ -14,7 +14,8 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate
-from bregopt.errors import ConvergenceWarning, require, warn_caller
+from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.plotting import one_axes
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 
@@ -25,6 +26,7 @@ _OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
 _MARKER = 70.0  # square points of a marker of weight one
 _SMALLEST = 8.0
 _NAMED = 20  # candidates that a plot names
+_SIZE = (5, 3.8)  # of a figure, in inches
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +95,7 @@ def draw_ellipse(
     points: Array | None,
     touching: Array | None,
     sides: Array | None,
-    names: Sequence[Any] | None,
+    names: Sequence[Any],
     ax: Any = None,
 ) -> Any:
     """Draw an ellipse with points or a polygon.
@@ -108,7 +110,7 @@ def draw_ellipse(
         The points that the ellipse touches.
     sides : array of shape (s, 2), optional
         The corners of a polygon in order.
-    names : sequence of length 2, optional
+    names : sequence of length 2
         Of the axes.
     ax : matplotlib axes, optional
         The default is a new figure.
@@ -117,7 +119,7 @@ def draw_ellipse(
     -------
     matplotlib axes
     """
-    ax = _axes(ax)
+    ax = one_axes(ax, _SIZE)
     if sides is not None:
         ax.fill(*sides.T, facecolor="0.93", edgecolor="0.3", lw=1)
     if points is not None:
@@ -126,8 +128,7 @@ def draw_ellipse(
     ax.plot(*center, "+", ms=8, color=_OUTLINE)
     if touching is not None:
         ax.plot(*touching.T, "o", ms=6, mfc="none", mew=1.5, color=_CONTACT)
-    if names is not None:
-        ax.set(xlabel=str(names[0]), ylabel=str(names[1]))
+    ax.set(xlabel=str(names[0]), ylabel=str(names[1]))
     return ax
 
 
@@ -152,7 +153,7 @@ def draw_sensitivity(
     -------
     matplotlib axes
     """
-    ax = _axes(ax)
+    ax = one_axes(ax, _SIZE)
     ax.set_xlabel(str(names[0]))
     size = np.maximum(_MARKER * weights / weights.max(), _SMALLEST)
     used = weights > 0
@@ -178,39 +179,24 @@ def draw_ranking(
 
     Parameters
     ----------
-    sensitivity, weights : array of shape (m,)
-    level : float
-        The bound of the equivalence theorem.
+    sensitivity, weights, level, ax
+        As for :func:`draw_sensitivity`.
     names : sequence of length m
         Of the candidates; the largest weights are named.
-    ax : matplotlib axes, optional
-        The default is a new figure.
 
     Returns
     -------
     matplotlib axes
     """
-    ax = _axes(ax)
     order = np.lexsort((-weights, -sensitivity))
-    rank, used = np.arange(len(order)), weights[order] > 0
-    size = np.maximum(_MARKER * weights[order] / weights.max(), _SMALLEST)
-    ax.plot(rank, sensitivity[order], color=_OUTLINE, lw=1.2, label="sensitivity")
-    ax.axhline(level, color=_LEVEL, lw=1, ls="--", label="bound of the theorem")
-    ax.scatter(rank[used], sensitivity[order][used], size[used], color=_CONTACT, zorder=3, label="weights")
-    named = [k for k in rank[used] if weights[order[k]] >= np.sort(weights)[-min(_NAMED, len(weights))]]
-    lines = [f"{weights[order[k]]:.3f}  {names[order[k]]}" for k in named[:_NAMED]]
-    more = int(used.sum()) - len(lines)
+    sensitivity, weights = sensitivity[order], weights[order]
+    ax = draw_sensitivity(
+        np.arange(float(len(order)))[:, None], sensitivity, weights, level, ["candidates by sensitivity"], ax
+    )
+    shown = np.sort(np.argsort(-weights, kind="stable")[: min(_NAMED, int((weights > 0).sum()))])
+    lines = ["weight  candidate", *(f"{weights[k]:.3f}   {names[order[k]]}" for k in shown)]
+    more = int((weights > 0).sum()) - len(shown)
     text = "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
     ax.text(1.02, 1.0, text, transform=ax.transAxes, va="top", fontsize=7, family="monospace")
-    ax.set(xlabel="candidates by sensitivity", ylabel="sensitivity")
     ax.set_ylim(min(0.0, float(sensitivity.min())), 1.1 * float(sensitivity.max()))
-    ax.legend(frameon=False, fontsize=8)
-    return ax
-
-
-def _axes(ax: Any) -> Any:
-    """Return the axes, those of a new figure by default."""
-    pyplot = require("matplotlib.pyplot", "plot")
-    if ax is None:
-        _, ax = pyplot.subplots(figsize=(5, 3.8), layout="constrained")
     return ax

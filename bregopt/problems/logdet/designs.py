@@ -13,6 +13,7 @@ from scipy.linalg import qr
 from bregopt import clock
 from bregopt.arrays import (
     EPS,
+    LARGEST_COLUMN_SPREAD,
     Array,
     ArrayOrFrame,
     ArrayOrSeries,
@@ -23,6 +24,7 @@ from bregopt.arrays import (
     scattered,
     symmetric_matrix,
     symmetrized,
+    unlike_sizes,
 )
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import is_pandas, pandas_module
@@ -55,7 +57,6 @@ __all__ = ["Design", "a_optimal", "d_optimal", "e_optimal"]
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
 _ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
-_LARGEST_SPREAD = 1e3  # ratio of the sizes of columns above which the units of parameters are unlike
 _FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 
 
@@ -213,8 +214,13 @@ class Design(ProvenAnswer):
         sensitivity, weights = np.asarray(self.sensitivity), np.asarray(self.weights)
         at, names = self._places(places)
         if at is None:
-            return draw_ranking(sensitivity, weights, self.level, names, ax)
-        return draw_sensitivity(at, sensitivity, weights, self.level, names, ax)
+            ax = draw_ranking(sensitivity, weights, self.level, names, ax)
+        else:
+            ax = draw_sensitivity(at, sensitivity, weights, self.level, names, ax)
+        ax.set_title(
+            f"{self.criterion}-optimal: {len(self.support)} of {len(weights)} candidates", fontsize=10
+        )
+        return ax
 
     def _places(self, places: Any) -> tuple[Array | None, list[Any]]:
         """Return the settings of the factors and their names; of many, None and names of the candidates."""
@@ -477,13 +483,11 @@ def _warn_of_units(task: _DesignTask, does: str, remedy: str) -> None:
     if not task.candidates.are_rows:
         return
     size = np.sqrt(np.mean(task.candidates.X**2, axis=0))
-    if size.min() > 0 and size.max() > _LARGEST_SPREAD * size.min():
-        columns = getattr(task.given, "columns", range(len(size)))
-        low, high = columns[int(size.argmin())], columns[int(size.argmax())]
+    found = unlike_sizes(size, getattr(task.given, "columns", None), LARGEST_COLUMN_SPREAD)
+    if found is not None:
         warn_caller(
-            f"columns of candidates have sizes from {size.min():.3g} ({low}) to {size.max():.3g} ({high}): "
-            f"{task.criterion}-optimality {does} of parameters in unlike units. To compare like ones "
-            f"{remedy}, or take bo.d_optimal",
+            f"columns of candidates have sizes {found}: {task.criterion}-optimality {does} of parameters in "
+            f"unlike units. To compare like ones {remedy}, or take bo.d_optimal",
             DataWarning,
         )
 

@@ -81,7 +81,7 @@ class ExactDesign(ProvenAnswer):
     def _facts(self) -> dict[str, str]:
         counts = np.asarray(self.counts)
         return {
-            "runs": f"{self.runs} of {np.count_nonzero(counts)} candidates",
+            "runs": f"{self.runs}, on {np.count_nonzero(counts)} candidates",
             "value": f"{self.value:.8g}   bound {self.bound:.8g}",
             "efficiency": f"at least {self.efficiency:.6f}, proven",
             "effort": f"{self.iterations} exchanges",

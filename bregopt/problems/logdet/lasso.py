@@ -18,6 +18,7 @@ from bregopt.arrays import (
     positive_integer,
     rectangular,
     symmetric_matrix,
+    unlike_sizes,
 )
 from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
@@ -47,12 +48,6 @@ _SINGULAR = (
 )
 _LEAST_ALPHA = 1e-2  # of a path of a number of weights, relative to the largest one
 _NO_DERIVATIVE = "derivatives of graphical_lasso are not known"
-_SPREAD = 1e4  # ratio of variances above which the units are doubtful
-_RAW_UNITS = (
-    f"the variances in S differ by a factor above {_SPREAD:.0e}: one alpha does not suit them all, and the "
-    "method may reach max_iter. Pass standardize=True, or correlations: S / np.outer(s, s) with "
-    "s = np.sqrt(np.diag(S))"
-)
 
 
 def graphical_lasso(
@@ -109,7 +104,7 @@ def graphical_lasso(
     ConvergenceWarning
         If the certificate does not meet `tol`.
     DataWarning
-        If the variances in `S` differ by a factor above 1e4, and no `weights` are given.
+        If standard deviations in `S` differ by a factor above 10, and no `weights` are given.
 
     Notes
     -----
@@ -372,7 +367,13 @@ def _lasso_problem(
     if scale is not None:
         matrix = matrix / np.outer(scale, scale)
     elif weights is None:
-        _warn_of_units(matrix.diagonal())
+        found = unlike_sizes(np.sqrt(np.maximum(matrix.diagonal(), 0.0)), labels)
+        if found is not None:
+            warn_caller(
+                f"standard deviations in S go {found}: one alpha does not suit them all. Pass "
+                "standardize=True, or correlations: S / np.outer(s, s) with s = np.sqrt(np.diag(S))",
+                DataWarning,
+            )
     w = np.ones((n, n)) if weights is None else _weights(aligned(weights, labels, "weights"), n)
     if not penalize_diagonal:
         np.fill_diagonal(w, 0.0)
@@ -397,13 +398,6 @@ def _deviations(variances: Array, labels: Labels) -> Array:
             "expected variances above 0: drop it"
         )
     return np.sqrt(variances)
-
-
-def _warn_of_units(variances: Array) -> None:
-    """Warn where the variances are so different that the data seem to be in raw units."""
-    positive = variances[variances > 0]
-    if len(positive) and positive.max() > _SPREAD * positive.min():
-        warn_caller(_RAW_UNITS, DataWarning)
 
 
 def _weights(value: Any, n: int) -> Array:

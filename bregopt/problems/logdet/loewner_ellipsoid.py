@@ -150,24 +150,26 @@ class Ellipsoid(ProvenAnswer):
         matplotlib axes
         """
         outline, pair = self.boundary(dims), list(dims)
-        center = np.asarray(self.center)[pair]
+        center, whole = np.asarray(self.center)[pair], len(self._root) == 2
         named: Any = self.center
-        names = [named.index[k] for k in pair] if hasattr(named, "index") else None
+        names = [named.index[k] if hasattr(named, "index") else f"coordinate {k}" for k in pair]
+        title, points, touching = f"{len(self.contact)} of {len(self.weights)} ", None, None
         if self._inside:
-            corners = self._drawn if len(self._root) == 2 else None
-            return draw_ellipse(outline, center, None, None, corners, names, ax)
-        points, title = self._drawn[:, pair], ""
-        if len(self._root) > 2:
-            some = "two coordinates" if names is None else f"{names[0]}, {names[1]}"
-            title = f"projection on {some}" if projected else f"distances in all, directions in {some}"
-        if len(self._root) > 2 and not projected:
-            half = self._root[pair]
-            near = squared_distances(points, center, np.linalg.cholesky(half @ half.T))
-            near = np.maximum(near, np.finfo(float).tiny)
-            stretch = np.sqrt(self.distances(self._drawn) / near)
-            points = center + (points - center) * stretch[:, None]
-        touching = points[np.asarray(self.weights) > 0]
-        ax = draw_ellipse(outline, center, points, touching, None, names, ax)
+            title += "sides touch" + ("" if whole else f"; shadow in {names[0]}, {names[1]}")
+        else:
+            points, title = self._drawn[:, pair], title + "points touch"
+            if not whole:
+                shown = "projection on" if projected else "distances in all, directions in"
+                title += f"\n{shown} {names[0]}, {names[1]}"
+            if not (whole or projected):
+                half = self._root[pair]
+                near = squared_distances(points, center, np.linalg.cholesky(half @ half.T))
+                near = np.maximum(near, np.finfo(float).tiny)
+                stretch = np.sqrt(self.distances(self._drawn) / near)
+                points = center + (points - center) * stretch[:, None]
+            touching = points[np.asarray(self.weights) > 0]
+        corners = self._drawn if self._inside and whole else None
+        ax = draw_ellipse(outline, center, points, touching, corners, names, ax)
         ax.set_title(title, fontsize=10)
         return ax
 

@@ -50,6 +50,7 @@ __all__ = [
     "optimum_of",
 ]
 
+_SHOWN = 5  # unknown entries that a message names
 _REASONS = {
     "eigenvalue": "an eigenvalue of X - Z is zero",
     "multiplier": "a row that acts has no multiplier",
@@ -126,7 +127,7 @@ def optimum_of(program: Program, answer: Any, enough: float = RESIDUAL) -> tuple
     return refined(reduced, X, answer.u, answer.duals, answer._S, enough), anchors
 
 
-def check_exists(found: Differentiability, program: Program | None = None) -> None:
+def check_exists(found: Differentiability, program: Program | None = None, X: Any = None) -> None:
     """Raise where the derivative does not exist, warn where the answer is near such a point.
 
     Parameters
@@ -134,6 +135,8 @@ def check_exists(found: Differentiability, program: Program | None = None) -> No
     found : Differentiability
     program : Program, optional
         Whose entries without weight may be the reason.
+    X : DataFrame, optional
+        The answer, whose labels name these entries.
 
     Raises
     ------
@@ -141,13 +144,13 @@ def check_exists(found: Differentiability, program: Program | None = None) -> No
         If an eigenvalue, a multiplier or a slack is zero up to round-off, or the answer is not accurate.
     """
     if found.residual == np.inf:
-        raise ValueError(f"the answer has no derivative: {_without_weight(program)}")
+        raise ValueError(f"the answer has no derivative: {_without_weight(program, X)}")
     if found.residual > LARGEST_RESIDUAL:
         raise ValueError(
             "the answer has no derivative that could be found: Newton's method ends at a residual of "
             f"{found.residual:.1e} of the optimality conditions; expected at most {LARGEST_RESIDUAL:g}. "
             + (
-                _without_weight(program)
+                _without_weight(program, X)
                 or "Multipliers may not be unique or not attained; sol.differentiability() has the margins"
             )
         )
@@ -165,15 +168,18 @@ def check_exists(found: Differentiability, program: Program | None = None) -> No
         )
 
 
-def _without_weight(program: Program | None) -> str:
+def _without_weight(program: Program | None, X: Any = None) -> str:
     """Return what entries without weight do to an answer, and the remedy; empty if there are none."""
     for block in () if program is None else program.blocks:
         if block.nearness is not None and block.nearness.kind.weights:
-            unknown = int((np.triu(block.nearness.parameters["weights"] == 0, 1)).sum())
-            if unknown:
+            i, j = np.nonzero(np.triu(block.nearness.parameters["weights"] == 0, 1))
+            names = getattr(X, "columns", range(block.n))
+            shown = [f"({names[a]}, {names[b]})" for a, b in zip(i[:_SHOWN], j[:_SHOWN], strict=True)]
+            if shown:
+                some = ", ".join([*shown, *(["..."] if len(i) > _SHOWN else [])])
                 return (
-                    f"{unknown} entries of {block.name} are unknown (their weight is 0), so the answer need "
-                    "not be unique in them. Give them a guess and a small weight, such as 0.1"
+                    f"{len(i)} entries of {block.name} are unknown (their weight is 0), so the answer need "
+                    f"not be unique in them: {some}. Give them a guess and a small weight, such as 0.1"
                 )
     return ""
 
@@ -214,7 +220,7 @@ def _check_same(derivative: Derivative) -> None:
             np.fill_diagonal(shift, 0.0)  # the restated matrix is shifted by a multiple of the identity
         moved = float(np.linalg.norm(shift))
         if moved > LARGEST_CHANGE * max(float(np.linalg.norm(here)), float(np.linalg.norm(own))):
-            unknown = _without_weight(derivative.optimum.program)
+            unknown = _without_weight(derivative.optimum.program, derivative.X)
             raise ValueError(f"the answer has no derivative: {unknown}" if unknown else _CHANGED)
 
 
