@@ -122,7 +122,7 @@ def test_labels_units_and_seeds():
     found = bo.a_optimal(X).exact(5)
     assert found.counts.index.tolist() == X.index.tolist()
     assert found.information.columns.tolist() == list("abc")
-    assert "5 of" in repr(found)
+    assert "5, on 3 candidates" in repr(found)
     assert "proven" in repr(found)
     for solve in CRITERIA.values():
         large, small = (solve(X * unit).exact(5, seed=3, starts=20) for unit in (1e6, 1e-6))

@@ -246,7 +246,7 @@ class CorrelationSolution(Solution):
 
 def _zero_where(mask: Mask, matrix: Any) -> Any:
     """Return a matrix or DataFrame with zeros in some places."""
-    given = matrix if is_pandas(matrix, "DataFrame") else rectangular(matrix, "dA")
+    given: Any = matrix if is_pandas(matrix, "DataFrame") else rectangular(matrix, "dA")
     if given.shape != mask.shape:
         return given
     return given.mask(mask, 0.0) if is_pandas(given, "DataFrame") else np.where(mask, 0.0, given)
