@@ -883,8 +883,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         # Graphs.
         (
-            *("enumeration", "problems.cuts.partition:partition"),
-            replaced("problems.cuts.proof._MOST_PARTITIONS", 0),
+            *("enumeration", "problems.cuts.proof:partitions"),
+            replaced("problems.cuts.proof._MOST_ENTRIES", 0),
             *("9 vertices in 3 parts", calling(bo.partition, weights(9), 3)),
         ),
     ]

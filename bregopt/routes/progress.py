@@ -259,7 +259,7 @@ def digits_bar(description: str, tol: float, shown: bool) -> Iterator[Callable[[
         def step(state: Any) -> None:
             nonlocal first
             error = max(state.gap, state.primal_residual, state.dual_residual)
-            bar.set_postfix_str(f"gap {state.gap:.1e}")
+            bar.set_postfix_str(f"bound {state.bound:.6g}, gap {state.gap:.1e}")
             if not 0 < error < math.inf:
                 return
             digits = -math.log10(error / tol)

@@ -161,7 +161,7 @@ def shown():
         (unbounded, ["unbounded", "ray"]),
         (sol.conflict(), ["a_b", "multiplier", "trace(X) <= 1"]),
         (check, ["bound", "gap", "cvxpy", "2 routes agree"]),
-        (cut, ["weight 2 into", "optimal (path)", "certified gap"]),
+        (cut, ["weight 2 into", "optimal (enumeration)", "4 partitions"]),
     ]
 
 

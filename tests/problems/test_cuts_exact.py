@@ -225,17 +225,32 @@ def test_a_lattice_proves_below_the_next_multiple_only():
 
 
 def test_partitions_are_enumerated_once():
-    parts = partitions(6, 3, lambda sizes: (np.sort(sizes) == 2).all(axis=1), 2)
-    assert len(parts) == 15  # 6! / (2!^3 3!)
-    assert len({tuple(part) for part in parts.tolist()}) == 15
-    assert partitions(40, 2, lambda sizes: sizes[:, 0] >= 0, 40) is None
+    for sizes, count in (
+        ([(2, 2, 2)], 15),  # 6! / (2!^3 3!)
+        ([(1, 2, 3), (3, 2, 1)], 60),
+        ([(2, 2, 2), (1, 2, 3)], 75),
+        ([(first, 6 - first) for first in range(7)], 32),
+    ):
+        parts = partitions(sizes)
+        assert len({tuple(part) for part in parts.tolist()}) == len(parts) == count
+        assert {tuple(sorted(np.bincount(part, minlength=len(sizes[0])))) for part in parts} == {
+            tuple(sorted(each)) for each in sizes
+        }
+        first = [[part.tolist().index(p) for p in np.unique(part)] for part in parts]
+        assert all(order == sorted(order) for order in first)
+    assert partitions([(first, 40 - first) for first in range(41)]) is None
 
 
 def test_the_strongest_cut_is_compared_exactly():
-    weights = np.array([1.0, 2.0**-60, 2.0**-61])
-    cut = np.array([[True, False, True], [True, True, False], [True, False, False]])
-    assert strongest(cut, weights, largest=True) == 1
-    assert strongest(cut, weights, largest=False) == 2
+    W = np.zeros((4, 4))  # an isolated vertex in the third part keeps the numbers of the others
+    for (i, j), weight in {(0, 1): 1.0, (1, 2): 2.0**-60, (0, 2): 2.0**-61}.items():
+        W[i, j] = W[j, i] = weight
+    parts = np.array(
+        [[0, 1, 1, 2], [0, 1, 0, 2], [0, 1, 2, 2], [0, 0, 0, 2]]
+    )  # both, one, and all of the small
+    assert strongest(parts, W, largest=True) == 2
+    assert strongest(parts[:2], W, largest=True) == 1
+    assert strongest(parts[:2], W, largest=False) == 0
 
 
 @pytest.mark.parametrize(

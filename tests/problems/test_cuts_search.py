@@ -275,6 +275,41 @@ def test_a_relabeled_graph_has_the_same_cut():
         assert again.cut == first.cut
 
 
+@pytest.mark.parametrize(("limit", "first"), [(None, "bound"), (60.0, "search")])
+def test_the_first_bound_of_a_large_graph_comes_before_the_search(limit, first, monkeypatch):
+    """Unless there is a time limit: then the search has its share of the time."""
+    events, run = [], Search.run
+
+    def searching(self, *args):
+        events.append("search")
+        run(self, *args)
+
+    def watched(step):
+        assert np.isfinite(step.bound)
+        events.append("bound")
+
+    monkeypatch.setattr(Search, "run", searching)
+    W = random_weights(np.random.default_rng(1), 230, 0.02)
+    found = bo.min_balanced_cut(W, callback=watched, time_limit=limit)
+    assert events[0] == first
+    assert events.count("search") == 1
+    assert found.bound <= found.cut
+
+
+def test_all_cuts_of_a_small_graph_are_compared():
+    rng = np.random.default_rng(0)
+    W = random_weights(rng, 12, 0.5)
+    for found in (bo.max_cut(W), bo.min_balanced_cut(W, imbalance=0.5), bo.partition(W, 3)):
+        assert found.optimal
+        assert found.X is None
+        assert found.bound == found.cut == found.value == found.dual_value
+        assert "All partitions were compared" in repr(found)
+    relaxed = bo.max_cut(W, bound="sdp")
+    assert relaxed.X.shape == W.shape
+    assert relaxed.cut == bo.max_cut(W).cut
+    assert bo.max_cut(W, solver="path").X is not None
+
+
 def test_without_a_bound_nothing_is_relaxed():
     found = bo.max_cut(random_weights(np.random.default_rng(0), 10), bound=False)
     assert found.X is None

@@ -211,7 +211,7 @@ TRIANGLE = np.ones((3, 3)) - np.eye(3)
             TRIANGLE,
             {"k": 2, "bound": "lp"},
             ValueError,
-            "bound is 'lp'; expected 'sdp', 'triangles' or False",
+            "bound is 'lp'; expected 'auto', 'sdp', 'triangles' or False",
         ),
         (TRIANGLE, {"k": 2, "bound": True}, ValueError, "bound is True"),
         (TRIANGLE, {"k": 2, "bound": np.ones(2)}, ValueError, r"bound is array\(\[1\., 1\.\]\)"),

@@ -127,6 +127,7 @@ class TestBars:
         shown = capsys.readouterr().err
         assert "bregopt bregman" in shown
         assert "100%" in shown
+        assert "bound" in shown
         assert "gap" in shown
 
     def test_loops_show_their_items(self, capsys):
@@ -134,7 +135,7 @@ class TestBars:
         bo.cross_check(correlation(4), solvers=("bregman", "cvxpy"), progress=True)
         assert "routes: 100%" in capsys.readouterr().err
         edges = np.array([[0, 1], [1, 2], [2, 0]])
-        bo.max_cut(edges, progress=True)  # the bound proves a rounding, so no search follows
+        bo.max_cut(edges, bound="sdp", progress=True)
         assert "bregopt path" in capsys.readouterr().err
         bo.max_cut(edges, bound=False, progress=True)
         shown = capsys.readouterr().err

@@ -23,6 +23,7 @@ from bregopt.errors import is_one_of, require
 from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.cuts.proof import ENUMERATION
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.records import dataclass, replace
 from bregopt.routes.options import check_options
@@ -68,8 +69,8 @@ def generator(function: Callable[..., Any], seed: Any, options: Mapping[str, Any
 
 def check_bound(bound: Any, n: int) -> None:
     """Raise unless a kind of bound is known, and made for this number of vertices."""
-    if bound is not False and not is_one_of(bound, ("sdp", "triangles")):
-        raise ValueError(f"bound is {bound!r}; expected 'sdp', 'triangles' or False")
+    if bound is not False and not is_one_of(bound, ("auto", "sdp", "triangles")):
+        raise ValueError(f"bound is {bound!r}; expected 'auto', 'sdp', 'triangles' or False")
     if bound == "triangles" and n > LARGEST_ORDER:
         raise ValueError(
             f"bound is 'triangles' and graph has {n} vertices; expected at most {LARGEST_ORDER}: use 'sdp'"
@@ -175,6 +176,8 @@ class PartedGraph(Solution, ABC):
         lines = [self._sentence]
         if "call" in self.timings:
             lines.append(f"  total time {self.timings['call']:.3g} s")
+        if self.solver == ENUMERATION:
+            return "\n".join([*lines, f"  stopped    {self.stop_reason}"])
         return "\n".join([*lines, super().__repr__()])
 
     def timed(self, begin: float) -> Self:
@@ -213,7 +216,10 @@ class PartedGraph(Solution, ABC):
         return f"cut {self.cut:.6g}, {self._verdict}\n{len(sizes)} parts of {spread} vertices"
 
     def _facts(self) -> dict[str, str]:
-        return {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        facts = {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        if self.solver == ENUMERATION:
+            facts["effort"] = f"{self.iterations:,} partitions"
+        return facts
 
 
 def draw_parts(graph: Graph, part: IntArray, title: str, pos: Any = None, ax: Any = None) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, checkpoint, remaining
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
@@ -31,7 +31,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
 from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
-from bregopt.problems.cuts.proof import Proof, partitions, principal, relaxed, unrelaxed
+from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
@@ -117,7 +117,7 @@ def min_balanced_cut(
     imbalance: float = 0.0,
     *,
     sizes: Sequence[int] | None = None,
-    bound: Literal["sdp", "triangles", False] = "sdp",
+    bound: Literal["auto", "sdp", "triangles", False] = "auto",
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Cut:
@@ -138,9 +138,11 @@ def min_balanced_cut(
         first: without a time limit the cut is never worse than that one.
     sizes : two ints, optional
         The numbers of vertices of the two sides, instead of `imbalance`.
-    bound : {"sdp", "triangles", False}
-        The relaxation. "triangles" generates rows that all cuts satisfy, for a sharper bound of graphs of up
-        to 500 vertices. False solves none; `bound` of the answer is 0 then.
+    bound : {"auto", "sdp", "triangles", False}
+        The source of the bound. "auto" compares all cuts of a small graph (17 vertices, or 19 in equal
+        halves) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all
+        cuts satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none; `bound` of
+        the answer is 0 then.
     seed : int, at least 0, numpy.random.Generator or SeedSequence, or None
         Seed of the search; None takes another one in each call.
     **options
@@ -193,7 +195,7 @@ def max_cut(
     graph: GraphLike,
     weights: str | ArrayLike | None = None,
     *,
-    bound: Literal["sdp", "triangles", False] = "sdp",
+    bound: Literal["auto", "sdp", "triangles", False] = "auto",
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Cut:
@@ -203,7 +205,7 @@ def max_cut(
     ----------
     graph, weights, seed, **options
         As for :func:`min_balanced_cut`; weights may be negative here.
-    bound : {"sdp", "triangles", False}
+    bound : {"auto", "sdp", "triangles", False}
         As for :func:`min_balanced_cut`; without a relaxation it is the sum of the weights above 0.
 
     Returns
@@ -225,10 +227,13 @@ def max_cut(
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights, signed=True)
         check_bound(bound, parsed.n)
-        X = PSD(parsed.n, name="X")
-        problem = Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1])
+
+        def relaxation() -> tuple[Problem, PSD]:
+            X = PSD(parsed.n, name="X")
+            return Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), X
+
         signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
-        return _found(parsed, signs, problem, X, bound, rng, options, largest=True)[0].timed(start)
+        return _found(parsed, signs, relaxation, bound, rng, options, largest=True)[0].timed(start)
 
 
 def _balanced(
@@ -242,19 +247,20 @@ def _balanced(
     kept: Sequence[IntArray] = (),
 ) -> tuple[Cut, IntArray | None]:
     """Return a small cut whose first side has a size in a range; see :func:`_found`."""
-    X = PSD(graph.n, name="X")
-    problem = Problem(
-        Minimize(inner(graph.laplacian / 4, X)), [diag(X) == 1, _balance(X, graph.n, least, most)]
-    )
+
+    def relaxation() -> tuple[Problem, PSD]:
+        X = PSD(graph.n, name="X")
+        rows = [diag(X) == 1, _balance(X, graph.n, least, most)]
+        return Problem(Minimize(inner(graph.laplacian / 4, X)), rows), X
+
     signs = SignGraph(graph.adjacency, np.ones(graph.n, dtype=np.intp), least, most)
-    return _found(graph, signs, problem, X, bound, rng, options, begin, kept)
+    return _found(graph, signs, relaxation, bound, rng, options, begin, kept)
 
 
 def _found(
     graph: Graph,
     signs: SignGraph,
-    problem: Problem,
-    X: PSD,
+    relaxation: Callable[[], tuple[Problem, PSD]],
     bound: str | bool,
     rng: np.random.Generator,
     options: Mapping[str, Any],
@@ -264,84 +270,84 @@ def _found(
 ) -> tuple[Cut, IntArray | None]:
     """Return the best partition of a search and of roundings of a relaxation, and that of the search alone.
 
-    The search is that without a relaxation, so that no cut is worse than without one. The relaxation of a
-    small graph takes less time, and comes first; the search follows where no rounding is proven. It begins
-    with the partitions `begin`; the answer is no worse than these and those `kept`.
+    The search is that without a relaxation, so that no cut is worse than without one. It begins with the
+    partitions `begin`; the answer is no worse than these and those `kept`. The relaxation begins before the
+    search: that of a small graph takes less time and may prove one of its roundings, and that of a large
+    graph shows a first bound. With a time limit the search of a large graph comes first.
     """
     proof = Proof(graph, largest)
+    every = _all_sides(signs) if bound else None
+    if bound == "auto" and every is not None and "solver" not in options:
+        found = proof.compared(every)
+        return _cut(graph, unrelaxed(proof.weight(found.part), len(every)), found, proof), None
     limit = _left()
-    progress = bool(options.get("progress"))
     early = bool(bound) and proof.small
-    stream = copy.deepcopy(rng)  # of roundings: the search draws what it draws without them
+    progress = bool(options.get("progress"))
+    stream = copy.deepcopy(rng) if early else rng  # of roundings: a search draws what it draws without them
+    search = Search(signs, stream, proof.suggests, progress)
+    alone: IntArray | None = None
 
-    def refine_into(search: Search, sides: Sequence[IntArray]) -> None:
-        for side in sides:
-            search.add(refined(signs, side))
+    def searched() -> IntArray:
+        nonlocal search, alone
+        if alone is None:
+            rounded, search = search, Search(signs, rng, proof.suggests, progress)
+            search.refine(begin())
+            search.run()
+            alone = search.best
+            search.refine([*kept, *([rounded.best] if early else [])])
+        return search.best
 
-    def searched() -> Search:
-        search = Search(signs, rng, proof.suggests, progress)
-        refine_into(search, begin())
-        search.run()
-        return search
+    def best() -> IntArray:
+        return search.best if early else searched()
 
-    if early:
-        search = Search(signs, stream, proof.suggests, progress)
-    else:
+    if every is not None:
+        search.add(proof.compared(every).part)
+    elif early:
+        search.refine(kept)
+    elif limit or not bound:
         with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
-            search = searched()
-    alone = None if early else search.best
-    refine_into(search, kept)
+            searched()
     answer = unrelaxed(proof.bound)
     if bound:
-
-        def best() -> IntArray:
-            return search.best
-
+        problem, X = relaxation()
         with clock.reserving((1 - _RELAXED) * limit):
             if bound == "triangles":
                 answer = tightened(problem, X, 2, proof, best, options, search.round_matrix)
             else:
                 answer = relaxed(problem, proof, best, options)
+        best()
         search.round_matrix(answer.X, combine=not early)
-    if early and not proof.suggests(search.best):
-        rounded, search = search, searched()
-        alone = search.best
-        refine_into(search, [*kept, rounded.best])
+    if early and every is None and not proof.suggests(search.best):
+        searched()
         search.round_matrix(answer.X)
+    return _cut(graph, answer, proof.settled(search.best, every), proof), alone
 
-    def every() -> IntArray | None:
-        return _all_sides(signs) if bound else None
 
-    found = proof.settled(search.best, every)
+def _cut(graph: Graph, answer: Solution, found: Settled, proof: Proof) -> Cut:
+    """Return the answer to a relaxation, if any, with a partition and its bound."""
     side, cut = found.part, proof.weight(found.part)
-    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     first, second = ([graph.nodes[k] for k in np.flatnonzero(side == sign)] for sign in (1, -1))
-    whole = Cut(
-        **inherited,
+    return Cut(
+        **{name: getattr(answer, name) for name in field_names(Solution)},
         graph=graph,
         partition=side,
         sides=(first, second),
         cut=cut,
-        bound=max(found.bound, cut) if largest else min(found.bound, cut),
+        bound=max(found.bound, cut) if proof.largest else min(found.bound, cut),
         optimal=found.optimal,
-        largest=largest,
+        largest=proof.largest,
     )
-    return whole, alone
 
 
 def _all_sides(graph: SignGraph) -> IntArray | None:
     """Return all partitions whose first side has an allowed size, None if there are many."""
-
-    def allowed(sizes: IntArray) -> Mask:
-        fits = (sizes >= graph.least) & (sizes <= graph.most)
-        return np.asarray(fits.any(axis=1))
-
-    part = partitions(graph.n, 2, allowed, max(graph.most, graph.n - graph.least))
+    part = partitions([(first, graph.n - first) for first in range(max(graph.least, 0), graph.most + 1)])
     if part is None:
         return None
+    side = 1 - 2 * part
     size = (part == 0).sum(axis=1)
-    fits = (size >= graph.least) & (size <= graph.most)
-    return np.where(part == np.where(fits, 0, 1)[:, None], 1, -1)
+    side[(size < graph.least) | (size > graph.most)] *= -1
+    return side
 
 
 def _left() -> float:
@@ -407,6 +413,11 @@ class Search:
         if no_better:
             k = max(no_better, key=overlaps.__getitem__)
             self._sides[k], self._values[k] = side, value
+
+    def refine(self, sides: Iterable[IntArray]) -> None:
+        """Add partitions after moves that improve them."""
+        for side in sides:
+            self.add(refined(self._graph, side))
 
     def run(self, cycles: bool = True) -> None:
         """Search until the work is done, the best partition is proven, or time is up.

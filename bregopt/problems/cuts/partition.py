@@ -13,7 +13,7 @@ Lovász's theta bounds the number of parts of a partition in cliques.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import combinations
 from typing import Any, Literal, Unpack
@@ -23,8 +23,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, IntArray, Mask
-from bregopt.io.graphs import GraphLike, read_graph
+from bregopt.arrays import Array, IntArray
+from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
@@ -33,7 +33,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
 from bregopt.problems.cuts.coarsening import SignGraph, cycle
-from bregopt.problems.cuts.proof import Proof, partitions, principal, relaxed, unrelaxed
+from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names
@@ -97,14 +97,13 @@ class Partition(PartedGraph):
         return f"cut of weight {self.cut:g} into {len(self.parts)} parts of {sizes} vertices, {self._verdict}"
 
 
-# Pays on: 9 vertices in 3 parts.
 def partition(
     graph: GraphLike,
     k: int,
     sizes: Sequence[int] | None = None,
     *,
     weights: str | ArrayLike | None = None,
-    bound: Literal["sdp", "triangles", False] = "sdp",
+    bound: Literal["auto", "sdp", "triangles", False] = "auto",
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Partition:
@@ -118,9 +117,11 @@ def partition(
         The number of parts, from 2 to the number of vertices.
     sizes : sequence of k ints, optional
         The numbers of vertices of the parts. By default they differ by one at most.
-    bound : {"sdp", "triangles", False}
-        The relaxation. "triangles" generates rows that all partitions satisfy, for a sharper bound of graphs
-        of up to 500 vertices. False solves none; `bound` of the answer is 0 then.
+    bound : {"auto", "sdp", "triangles", False}
+        The source of the bound. "auto" compares all partitions of a small graph (14 vertices in 3 equal
+        parts) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all
+        partitions satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none;
+        `bound` of the answer is 0 then.
 
     Returns
     -------
@@ -147,50 +148,18 @@ def partition(
         )
     start = time.perf_counter()
     rng = generator(partition, seed, options)
-    limit = time_limit(options)
-    with clock.limited(limit):
+    with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights)
-        n = parsed.n
-        check_bound(bound, n)
-        number_of_parts(k, n)
-        wanted = part_sizes(sizes, k, n)
+        check_bound(bound, parsed.n)
+        number_of_parts(k, parsed.n)
+        wanted = part_sizes(sizes, k, parsed.n)
         proof = Proof(parsed, largest=False)
-        search = PartSearch(
-            parsed.adjacency,
-            wanted,
-            rng,
-            proof.suggests,
-            bool(options.get("progress")),
-        )
-
-        def best() -> IntArray:
-            return search.best
-
-        def allowed(sizes: IntArray) -> Mask:
-            return np.asarray((np.sort(sizes) == np.sort(wanted)).all(axis=1))
-
-        every = partitions(n, k, allowed, max(wanted)) if bound else None
-        if every is not None:  # up to 2^15 partitions: the best of them takes less time than a search
-            search.take(proof.best_of(every))
-        with clock.reserving((1 - _SEARCHED) * (limit or 0.0) if bound else 0.0):
-            if every is None:
-                search.run()
-        answer = unrelaxed(proof.bound)
-        if bound:
-            with clock.reserving((1 - _RELAXED) * (limit or 0.0)):
-                X = PSD(n, name="X")
-                spread = (k * sum(size**2 for size in wanted) - n**2) / (k - 1)
-                problem = Problem(
-                    Minimize(inner((k - 1) / (2 * k) * parsed.laplacian, X)),
-                    [diag(X) == 1, quad_form(np.ones(n), X) == spread],
-                )
-                if bound == "triangles":
-                    answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
-                else:
-                    answer = relaxed(problem, proof, best, options)
-            if every is None:
-                search.round_matrix(answer.X)
-        found = proof.settled(search.best, lambda: every)
+        every = partitions([wanted]) if bound else None
+        if every is not None and bound == "auto" and "solver" not in options:
+            found = proof.compared(every)
+            answer = unrelaxed(proof.weight(found.part), len(every))
+        else:
+            answer, found = _found(parsed, wanted, proof, every, bound, rng, options)
     labels, cut = numbered(found.part, wanted), proof.weight(found.part)
     inherited = {name: getattr(answer, name) for name in field_names(Solution)}
     return Partition(
@@ -202,6 +171,44 @@ def partition(
         bound=min(found.bound, cut),
         optimal=found.optimal,
     ).timed(start)
+
+
+def _found(
+    graph: Graph,
+    sizes: list[int],
+    proof: Proof,
+    every: IntArray | None,
+    bound: str | bool,
+    rng: np.random.Generator,
+    options: Mapping[str, Any],
+) -> tuple[Solution, Settled]:
+    """Return the answer to a relaxation, if any, and the best partition of a search and of its roundings."""
+    n, k = graph.n, len(sizes)
+    limit = time_limit(options) or 0.0
+    search = PartSearch(graph.adjacency, sizes, rng, proof.suggests, bool(options.get("progress")))
+
+    def best() -> IntArray:
+        return search.best
+
+    if every is not None:  # comparing all takes less time than a search
+        search.take(proof.compared(every).part)
+    else:
+        with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
+            search.run()
+    answer = unrelaxed(proof.bound)
+    if bound:
+        X = PSD(n, name="X")
+        spread = (k * sum(size**2 for size in sizes) - n**2) / (k - 1)
+        cost = inner((k - 1) / (2 * k) * graph.laplacian, X)
+        problem = Problem(Minimize(cost), [diag(X) == 1, quad_form(np.ones(n), X) == spread])
+        with clock.reserving((1 - _RELAXED) * limit):
+            if bound == "triangles":
+                answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
+            else:
+                answer = relaxed(problem, proof, best, options)
+        if every is None:
+            search.round_matrix(answer.X)
+    return answer, proof.settled(search.best, every)
 
 
 class PartSearch:

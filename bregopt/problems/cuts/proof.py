@@ -8,8 +8,11 @@ next multiple proves a partition. Doubles are multiples of a power of two; multi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
+from operator import le
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,19 +34,31 @@ from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["TOL", "Lattice", "Proof", "partitions", "principal", "relaxed", "strongest", "unrelaxed"]
+__all__ = [
+    "ENUMERATION",
+    "TOL",
+    "Lattice",
+    "Proof",
+    "partitions",
+    "principal",
+    "relaxed",
+    "strongest",
+    "unrelaxed",
+]
 
 _MARGIN = 1e-9  # that a bound which ends a relaxation has for its rounding errors, relative to all weights
 _OPERATIONS = 4  # roundings of a coefficient beside the sum of the weights at a vertex
 _ALWAYS = 500  # vertices up to which the bound of an answer has all rounding errors: 60 ms at most
 _SMALL = 200  # vertices of a small graph
 TOL = 1e-3  # of other relaxations
+ENUMERATION = "enumeration"  # the solver of an answer that compared all partitions
 _SHARE = 0.1  # relative to the distance of bound and cut; a smaller gap does not matter
 _ROUNDED = 2.0**-50  # of a weight: what two products and the quotient of two weights may round
 _LARGEST_DIVISOR = 2**22  # of the least weight
-_MOST_PARTITIONS = 2**15
+_MOST_ENTRIES = 2**25  # of all partitions times the pairs of vertices
 
 _PROVEN = "The bound proves that no partition is better."
+_COMPARED = "All partitions were compared."
 _STALLED = "More rounds of generated rows would hardly bring the bound nearer to the cut."
 _GAIN = 1e-6  # of the cut: a bound that moved by less has gained nothing
 _NOTHING = "time_limit ended the relaxation before it proved a bound: raise it, or pass bound=False."
@@ -109,21 +124,15 @@ class Proof:
         bound = self._less(bound, margin)
         return self._unimprovable(part) or self._lattice.proves(bound, self.weight(part), self.largest)
 
-    def best_of(self, parts: IntArray) -> IntArray:
-        """Return the best of several partitions, shape (count, n), compared exactly."""
-        best: IntArray = parts[strongest(parts[:, self._i] != parts[:, self._j], self._weights, self.largest)]
-        return best
-
-    def settled(self, part: IntArray, every: Callable[[], IntArray | None]) -> Settled:
+    def settled(self, part: IntArray, every: IntArray | None) -> Settled:
         """Return the best partition that is known, the bound, and whether it is proven that none is better.
 
         Parameters
         ----------
         part : int array of shape (n,)
             The best partition of the search.
-        every : function
-            Returns all allowed partitions, shape (count, n), or None. It is called where the bound does not
-            decide.
+        every : int array of shape (count, n), optional
+            All allowed partitions. They are compared where the bound does not decide.
         """
         weight = self.weight(part)
         if self._unimprovable(part):
@@ -136,11 +145,22 @@ class Proof:
         bound = self._better(bound)
         if optimal and not self._lattice.distance:
             return Settled(part, bound, True)
-        parts = every()
-        if parts is None:
+        if every is None:
             return Settled(part, bound, optimal)
-        best = self.best_of(parts)
-        return Settled(best, bound if optimal else self._beyond_weight(best), True)
+        found = self.compared(every)
+        return found._replace(bound=bound) if optimal else found
+
+    def compared(self, every: IntArray) -> Settled:
+        """Return the best of all allowed partitions, shape (count, n)."""
+        best = self._best_of(every)
+        return Settled(best, self._beyond_weight(best), True)
+
+    def _best_of(self, parts: IntArray) -> IntArray:
+        """Return the best of several partitions, shape (count, n), compared exactly."""
+        W = np.zeros((self.n, self.n))
+        W[self._i, self._j] = W[self._j, self._i] = self._weights
+        best: IntArray = parts[strongest(parts, W, self.largest)].astype(np.intp)
+        return best
 
     def _better(self, bound: float) -> float:
         """Return a bound, or the one without any work if that is better."""
@@ -295,23 +315,24 @@ def _tol(proof: Proof, part: IntArray) -> float:
     return min(TOL, _SHARE * proof.distance(part) / largest) if largest else 0.0
 
 
-def unrelaxed(bound: float) -> Solution:
-    """Return the answer where no relaxation was asked for."""
+def unrelaxed(bound: float, compared: int = 0) -> Solution:
+    """Return the answer without a relaxation: none was asked for, or so many partitions were compared."""
+    error = 0.0 if compared else np.nan
     return Solution(
-        status=Status.USER_LIMIT.value,
-        stop_reason="No relaxation was asked for: bound=False.",
-        value=np.nan,
+        status=(Status.OPTIMAL if compared else Status.USER_LIMIT).value,
+        stop_reason=_COMPARED if compared else "No relaxation was asked for: bound=False.",
+        value=bound if compared else np.nan,
         X=None,
         u={},
         duals=None,
         dual_value=bound,
-        gap=np.nan,
-        primal_residual=np.nan,
-        dual_residual=np.nan,
-        error=np.nan,
-        iterations=0,
+        gap=error,
+        primal_residual=error,
+        dual_residual=error,
+        error=error,
+        iterations=compared,
         timings={},
-        solver="search",
+        solver=ENUMERATION if compared else "search",
         history={},
         citation="",
     )
@@ -409,47 +430,75 @@ def _near_unit(sizes: Array) -> Fraction:
             return Fraction(0)
 
 
-def partitions(n: int, k: int, allowed: Callable[[IntArray], Mask], most: int) -> IntArray | None:
-    """Return all partitions of `n` vertices in at most `k` parts, shape (count, n); None if there are many.
+# Pays on: 9 vertices in 3 parts.
+def partitions(sizes: Iterable[Sequence[int]]) -> IntArray | None:
+    """Return all partitions of ``n`` vertices whose parts have allowed sizes, shape (count, n).
+
+    Parts are numbered in the order of their first vertices. The answer is None if comparing all partitions
+    would take long.
 
     Parameters
     ----------
-    n, k : int
-    allowed : function
-        Whether partitions are allowed whose parts have the sizes in the rows of an array of shape (count, k).
-        Parts are numbered in the order of their first vertices.
-    most : int
-        The largest size of a part.
+    sizes : iterable of sequences of k ints
+        The allowed sizes of all parts, in any order, with sum ``n``; a part may be empty.
     """
-    part, sizes = np.zeros((1, 0), dtype=np.intp), np.zeros((1, k), dtype=np.intp)
-    for _ in range(n):
-        used = (sizes > 0).sum(axis=1)
-        row, own = np.nonzero((np.arange(k) <= used[:, None]) & (sizes < most))
-        if len(row) > _MOST_PARTITIONS:
+    wanted = {tuple(sorted(each, reverse=True)) for each in sizes}
+    n, count = sum(next(iter(wanted))), 0
+    for each in wanted:
+        if n**2 * (count := count + _count(each) if n**2 <= _MOST_ENTRIES else 1) > _MOST_ENTRIES:
             return None
-        part = np.column_stack([part[row], own])
-        sizes = sizes[row]
-        sizes[np.arange(len(row)), own] += 1
-    return part[allowed(sizes)]
+
+    @cache
+    def completable(used: tuple[int, ...]) -> bool:
+        return any(all(map(le, used, each)) for each in wanted)
+
+    k = len(next(iter(wanted)))
+    kind = np.min_scalar_type(-k)
+    found = {(0,) * k: np.zeros((1, 0), dtype=kind)}  # the partitions of the first vertices by sizes
+    for vertex in range(n):
+        longer: dict[tuple[int, ...], list[tuple[IntArray, int]]] = {}
+        for used, parts in found.items():
+            for part in range(min(k - used.count(0) + 1, k)):
+                more = (*used[:part], used[part] + 1, *used[part + 1 :])
+                if completable(tuple(sorted(more, reverse=True))):
+                    longer.setdefault(more, []).append((parts, part))
+        found = {}
+        for used, pieces in longer.items():
+            found[used] = np.empty((sum(len(parts) for parts, _ in pieces), vertex + 1), dtype=kind)
+            np.concatenate([parts for parts, _ in pieces], out=found[used][:, :vertex])
+            found[used][:, vertex] = np.repeat([part for _, part in pieces], [len(p) for p, _ in pieces])
+    return np.concatenate(list(found.values()))
 
 
-def strongest(cut: Mask, weights: Array, largest: bool) -> int:
-    """Return the number of the partition with the largest or smallest sum of weights, compared exactly.
+def _count(sizes: Sequence[int]) -> int:
+    """Return the number of partitions with parts of these sizes."""
+    orders = math.prod(map(math.factorial, [*sizes, *Counter(s for s in sizes if s).values()]))
+    return math.factorial(sum(sizes)) // orders
+
+
+def strongest(parts: IntArray, W: Array, largest: bool) -> int:
+    """Return the number of the partition with the largest or smallest weight between parts, compared exactly.
 
     Parameters
     ----------
-    cut : bool array of shape (count, m)
-        The edges between parts of each partition.
-    weights : array of shape (m,)
+    parts : int array of shape (count, n)
+    W : array of shape (n, n)
+        The weights of the edges, symmetric.
     largest : bool
     """
-    gain = cut @ (weights if largest else -weights)
+    gain = np.zeros(len(parts))  # twice the weight inside the parts, or its negative
+    for p in np.unique(parts):
+        inside = (parts == p).astype(float)
+        gain += np.einsum("ij,ij->i", inside @ (-W if largest else W), inside)
+    i, j = np.nonzero(np.triu(W, 1))
+    weights = W[i, j]
     if not len(weights):
         return 0
     total, unit = float(np.abs(weights).sum()), _exact_unit(np.abs(weights))
-    if total <= 2**53 * unit:  # then the sums are exact
+    if 2 * total <= 2**53 * unit:  # then the sums are exact
         return int(np.argmax(gain))
     close = np.flatnonzero(gain >= gain.max() - len(weights) * 2.0**-51 * total)
     whole = np.array([int(Fraction(w) / unit) for w in weights.tolist()], dtype=object)
-    exact = (cut[close] * (whole if largest else -whole)).sum(axis=1)
+    cut = parts[close][:, i] != parts[close][:, j]
+    exact = (cut * (whole if largest else -whole)).sum(axis=1)
     return int(close[np.argmax(exact)])

@@ -82,8 +82,10 @@ _START_PERTURBATION = 0.1
 # Largest penalty, relative to the first one. Above it the cost is round-off beside the penalty, and the
 # method stalls. A point where the gradients of the rows vanish leads there without a step.
 _LARGEST_PENALTY = 1e20
-# The same with planes. For balanced cuts of random graphs of order 5,000, 24 take half of the time of 12.
-_FIRST_RANK_PLANES = 24
+# The same with planes, and with planes at large orders. For balanced cuts of random graphs of order 5,000, 24
+# take half of the time of 12; at order 10,000, 32 take half to nine tenths of the time of 40, and 24 up to four
+# times as long, as more stages end at saddle points.
+_FIRST_RANK_PLANES, _FIRST_RANK_PLANES_LARGE = 24, 32
 # Largest order at which the first two ranks apply.
 _LARGE_ORDER = 5_000
 # Least factor. A bound early may be all that a caller waits for.
@@ -110,7 +112,8 @@ class LowRankSettings(base.Settings):
     ----------
     rank : int, optional
         Columns of the first ``R``; more are added if needed. By default 12, with
-        planes such as ``e'Xe == 0`` 24, and for orders above 5000 40, or 16 where `tol` is at least 5e-3.
+        planes such as ``e'Xe == 0`` 24. For orders above 5000 it is 40, with planes 32, and 16 where `tol` is at
+        least 5e-3.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
     tuning : BurerMonteiroTuning
@@ -357,7 +360,8 @@ def _first_columns(program: Program, surface: Surface, settings: Any) -> int:
     tuning = settings.tuning
     default = _FIRST_RANK_PLANES if len(surface.planes) else tuning.first_rank
     if block.n > _LARGE_ORDER:
-        default = _FIRST_RANK_LARGE if settings.tol < _COARSE_TOL else _FIRST_RANK_COARSE
+        default = _FIRST_RANK_PLANES_LARGE if len(surface.planes) else _FIRST_RANK_LARGE
+        default = default if settings.tol < _COARSE_TOL else _FIRST_RANK_COARSE
     columns = settings.rank or default
     return int(min(columns, largest_rank(program)))
 
