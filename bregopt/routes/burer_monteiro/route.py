@@ -83,8 +83,8 @@ _START_PERTURBATION = 0.1
 # method stalls. A point where the gradients of the rows vanish leads there without a step.
 _LARGEST_PENALTY = 1e20
 # The same with planes, and with planes at large orders. For balanced cuts of random graphs of order 5,000, 24
-# take half of the time of 12; at order 10,000, 32 take half to nine tenths of the time of 40, and 24 up to four
-# times as long, as more stages end at saddle points.
+# take half of the time of 12. At order 10,000, 32 take half to nine tenths of the time of 40, and 24 up to
+# four times as long, as more stages end at saddle points.
 _FIRST_RANK_PLANES, _FIRST_RANK_PLANES_LARGE = 24, 32
 # Largest order at which the first two ranks apply.
 _LARGE_ORDER = 5_000
@@ -111,8 +111,8 @@ class LowRankSettings(base.Settings):
     Parameters
     ----------
     rank : int, optional
-        Columns of the first ``R``; more are added if needed. By default 12, with
-        planes such as ``e'Xe == 0`` 24. For orders above 5000 it is 40, with planes 32, and 16 where `tol` is at
+        Columns of the first ``R``; more are added if needed. By default 12, with planes
+        such as ``e'Xe == 0`` 24. For orders above 5000 it is 40, with planes 32, and 16 where `tol` is at
         least 5e-3.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
