@@ -60,8 +60,10 @@ if _TYPE_CHECKING:
     from bregopt.problems.correlation.factors import FactorModel, factor_correlation
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
+    from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
     from bregopt.problems.cuts.partition import Partition, lovasz_theta, partition
+    from bregopt.problems.cuts.qubo import BinaryMinimum, qubo
     from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
@@ -89,6 +91,7 @@ _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 __all__ = [
     "PSD",
+    "BinaryMinimum",
     "BoundCertificate",
     "ChannelCapacity",
     "Conflict",
@@ -100,6 +103,7 @@ __all__ = [
     "CrossCheck",
     "CurvedExpression",
     "Cut",
+    "CutCertificate",
     "CutRows",
     "DataWarning",
     "Design",
@@ -184,6 +188,7 @@ __all__ = [
     "pos",
     "quad_form",
     "quad_over_lin",
+    "qubo",
     "read_cbf",
     "read_sdpa",
     "register_solver",
@@ -252,12 +257,15 @@ _MODULES = {
     "PanelReport": "bregopt.problems.reports",
     "shrink_correlation": "bregopt.problems.correlation.estimates",
     "Suggestion": "bregopt.problems.correlation.infeasibility",
+    "BinaryMinimum": "bregopt.problems.cuts.qubo",
     "Cut": "bregopt.problems.cuts.cut",
+    "CutCertificate": "bregopt.problems.cuts.branch_and_bound.certificate",
     "max_cut": "bregopt.problems.cuts.cut",
     "min_balanced_cut": "bregopt.problems.cuts.cut",
     "lovasz_theta": "bregopt.problems.cuts.partition",
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
+    "qubo": "bregopt.problems.cuts.qubo",
     "from_cvxpy": "bregopt.problems.from_cvxpy",
     "learn_kernel": "bregopt.problems.metric_learning",
     "ChannelCapacity": "bregopt.problems.logdet.capacity",

@@ -40,6 +40,7 @@ from bregopt.io.spec import Spec
 from bregopt.many import Batch, Outcome
 from bregopt.problems.correlation.nearest import add_repair
 from bregopt.records import field_names
+from bregopt.rigorous import schema
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]
@@ -199,7 +200,10 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = _command(commands, "verify", "Prove the bounds in a file again, without a solver.")
     verify.add_argument(
-        "file", type=Path, metavar="FILE", help="file written by sol.verify().certificate.save"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="file written by sol.verify().certificate.save or cut.certificate.save",
     )
     verify.add_argument(
         "--problem",
@@ -409,7 +413,12 @@ def _check_distinct(names: Sequence[str]) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    certificate = bo.BoundCertificate.load(options.file)
+    from bregopt.problems.cuts.branch_and_bound import certificate as of_cut  # for commands to start at once
+
+    fields = schema.Fields.of_file(options.file, schema.FORMAT, of_cut.FORMAT)
+    if fields.format == of_cut.FORMAT:
+        return _verify_cut(of_cut.CutCertificate.of_fields(fields), options)
+    certificate = bo.BoundCertificate.of_fields(fields)
     if options.problem is None:
         certificate.check()
         of = f"{options.file} itself; --problem SPEC proves it for the problem that you state"
@@ -423,6 +432,14 @@ def _verify(options: argparse.Namespace) -> int:
     sys.stdout.write(
         f"proven again: {certificate.proven}\n{given}  problem    {certificate.problem}\n  stated by  {of}\n"
     )
+    return _SOLVED
+
+
+def _verify_cut(certificate: Any, options: argparse.Namespace) -> int:
+    if options.problem is not None:
+        raise ValueError("argument --problem: FILE is of a cut; compare its graph by certificate.of_graph")
+    certificate.check()
+    sys.stdout.write(f"proven again: {certificate.proven}\n  problem    {certificate.problem}\n")
     return _SOLVED
 
 

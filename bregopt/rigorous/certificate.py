@@ -235,7 +235,11 @@ class BoundCertificate:
             If the file is not a certificate, was changed after it was written, or has a field of another type
             or shape, or outside its range; the message names the field.
         """
-        fields = schema.Fields.of_file(path_of(path))
+        return cls.of_fields(schema.Fields.of_file(path_of(path)))
+
+    @classmethod
+    def of_fields(cls, fields: schema.Fields) -> BoundCertificate:
+        """Return the certificate in the fields of a file."""
         data = schema.read_data(fields)
         blocks = range(len(data.matrices))
         traces = fields.floats("traces", (len(blocks),), least=math.ulp(0.0), finite=False)

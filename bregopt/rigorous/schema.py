@@ -27,6 +27,7 @@ from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.upper import Point
 
 __all__ = [
+    "FORMAT",
     "Fields",
     "digest",
     "packed_data",
@@ -56,10 +57,11 @@ class Fields:
 
     def __init__(self, path: Path, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         self.path, self._arrays, self._facts = path, arrays, facts
+        self.format = FORMAT
 
     @classmethod
-    def of_file(cls, path: Path) -> Fields:
-        """Return the fields of a file whose SHA-256 is right."""
+    def of_file(cls, path: Path, *formats: str) -> Fields:
+        """Return the fields of a file whose SHA-256 is right; `format` is one of those given."""
         arrays = read_arrays(path)
         found = arrays.pop("digest", None)
         if found is None or bytes(found) != bytes(_seal(arrays)):
@@ -70,7 +72,9 @@ class Fields:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not a certificate of bounds: its facts are no JSON") from error
         fields = cls(path, arrays, facts if isinstance(facts, dict) else {})
-        fields.fact("format", lambda value: value == FORMAT, repr(FORMAT))
+        formats = formats or (FORMAT,)
+        known = " or ".join(map(repr, formats))
+        fields.format = fields.fact("format", lambda value: value in formats, known)
         return fields
 
     def error(self, name: str, found: Any, expected: str) -> ValueError:
@@ -129,9 +133,13 @@ class Fields:
 
     def indices(self, name: str, shape: tuple[int | None, ...], size: int) -> IntArray:
         """Return an array of integers in ``0 .. size-1``."""
+        return self.integers(name, shape, 0, size - 1)
+
+    def integers(self, name: str, shape: tuple[int | None, ...], least: int, most: int) -> IntArray:
+        """Return an array of integers from `least` to `most`."""
         array: IntArray = self._array(name, np.dtype("<i8"), shape)
-        if len(array) and not (0 <= array.min() and array.max() < size):
-            raise self.error(name, [int(array.min()), int(array.max())], f"integers from 0 to {size - 1}")
+        if array.size and not (least <= array.min() and array.max() <= most):
+            raise self.error(name, [int(array.min()), int(array.max())], f"integers from {least} to {most}")
         return array
 
     def subset(self, name: str, size: int) -> IntArray:
@@ -189,9 +197,9 @@ def _are_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(part, dict) for part in value)
 
 
-def sealed(arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(arrays: Mapping[str, Any], facts: Mapping[str, Any], file_format: str = FORMAT) -> dict[str, Any]:
     """Return the arrays of a file with its facts and the SHA-256."""
-    text = json.dumps({"format": FORMAT, **facts}, sort_keys=True).encode()
+    text = json.dumps({"format": file_format, **facts}, sort_keys=True).encode()
     whole = {**_plain(arrays), "facts": np.frombuffer(text, dtype=np.uint8)}
     return {**whole, "digest": _seal(whole)}
 

@@ -40,6 +40,7 @@ __all__ = [
     "part_sizes",
 ]
 _LARGEST, _MOST_EDGES = 6_000, 50_000  # vertices and edges up to which the graph itself is drawn
+_CLOSE = 1e-4  # a share that percents with one decimal do not show
 _NAMED = 60  # vertices up to which names are shown
 # Colors that color-blind readers tell apart (Okabe and Ito 2008); from the ninth part on the markers differ.
 _COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -197,6 +198,8 @@ class PartedGraph(Solution, ABC):
         if least <= 0 or most > 2 * least:  # beyond 100 % the two numbers say it better
             return ""
         missing, side = (most - least) / self.bound, "above" if self._proven == "least" else "below"
+        if missing < _CLOSE:
+            return f", so within {1.01 * missing:.1e} of the best"
         return f", so at most {math.ceil(1000 * missing) / 10:g}% {side} the best"
 
     @property

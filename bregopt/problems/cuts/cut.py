@@ -11,9 +11,12 @@ Good partitions are found by multilevel cycles, relaxed partitions, which have u
 from __future__ import annotations
 
 import copy
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import field
+from functools import cache
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -22,6 +25,7 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, checkpoint, remaining
+from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
@@ -30,16 +34,18 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
+from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
+from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
-from bregopt.records import dataclass, field_names
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
 from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
-from bregopt.routes.solution import Solution
+from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 __all__ = ["Cut", "Search", "ascended", "max_cut", "min_balanced_cut"]
@@ -58,6 +64,7 @@ _POOL = 8  # partitions that are kept
 _DAMPING = 0.5  # weight of the last step; without it the vertices of bipartite graphs change places for ever
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.3, 0.9
+_ALL_LEAVES = "Every node of the tree is a leaf: no cut of it is better."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,11 +98,49 @@ class Cut(PartedGraph):
         Its `adjacency`, a csr_array, and `nodes`, the names of the vertices in the order of `partition`.
     duals : tuple
         The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
+    certificate : CutCertificate or None
+        With ``exact=True`` the leaves of the tree: ``certificate.save(file)`` writes them, and ``bregopt
+        verify FILE`` proves the bound again.
+    nodes, open : int
+        With ``exact=True`` the nodes of the tree that were bounded, and those whose bound does not prove the
+        cut yet.
     """
 
     partition: IntArray = field(kw_only=True)
     sides: tuple[list[Hashable], list[Hashable]] = field(kw_only=True)
     largest: bool = False
+    certificate: CutCertificate | None = None
+    nodes: int = 0
+    open: int = 0
+    _plan: tuple[str, ...] = ()
+
+    def explain(self) -> None:
+        """Print how the bound was found, and why so.
+
+        Raises
+        ------
+        ValueError
+            If the cut was not found with ``exact=True``.
+        """
+        if self.certificate is None:
+            raise ValueError("the cut has no tree to explain; expected one of exact=True")
+        sys.stdout.write("".join(f"{line}\n" for line in self._plan))
+
+    def __repr__(self) -> str:
+        if self.certificate is None:
+            return super().__repr__()
+        lines = [self._sentence, *(f"  {name:<8} {fact}" for name, fact in self._tree_facts().items())]
+        return "\n".join(lines)
+
+    def _facts(self) -> dict[str, str]:
+        return super()._facts() if self.certificate is None else {"cut": self._sentence, **self._tree_facts()}
+
+    def _tree_facts(self) -> dict[str, str]:
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        facts = {"tree": f"{nodes}, {self.open} open", "gap": f"{self.gap:.1e}"}
+        if "call" in self.timings:
+            facts["effort"] = f"{self.timings['call']:.3g} s"
+        return {**facts, "stopped": self.stop_reason}
 
     @property
     def _numbers(self) -> IntArray:
@@ -118,6 +163,8 @@ def min_balanced_cut(
     *,
     sizes: Sequence[int] | None = None,
     bound: Literal["auto", "sdp", "triangles", False] = "auto",
+    exact: bool = False,
+    executor: Executor | None = None,
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Cut:
@@ -143,6 +190,13 @@ def min_balanced_cut(
         halves) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all
         cuts satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none; `bound` of
         the answer is 0 then.
+    exact : bool
+        Prove that the cut is best, by branch and bound; `bound` has no effect then, and sides of equal size
+        or of given `sizes` are required. With ``time_limit``, a callback or Ctrl-C the answer has the best
+        cut so far, and what is proven of it. Weights without a common unit, such as random numbers, are
+        solved until bound and cut differ by ``tol``, 1e-6 of the cut.
+    executor : concurrent.futures.Executor, optional
+        Bounds nodes of the tree, with the same answer; for ``exact=True`` only.
     seed : int, at least 0, numpy.random.Generator or SeedSequence, or None
         Seed of the search; None takes another one in each call.
     **options
@@ -175,6 +229,11 @@ def min_balanced_cut(
         parsed = read_graph(graph, weights)
         check_bound(bound, parsed.n)
         least, most = first_sizes(parsed.n, imbalance, sizes)
+        _check_exact(exact, executor)
+        if exact:
+            difference = _difference(parsed.n, least, most)
+            signs = SignGraph(parsed.adjacency, np.ones(parsed.n, dtype=np.intp), least, most)
+            return _proven(parsed, signs, difference, rng, options, executor).timed(start)
         halves = parsed.n // 2, (parsed.n + 1) // 2
         if not (least < halves[0] and halves[1] < most):
             return _balanced(parsed, least, most, bound, rng, options)[0].timed(start)
@@ -196,6 +255,8 @@ def max_cut(
     weights: str | ArrayLike | None = None,
     *,
     bound: Literal["auto", "sdp", "triangles", False] = "auto",
+    exact: bool = False,
+    executor: Executor | None = None,
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Cut:
@@ -207,6 +268,9 @@ def max_cut(
         As for :func:`min_balanced_cut`; weights may be negative here.
     bound : {"auto", "sdp", "triangles", False}
         As for :func:`min_balanced_cut`; without a relaxation it is the sum of the weights above 0.
+    exact, executor
+        As for :func:`min_balanced_cut`. Sparse graphs of some thousand edges and dense ones of up to some 80
+        vertices take seconds.
 
     Returns
     -------
@@ -227,13 +291,82 @@ def max_cut(
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights, signed=True)
         check_bound(bound, parsed.n)
+        _check_exact(exact, executor)
+        signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
+        if exact:
+            return _proven(parsed, signs, -1, rng, options, executor).timed(start)
 
         def relaxation() -> tuple[Problem, PSD]:
             X = PSD(parsed.n, name="X")
             return Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), X
 
-        signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
         return _found(parsed, signs, relaxation, bound, rng, options, largest=True)[0].timed(start)
+
+
+def _check_exact(exact: Any, executor: Any) -> None:
+    """Raise unless `exact` is a bool, and an executor is given for it only."""
+    if not isinstance(exact, bool):
+        raise TypeError(f"exact is {exact!r}; expected True or False")
+    check_executor(executor)
+    if executor is not None and not exact:
+        raise TypeError("executor is given without exact=True; expected both, as it bounds nodes of the tree")
+
+
+def _difference(n: int, least: int, most: int) -> int:
+    """Return the difference of the sizes of the sides, which `exact` needs to be one number."""
+    differences = {abs(2 * first - n) for first in range(least, most + 1)}
+    if len(differences) > 1:
+        raise ValueError(
+            f"imbalance allows differences of the sides from {min(differences)} to {max(differences)}, and "
+            "exact=True takes one; give sizes=, or leave imbalance out"
+        )
+    return differences.pop()
+
+
+def _proven(
+    graph: Graph,
+    signs: SignGraph,
+    difference: int,
+    rng: np.random.Generator,
+    options: Mapping[str, Any],
+    executor: Executor | None,
+) -> Cut:
+    """Return the best cut by branch and bound, from that of a search."""
+    largest = difference < 0
+    proof = Proof(graph, largest)
+    search = Search(signs, rng, proof.suggests, bool(options.get("progress")))
+
+    @cache
+    def searched() -> IntArray:
+        with clock.reserving((1 - _SEARCHED) * _left()):
+            search.run()
+        return search.best
+
+    found = best_cut(Task.of(graph, difference), search.best, searched, options, executor)
+    certificate = found.certificate
+    settled = Settled(certificate.side, certificate.claim, certificate.optimal)
+    every = None if settled.optimal else _all_sides(signs)
+    if every is not None:  # weights of any kind, compared exactly
+        settled = proof.compared(every)
+    cut, bound = proof.weight(settled.part), settled.bound
+    closed = settled.optimal or not found.open
+    answer = replace(
+        unrelaxed(bound),
+        status=(Status.OPTIMAL if closed else Status.USER_LIMIT).value,
+        stop_reason=found.stopped or _ALL_LEAVES,
+        value=cut,
+        gap=abs(bound - cut) / max(abs(bound), abs(cut)) if bound != cut else 0.0,
+        iterations=found.nodes,
+        solver="branch and bound",
+        history=found.history,
+    )
+    return replace(
+        _cut(graph, answer, settled, proof),
+        certificate=certificate,
+        nodes=found.nodes,
+        open=found.open,
+        _plan=found.plan,
+    )
 
 
 def _balanced(

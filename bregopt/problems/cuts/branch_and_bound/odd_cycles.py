@@ -1,0 +1,239 @@
+"""The bound of a node of a sparse graph: a linear program with odd cycles (Barahona, Mahjoub 1986).
+
+The variable of a pair of adjacent groups is 1 where the pair is on two sides. The program has only rows that
+were once violated. They are separated by shortest paths on the double cover of the graph, whose vertices are
+the groups on either side: an edge of ``F`` changes the copy, of length ``1 - x``, and any other keeps it, of
+length ``x``. A path from a group to its other copy is a closed walk with an odd ``F``, and its row is
+violated where the path is shorter than 1.
+
+HiGHS's multipliers prove a bound whatever its tolerances: :func:`.leaves.cut_bound`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import breadth_first_order, dijkstra, minimum_spanning_tree
+
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.clock import CutShort, checkpoint, remaining
+from bregopt.errors import SolverError
+from bregopt.problems.cuts.branch_and_bound.clique_inequalities import Outcome, enumerated_side
+from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Cycles, Form, Node, cut_bound
+from bregopt.problems.cuts.coarsening import refined
+
+__all__ = ["bounded"]
+
+_VIOLATED = 1e-4
+_ROWS = 400  # of a round
+_ENTRIES = 2**22  # of the distances that are held at a time
+_NO_ZERO = 1e-12  # added to lengths: an edge of length zero would be none
+_SLACK = 1e-3  # beyond which a row without multiplier is dropped, once there are many
+_INTEGRAL = 1e-6  # distance from 0 or 1 of variables that are decided
+_GAIN, _PATIENCE = 1e-7, 20  # relative gain of so many rounds, below which a node branches
+_SLICE = 0.5  # seconds of HiGHS between looks at the clock
+
+
+def bounded(form: Form, node: Node, target: float, root_gap: float = np.inf) -> Outcome:
+    """Bound the cuts of a node by rounds of rows; see :func:`.clique_inequalities.bounded`."""
+    return _Work(form, node, target).run()
+
+
+class _Work:
+    """The linear program of one node."""
+
+    def __init__(self, form: Form, node: Node, target: float) -> None:
+        assert isinstance(node.rows, Cycles)
+        self.form, self.node, self.target = form, node, target
+        self.group, self.sign = node.groups(form.n)
+        self.m = int(self.group.max()) + 1
+        self.first = np.unique(self.group, return_index=True)[1]
+        self.A, self.constant, (self.g, self.h) = form.fold(node)
+        self.rows, self.proven = node.rows, node.rows
+        self.best = np.inf
+        self.x = np.full(len(self.g), 0.5)
+        self.place = self.g * self.m + self.h  # ascending
+        at = self.A.tocoo()
+        self.edge = np.zeros(len(self.g), dtype=np.intp)
+        self.edge[at.col[::-1]] = at.row[::-1]
+        self.next = 0  # the group from which large graphs are separated next
+
+    def run(self) -> Outcome:
+        """Take rounds; return what they found."""
+        if self.m <= ENUMERATED:
+            side = enumerated_side(self.form, self.group, self.sign)
+            return Outcome(self.node, cut_bound(self.form, self.node), None, side)
+        self._keep(self.rows)
+        with suppress(CutShort):
+            self._rounds()
+        return Outcome(Node(self.node.path, self.proven), self.best, self._pair(), self._side())
+
+    def _rounds(self) -> None:
+        model = _Model(self.A.T @ self.form.weights.mid)
+        model.add(*self._on_pairs(self.rows))
+        history: list[float] = []
+        while True:
+            checkpoint()
+            self.x, z = model.solve()
+            self._keep(self.rows._replace(z=np.maximum(z, 0.0)))
+            history.append(self.best)
+            past = history[-_PATIENCE] if len(history) >= _PATIENCE else np.inf
+            if self.best < self.target or past - history[-1] < _GAIN * abs(self.best):
+                return
+            new = self._separate()
+            if not len(new.z):
+                return
+            R, ends = self._on_pairs(self.rows)
+            if R.shape[0] > 4 * len(self.x):
+                idle = (z <= 0) & (ends - R @ self.x > _SLACK)
+                model.drop(np.flatnonzero(idle))
+                self.rows = self.rows.taken(np.flatnonzero(~idle))
+            model.add(*self._on_pairs(new))
+            self.rows = _joined(self.rows, new)
+
+    def _keep(self, rows: Cycles) -> None:
+        """Keep multipliers that prove a better bound."""
+        used = rows.taken(np.flatnonzero(rows.z > 0))
+        bound = cut_bound(self.form, Node(self.node.path, used))
+        if bound < self.best:
+            self.best, self.proven = bound, used
+
+    def _on_pairs(self, rows: Cycles) -> tuple[Any, Array]:
+        """Return rows on the variables of pairs, and their right sides."""
+        R = rows.matrix(len(self.form.i))
+        return sp.csr_array(R @ self.A), rows.constants - R @ self.constant
+
+    def _separate(self) -> Cycles:
+        """Return violated rows, one for each group at most; those of a large graph come from some groups."""
+        m, x = self.m, np.clip(self.x, 0.0, 1.0)
+        same, other = x + _NO_ZERO, 1 - x + _NO_ZERO
+        tail = np.concatenate([self.g, self.g + m, self.g, self.g + m])
+        head = np.concatenate([self.h, self.h + m, self.h + m, self.h])
+        length = np.concatenate([same, same, other, other])
+        cover = sp.csr_array((length, (tail, head)), (2 * m, 2 * m))
+        found: dict[bytes, tuple[IntArray, Mask, Mask]] = {}
+        size = max(_ENTRIES // (2 * m), 1)
+        for first in range(0, m, size):
+            sources = (self.next + np.arange(first, min(first + size, m))) % m
+            distance, before = dijkstra(
+                cover, directed=False, indices=sources, return_predecessors=True, limit=1 - _VIOLATED
+            )
+            own = distance[np.arange(len(sources)), sources + m]
+            for k in np.argsort(own, kind="stable")[: min(np.isfinite(own).sum(), _ROWS - len(found))]:
+                walk = [int(sources[k]) + m]
+                while walk[-1] != sources[k]:
+                    walk.append(int(before[k, walk[-1]]))
+                self._add(found, np.array(_shortest_odd(walk[::-1], m)))
+            if len(found) >= _ROWS:
+                self.next = int(sources[-1]) + 1
+                break
+        return _of_walks(list(found.values()))
+
+    def _add(self, found: dict[bytes, tuple[IntArray, Mask, Mask]], steps: IntArray) -> None:
+        """Add the row of a closed walk on the double cover, with the first edge of each of its pairs."""
+        m, (a, b) = self.m, steps.T
+        low, high = np.minimum(a % m, b % m), np.maximum(a % m, b % m)
+        pair = np.searchsorted(self.place, low * m + high)
+        crosses = (a >= m) != (b >= m)
+        edge = self.edge[pair]
+        back = self.group[self.form.i[edge]] != a % m
+        # F is for a change of copies, of the groups. The edge is turned where their signs are.
+        odd = crosses ^ (self.constant[edge] > 0)
+        found.setdefault(np.sort(2 * pair + crosses).tobytes(), (edge, back, odd))
+
+    def _pair(self) -> tuple[int, int] | None:
+        """Return an undecided pair of groups with a large weight."""
+        weight = np.abs(self.A.T @ self.form.weights.mid)
+        k = int(np.argmax(np.minimum(self.x, 1 - self.x) * (weight + 1e-3 * weight.max(initial=0.0))))
+        return int(self.first[self.g[k]]), int(self.first[self.h[k]])
+
+    def _side(self) -> IntArray:
+        """Return the cut of a spanning tree of the most decided pairs, improved by single moves."""
+        doubt = _INTEGRAL + np.minimum(self.x, 1 - self.x)
+        tree = minimum_spanning_tree(sp.csr_array((doubt, (self.g, self.h)), (self.m, self.m)))
+        whole = sp.csr_array(tree + tree.T)
+        u = np.ones(self.m, dtype=np.intp)
+        order, parent = breadth_first_order(whole, 0, directed=False)
+        for v in order[1:].tolist():  # a piece is connected
+            low, high = sorted((v, int(parent[v])))
+            decided = self.x[np.searchsorted(self.place, low * self.m + high)] > 0.5
+            u[v] = -u[parent[v]] if decided else u[parent[v]]
+        return refined(self.form.signs, u[self.group] * self.sign)
+
+
+def _shortest_odd(walk: list[int], m: int) -> list[tuple[int, int]]:
+    """Return the steps of the shortest closed part of a walk that meets both copies of a group."""
+    last: dict[int, int] = {}
+    start, end = 0, len(walk) - 1
+    for k, v in enumerate(walk):
+        other = last.get((v + m) % (2 * m))
+        if other is not None and k - other < end - start:
+            start, end = other, k
+        last[v] = k
+    return [(walk[k], walk[k + 1]) for k in range(start, end)]
+
+
+def _of_walks(walks: list[tuple[IntArray, Mask, Mask]]) -> Cycles:
+    if not walks:
+        return Cycles.none()
+    start = np.cumsum([0, *(len(edge) for edge, _, _ in walks)])
+    edge, back, odd = (np.concatenate(part) for part in zip(*walks, strict=True))
+    return Cycles(start.astype(np.intp), edge.astype(np.intp), back, odd, np.zeros(len(walks)))
+
+
+def _joined(a: Cycles, b: Cycles) -> Cycles:
+    start = np.concatenate([a.start, a.start[-1] + b.start[1:]])
+    return Cycles(start, *(np.concatenate(part) for part in zip(a[1:], b[1:], strict=True)))
+
+
+class _Model:
+    """The linear program in HiGHS: maximize the cut, with variables between 0 and 1."""
+
+    def __init__(self, weights: Array) -> None:
+        # highspy.Highs prints a banner; its base class has all that is called here.
+        (plain,) = highspy.Highs.__bases__
+        self._model: Any = plain()
+        for name, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
+            self._check(self._model.setOptionValue(name, value), name)
+        none = np.zeros(0, dtype=np.int32)
+        size = len(weights)
+        start = np.zeros(size, dtype=np.int32)
+        status = self._model.addCols(
+            size, -weights, np.zeros(size), np.ones(size), 0, start, none, np.zeros(0)
+        )
+        self._check(status, "addCols")
+
+    def add(self, R: Any, ends: Array) -> None:
+        """Add rows ``R x <= ends``."""
+        count = len(ends)
+        if count:
+            starts, index = (part.astype(np.int32) for part in (R.indptr[:-1], R.indices))
+            lower = np.full(count, -np.inf)
+            self._check(self._model.addRows(count, lower, ends, R.nnz, starts, index, R.data), "addRows")
+
+    def drop(self, rows: IntArray) -> None:
+        """Delete rows."""
+        if len(rows):
+            self._check(self._model.deleteRows(len(rows), rows.astype(np.int32)), "deleteRows")
+
+    def solve(self) -> tuple[Array, Array]:
+        """Return the variables and the multipliers of the rows, at least zero."""
+        while True:
+            checkpoint()
+            end = self._model.getRunTime() + min(_SLICE, remaining())
+            self._check(self._model.setOptionValue("time_limit", end), "time_limit")
+            if self._model.run() == highspy.HighsStatus.kError:
+                self._check(self._model.setOptionValue("threads", 0), "threads")
+                self._model.run()
+            if self._model.getModelStatus() != highspy.HighsModelStatus.kTimeLimit:
+                break
+        found = self._model.getSolution()
+        return np.array(found.col_value), -np.array(found.row_dual)
+
+    def _check(self, status: Any, call: str) -> None:
+        if status == highspy.HighsStatus.kError:
+            raise SolverError(f"HiGHS refused {call}")

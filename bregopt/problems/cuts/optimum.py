@@ -1,0 +1,241 @@
+"""The best cut of a graph, proven: reductions, a tree for each piece, and a certificate of all of them.
+
+Each piece is bounded by the method that its density calls for. The order in which its nodes are bounded does
+not depend on the executor, so neither does the answer. What the answer says of the best cut is what the check
+of the certificate proves.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from fractions import Fraction
+from functools import partial
+from math import nextafter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import IntArray
+from bregopt.clock import Ending
+from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, Task
+from bregopt.problems.cuts.branch_and_bound.leaves import Form, Node
+from bregopt.problems.cuts.branch_and_bound.reduction import Piece, Reduction
+from bregopt.problems.cuts.branch_and_bound.search import Explored, explored
+from bregopt.problems.cuts.proof import Lattice
+from bregopt.routes.progress import Step, digits_bar
+
+__all__ = ["Optimum", "best_cut"]
+
+_SPARSE = 3.0  # edges of a vertex up to which odd cycles give the bound
+_LARGEST_DENSE = 400  # vertices of a piece up to which its matrices are decomposed some hundred times
+_TOL = 1e-6  # of weights without a unit: relative distance of bound and cut at which a node is a leaf
+_STOPPED = {
+    Ending.TIME: "time_limit",
+    Ending.INTERRUPT: "interrupted",
+    Ending.REQUEST: "callback asked for the end",
+}
+
+
+class Optimum(NamedTuple):
+    """A cut and what is proven of it.
+
+    Parameters
+    ----------
+    certificate : CutCertificate
+        With the partition.
+    nodes, open : int
+        Nodes of all trees that were bounded, and those that are no leaves yet.
+    plan : tuple of str
+        What was done, and why.
+    stopped : str
+        Why the work ended before all nodes were leaves; empty where it did not.
+    history : dict from str to array
+    """
+
+    certificate: CutCertificate
+    nodes: int
+    open: int
+    plan: tuple[str, ...]
+    stopped: str
+    history: dict[str, Any]
+
+
+class _Watch:
+    """What is known of the whole graph while its pieces are solved; the bound only improves."""
+
+    def __init__(
+        self,
+        task: Task,
+        reduction: Reduction,
+        sides: list[IntArray],
+        side: IntArray,
+        bar: Any,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._task, self._reduction, self._sides, self._side, self._bar = task, reduction, sides, side, bar
+        self._callback, self._verbose = options.get("callback"), bool(options.get("verbose"))
+        self._begin = time.perf_counter()
+        self._bounds = [
+            float(sum((w for w in piece.weights if w > 0), Fraction(0))) for piece in reduction.pieces
+        ]
+        self.bound = np.inf if task.largest else 0.0
+        self.nodes = self.left = 0
+        self._records: list[tuple[float, float, float, float]] = []
+
+    def keep(self, k: int, exponent: int, found: Explored) -> None:
+        """Keep the cut and the bound of a piece, and count its nodes."""
+        self._sides[k] = found.side
+        self._bounds[k] = found.bound * 2.0**exponent
+        self.nodes, self.left = self.nodes + found.nodes, self.left + found.open
+
+    def whole(self) -> IntArray:
+        """Return the cut of the whole graph from those of its pieces, or the given one if that is better."""
+        if not self._task.largest:
+            return _original(self._task, self._sides[0])
+        signs = self._reduction.lifted(self._sides)
+        found = np.array([signs[v] for v in range(self._task.n)], dtype=np.intp)
+        return found if self._task.weight(found) >= self._task.weight(self._side) else self._side
+
+    def searched(self, k: int, search: Callable[[], IntArray]) -> IntArray:
+        """Return the part in piece `k` of the cut that a search finds, for the whole graph."""
+        found = search()
+        if self._task.weight(found) > self._task.weight(self._side):
+            self._side = found
+        return self._task.sides(found, self._reduction.pieces)[k]
+
+    def show(self, k: int, exponent: int, found: Explored) -> None:
+        """Show the state of piece `k`, and end the work where the callback asks for it."""
+        self._sides[k] = found.side
+        own = found.bound * 2.0**exponent
+        bound = float(self._reduction.total) + sum(self._bounds[:k]) + own + sum(self._bounds[k + 1 :])
+        self.bound = min(self.bound, bound) if self._task.largest else max(self.bound, -bound)
+        cut, seconds = float(self._task.weight(self.whole())), time.perf_counter() - self._begin
+        nodes, left = self.nodes + found.nodes, self.left + found.open
+        size = max(abs(cut), abs(self.bound))
+        gap = abs(self.bound - cut) / size if size else 0.0
+        self._records.append((seconds, nodes, cut, self.bound))
+        if self._verbose:
+            tree = f"{nodes} nodes, {left} open"
+            sys.stdout.write(f"{seconds:9.2f} s  {tree}  cut {cut:.8g}  bound {self.bound:.8g}\n")
+        step = Step(nodes, cut, self.bound, gap, 0.0, 0.0, seconds)
+        if self._bar is not None:
+            self._bar(step)
+        if self._callback is not None and self._callback(step):
+            clock.end()
+
+    def history(self) -> dict[str, Any]:
+        """Return one array for each recorded quantity."""
+        names = ("seconds", "nodes", "value", "bound")
+        columns = np.array(self._records).reshape(-1, len(names)).T
+        return dict(zip(names, columns, strict=True))
+
+
+def best_cut(
+    task: Task,
+    side: IntArray,
+    searched: Callable[[], IntArray],
+    options: Mapping[str, Any],
+    executor: Executor | None,
+) -> Optimum:
+    """Return the best cut, proven, or what time allows of it.
+
+    Parameters
+    ----------
+    task : Task
+    side : int array of shape (n,)
+        A cut with sides of the sizes asked for.
+    searched : function
+        Returns a good one. Roots of sparse pieces round to good cuts themselves, and often prove them.
+    options : dict
+        ``tol``, ``progress``, ``verbose`` and ``callback``.
+    executor : Executor or None
+    """
+    reduction = task.reduction()
+    pieces, lattice = reduction.pieces, Lattice.of(task.weights)
+    if not all(map(_is_sparse, pieces)):
+        side = searched()
+    sides = task.sides(side, pieces)
+    room = _room(task, lattice, side, len(pieces), float(options.get("tol", _TOL)))
+    plan = [_reductions(task, reduction.left_out, pieces)]
+    trees: list[tuple[Node, ...]] = []
+    with digits_bar("cut", _TOL, bool(options.get("progress"))) as bar, clock.stoppable():
+        watch = _Watch(task, reduction, sides, side, bar, options)
+        for k, piece in enumerate(pieces):
+            form, linear = Form.of(piece), _is_sparse(piece)
+            plan.append(_method(piece, linear))
+            found = explored(
+                form,
+                sides[k],
+                linear,
+                _target(piece, form, room),
+                _better(task, piece),
+                partial(watch.show, k, form.exponent),
+                partial(watch.searched, k, searched),
+                executor,
+            )
+            watch.keep(k, form.exponent, found)
+            trees.append(tuple(found.leaves))
+        stopped = _STOPPED[clock.ending()] if watch.left else ""
+    certificate = CutCertificate(task, watch.whole(), tuple(trees)).stated()
+    return Optimum(certificate, watch.nodes, watch.left, tuple(plan), stopped, watch.history())
+
+
+def _room(task: Task, lattice: Lattice, side: IntArray, pieces: int, tol: float) -> Fraction:
+    """Return what the bound of a piece may exceed its best cut by."""
+    if lattice.unit and not lattice.distance:
+        return lattice.unit
+    if lattice.unit:
+        return (lattice.unit - 4 * lattice.distance) / max(pieces, 1)
+    return Fraction(tol) * abs(task.weight(side)) / max(pieces, 1)
+
+
+def _target(piece: Piece, form: Form, room: Fraction) -> Callable[[IntArray], float]:
+    """Return the function from a cut of a piece to the bound that closes a node."""
+
+    def target(side: IntArray) -> float:
+        exact = (piece.cut(side) + room) * Fraction(2) ** -form.exponent
+        return nextafter(nextafter(float(exact), -np.inf), -np.inf)
+
+    return target
+
+
+def _better(task: Task, piece: Piece) -> Callable[[IntArray, IntArray], bool]:
+    """Return whether a cut of a piece is allowed and better than another."""
+
+    def better(side: IntArray, than: IntArray) -> bool:
+        return task.allows(_original(task, side)) and piece.cut(side) > piece.cut(than)
+
+    return better
+
+
+def _original(task: Task, side: IntArray) -> IntArray:
+    """Return the cut of the graph itself, without the vertex that a balanced cut of other sizes adds."""
+    return side if task.largest or len(side) == task.n else side[: task.n] * side[task.n]
+
+
+def _is_sparse(piece: Piece) -> bool:
+    return len(piece.i) <= _SPARSE * piece.n or piece.n > _LARGEST_DENSE
+
+
+def _reductions(task: Task, left_out: int, pieces: list[Piece]) -> str:
+    if not task.largest:
+        return "sizes of the sides: an exact penalty makes the cut a largest cut of a complete graph"
+    return (
+        f"reductions: {left_out} of {task.n} vertices with at most 3 neighbors are left out; "
+        f"what is left has {len(pieces)} {'block' if len(pieces) == 1 else 'blocks'}"
+    )
+
+
+def _method(piece: Piece, linear: bool) -> str:
+    size = f"{piece.n} vertices, {len(piece.i)} edges"
+    if not linear:
+        return (
+            f"{size}: semidefinite bounds with clique inequalities, as it has over {_SPARSE:g} edges a vertex"
+        )
+    if len(piece.i) <= _SPARSE * piece.n:
+        return f"{size}: linear bounds with odd cycles, as it has at most {_SPARSE:g} edges a vertex"
+    return f"{size}: linear bounds with odd cycles, as it has over {_LARGEST_DENSE} vertices"
