@@ -69,6 +69,8 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None
     ax.set_xlabel("iteration")
     locator: Any = ax.xaxis.get_major_locator()
     locator.set_params(integer=True)
+    if len(history["iteration"]) == 1:  # an integer is then within the axis
+        ax.set_xlim(float(history["iteration"][0]) - 0.6, float(history["iteration"][0]) + 0.6)
     ax.set_title(title)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)

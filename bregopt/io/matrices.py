@@ -17,9 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, check_memory, finite_array
-from bregopt.errors import did_you_mean, require
+from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.pandas_labels import pandas_module
+from bregopt.io.stacks import parquet_panel
 from bregopt.io.text_files import Lines, read_latin
 from bregopt.records import dataclass
 
@@ -112,10 +113,7 @@ def opened(value: Any, name: str) -> Any:
         if array.ndim == 3:
             return array
     if suffix == ".parquet":
-        pandas = require("pandas", "pandas")
-        require("pyarrow", "parquet")
-        with reading(path):
-            return pandas.read_parquet(path)
+        return parquet_panel(path)
     if suffix not in SUFFIXES:
         known = ", ".join((*SUFFIXES, ".parquet"))
         raise ValueError(f"{name} is the path {path}; expected a file of type {known}")

@@ -6,7 +6,10 @@ Some rows and columns may hold only NaN off the diagonal: assets without data (:
 from __future__ import annotations
 
 import math
+import os
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,6 +21,8 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
 from bregopt.chunks.sources import Source, maps_whole_file
+from bregopt.errors import require
+from bregopt.files import reading
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
@@ -27,6 +32,7 @@ __all__ = [
     "MatrixStack",
     "StackLike",
     "is_stack",
+    "parquet_panel",
     "present_stack",
     "read_stack",
     "rows_with_data",
@@ -35,11 +41,13 @@ __all__ = [
 # One matrix or number, or one for each key of a stack; or the path of a file that holds them.
 StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
 _BLOCK = 2**24  # bytes of a file that are read at once
+_ROWS = 2**12  # of a Parquet file that are decoded at once
+_readers = threading.local()
 
 
 def is_stack(value: Any) -> bool:
     """Whether a value holds several matrices rather than one."""
-    if is_mapping(value):
+    if is_mapping(value) or isinstance(value, MatrixStack):
         return True
     if is_pandas(value, "DataFrame"):
         return bool(value.index.nlevels == 2 and value.columns.nlevels == 1)
@@ -58,26 +66,22 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     ValueError
         If there is no matrix, or those of an array are not square.
     """
-    if is_mapping(value):
-        stack: MatrixStack = _DictStack(value)
+    if isinstance(value, MatrixStack):  # of a file
+        stack = value
+    elif is_mapping(value):
+        stack = _DictStack(value)
     elif is_pandas(value, "DataFrame"):
         stack = _frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
         stack = _ListStack.of(value)
     elif real and maps_whole_file(value):
-        stack = _FileStack.of(value, name)
+        stack = _ArrayStack.of(value, name)
     else:
         array = rectangular(value, name)
-        stack = _ArrayStack(_real_numbers(array, name) if real else array)
-        _check_shape(stack.values.shape, name)
+        stack = _ArrayStack.of(_real_numbers(array, name) if real else array, name)
     if len(stack.keys) == 0:
         raise ValueError(f"{name} holds no matrix; expected one at least")
     return stack
-
-
-def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    if len(shape) != 3 or shape[1] != shape[2]:
-        raise ValueError(f"{name} has shape {shape}; expected (B, n, n)")
 
 
 def _uniform(matrices: Sequence[Any]) -> bool:
@@ -168,50 +172,22 @@ class MatrixStack(ABC):
 
 @dataclass(frozen=True, eq=False)
 class _ArrayStack(MatrixStack):
-    """Matrices in an array of shape ``(B, n, n)``."""
+    """Matrices in an array of shape ``(B, n, n)``, or in an npy file.
 
-    values: Array
-
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        return range(len(self.values))
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        count, n = self.values.shape[:2]
-        return [Group(np.arange(count), self.values, np.arange(n))]
-
-    @property
-    def order(self) -> int:
-        return self.values.shape[1]
-
-    @property
-    def all_labels(self) -> Iterable[Hashable]:
-        return range(self.values.shape[1])
-
-    def part(self, a: int, b: int) -> _ArrayStack:
-        return _ArrayStack(self.values[a:b])
-
-    def one(self, k: int) -> Any:
-        return self.values[k]
-
-    def collected(self, matrices: Sequence[Any]) -> Any:
-        return _collected(matrices, self.values.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class _FileStack(MatrixStack):
-    """Matrices in an npy file, of which parts are read where they are used; a pickle holds the path."""
+    Parts of a file are read where they are used; a pickle holds its path.
+    """
 
     source: Source
 
     @classmethod
-    def of(cls, array: Any, name: str) -> _FileStack:
-        """Return the stack of a memory map of a whole file."""
-        if array.dtype.kind not in "biuf":
+    def of(cls, array: Any, name: str) -> _ArrayStack:
+        """Return the stack of an array, or of a memory map of a whole file; refuse other shapes and types."""
+        in_file = maps_whole_file(array)
+        if in_file and array.dtype.kind not in "biuf":
             raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
-        _check_shape(array.shape, name)
-        return cls(Source(Path(array.filename), 0, len(array)))
+        if array.ndim != 3 or array.shape[1] != array.shape[2]:
+            raise ValueError(f"{name} has shape {array.shape}; expected (B, n, n)")
+        return cls(Source(Path(array.filename) if in_file else array, 0, len(array)))
 
     @property
     def keys(self) -> Sequence[Hashable]:
@@ -220,7 +196,7 @@ class _FileStack(MatrixStack):
     @property
     def groups(self) -> Iterable[Group]:
         count, n = len(self.source), self.order
-        length = max(1, _BLOCK // (8 * max(n, 1) ** 2))
+        length = max(1, count) if self.source.path is None else max(1, _BLOCK // (8 * max(n, 1) ** 2))
         for a in range(0, count, length):
             b = min(count, a + length)
             yield Group(np.arange(a, b), self._read(a, b), np.arange(n))
@@ -233,28 +209,26 @@ class _FileStack(MatrixStack):
     def all_labels(self) -> Iterable[Hashable]:
         return range(self.order)
 
-    def part(self, a: int, b: int) -> _FileStack:
-        return _FileStack(self.source.part(a, b))
+    def part(self, a: int, b: int) -> _ArrayStack:
+        return _ArrayStack(self.source.part(a, b))
 
     def one(self, k: int) -> Any:
         return self._read(k, k + 1)[0]
 
     def collected(self, matrices: Sequence[Any]) -> Any:
         shape = self.source.shape
-        check_memory(8.0 * math.prod(shape), "the array of answers (resume='folder' keeps it in a file)")
-        return _collected(matrices, shape)
+        if self.source.path is not None:
+            check_memory(8.0 * math.prod(shape), "the array of answers (resume='folder' keeps it in a file)")
+        X = np.full(shape, np.nan)
+        for k, matrix in enumerate(matrices):
+            if matrix is not None:
+                X[k] = matrix
+        return X
 
-    def _read(self, a: int, b: int) -> Array:
-        """Return some matrices, after which their part of the file is no longer mapped."""
-        return np.array(self.source.part(a, b).read(), dtype=np.float64)
-
-
-def _collected(matrices: Sequence[Any], shape: tuple[int, ...]) -> Array:
-    X = np.full(shape, np.nan)
-    for k, matrix in enumerate(matrices):
-        if matrix is not None:
-            X[k] = matrix
-    return X
+    def _read(self, a: int, b: int) -> Any:
+        """Return some matrices; those of a file as a copy, after which their part is no longer mapped."""
+        found = self.source.part(a, b).read()
+        return found if self.source.path is None else np.array(found, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,6 +437,134 @@ def _frame_stack(frame: Any, name: str, real: bool) -> _FrameStack:
     order = np.argsort(codes, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(keys)))[:-1])
     return _FrameStack(frame, tuple(keys), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _ParquetStack(MatrixStack):
+    """Matrices in the Parquet file of a frame, of which parts are read as those of npy files.
+
+    Parameters
+    ----------
+    path : Path
+    columns : pandas.Index
+    names : tuple
+        The keys.
+    ends : int array of shape (B + 1,)
+        The first row of each matrix, and the number of all rows.
+    """
+
+    path: Path
+    columns: Any
+    names: tuple[Hashable, ...]
+    ends: IntArray
+
+    @property
+    def keys(self) -> Sequence[Hashable]:
+        return self.names
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        for a, piece in self._pieces():
+            for group in piece.groups:
+                yield Group(a + group.positions, group.values, group.rows)
+
+    @property
+    def order(self) -> int:
+        return len(self.columns)
+
+    @property
+    def all_labels(self) -> Iterable[Hashable]:
+        return self.columns
+
+    def part(self, a: int, b: int) -> _ParquetStack:
+        return _ParquetStack(self.path, self.columns, self.names[a:b], self.ends[a : b + 1])
+
+    def one(self, k: int) -> Any:
+        return self._frame.one(k) if self._is_piece else self.part(k, k + 1)._frame.one(0)
+
+    def labels(self, k: int) -> Labels:
+        return self._frame.labels(k) if self._is_piece else self.part(k, k + 1)._frame.labels(0)
+
+    def collected(self, matrices: Sequence[Any]) -> Any:
+        check_memory(8.0 * self.order * float(self.ends[-1] - self.ends[0]), "the DataFrame of answers")
+        ends = np.append([a for a, _ in self._pieces()], len(self.names))
+        pieces = zip(self._pieces(), ends[1:], strict=True)
+        return pandas_module().concat([piece.collected(matrices[a:b]) for (a, piece), b in pieces])
+
+    @property
+    def _is_piece(self) -> bool:
+        """Whether the matrices are held once they are read."""
+        return bool(len(self.names) == 1 or 8 * self.order * (self.ends[-1] - self.ends[0]) <= _BLOCK)
+
+    def _pieces(self) -> Iterable[tuple[int, _FrameStack]]:
+        """Yield consecutive parts of some size with their first positions."""
+        length = len(self.names) if self._is_piece else max(1, _BLOCK // (8 * self.order**2))
+        for a in range(0, len(self.names), length):
+            yield a, self._frame if self._is_piece else self.part(a, a + length)._frame
+
+    @cached_property
+    def _frame(self) -> _FrameStack:
+        return _frame_stack(_reader_of(self.path).rows(int(self.ends[0]), int(self.ends[-1])), "A", True)
+
+
+class _ParquetReader:
+    """Rows of a Parquet file, which are decoded one batch after the other."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = require("pyarrow.parquet", "parquet").ParquetFile(path)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._first, self._held = 0, deque[Any]()  # the number of the first row that is held, and batches
+        self._batches = self._file.iter_batches(_ROWS, use_threads=False)
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Return rows as a frame; those before the last ones are decoded again."""
+        if start < self._first:
+            self._restart()
+        count = sum(map(len, self._held))
+        while self._first + count < stop or (self._held and self._first + len(self._held[0]) <= start):
+            if self._held and self._first + len(self._held[0]) <= start:
+                count -= len(self._held[0])
+                self._first += len(self._held.popleft())
+            else:
+                self._held.append(next(self._batches))
+                count += len(self._held[-1])
+        whole = require("pyarrow", "parquet").Table.from_batches(self._held, self._file.schema_arrow)
+        return whole.slice(start - self._first, stop - start).to_pandas()
+
+
+def _reader_of(path: Path) -> _ParquetReader:
+    """Return the reader that this thread has of a file, or a new one."""
+    key = path, path.stat().st_mtime_ns, os.getpid()
+    held, reader = vars(_readers).get("last", (None, None))
+    if held != key:
+        reader = _ParquetReader(path)
+        vars(_readers)["last"] = key, reader
+    return reader
+
+
+def parquet_panel(path: Path) -> Any:
+    """Return the stack or frame in a Parquet file; a stack whose keys are in order is read part by part.
+
+    Raises
+    ------
+    ImportError
+        If pandas or pyarrow is not installed.
+    ValueError
+        If the file is damaged.
+    """
+    pandas, parquet = require("pandas", "pandas"), require("pyarrow.parquet", "parquet")
+    with reading(path):
+        file = parquet.ParquetFile(path)
+        index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+        if len(index) == 2 and all(isinstance(name, str) for name in index):
+            codes, keys = pandas.factorize(pandas.Index(file.read([index[0]]).column(0).to_pandas()))
+            first = np.flatnonzero(np.diff(codes, prepend=-1))
+            columns = file.schema_arrow.empty_table().to_pandas().columns
+            if len(first) == len(keys) > 0 and columns.is_unique:
+                return _ParquetStack(path, columns, tuple(keys), np.append(first, len(codes)))
+        return pandas.read_parquet(path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,6 +100,44 @@ def test_a_panel_in_a_parquet_file(tmp_path):
     pd.testing.assert_frame_equal(found.X, bo.nearest_correlation(panel, min_eigenvalue=0.01).X)
 
 
+@pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
+@pytest.mark.parametrize("rows", [77, 10_000])
+def test_a_parquet_panel_is_read_part_by_part(tmp_path, monkeypatch, rows):
+    """Parts, chains, folders, missing assets and reports are those of the frame in memory."""
+    from bregopt.io import stacks
+
+    rng = np.random.default_rng(1)
+    C = rng.uniform(-1, 1, (150, 5, 5))
+    C = (C + C.transpose(0, 2, 1)) / 2
+    C[7, 2] = C[7, :, 2] = C[80:90, 4] = C[80:90, :, 4] = np.nan
+    C[:, range(5), range(5)] = 1
+    dates, labels = pd.date_range("2020-01-01", periods=150), list("abcde")
+    panel = pd.concat({key: pd.DataFrame(A, labels, labels) for key, A in zip(dates, C, strict=True)})
+    path, read = tmp_path / "panel.parquet", []
+    panel.to_parquet(path, row_group_size=rows)
+    monkeypatch.setattr(stacks, "_BLOCK", 20 * 8 * 5**2)  # twenty matrices
+    monkeypatch.setattr(stacks, "_ROWS", 64)
+    whole = stacks._ParquetReader.rows
+    monkeypatch.setattr(
+        stacks._ParquetReader, "rows", lambda self, a, b: read.append(b - a) or whole(self, a, b)
+    )
+    asked = {"missing": "unknown", "min_eigenvalue": 0.01, "warm_start": "chain"}
+    with pytest.warns(bo.DataWarning, match="11 of 150 matrices have a warning"):
+        expected = bo.nearest_correlation(panel, **asked)
+    for resume in (None, tmp_path / "answers", tmp_path / "answers"):
+        with pytest.warns(bo.DataWarning, match="11 of 150 matrices have a warning"):
+            found = bo.nearest_correlation(path, resume=resume, **asked)
+        pd.testing.assert_frame_equal(found.X, expected.X)
+        assert list(found.keys) == list(expected.keys)
+    assert 0 < max(read) <= 20 * 5
+    np.testing.assert_allclose(found.report().distance, expected.report().distance, atol=1e-12)
+    pd.testing.assert_frame_equal(found[dates[7]].X, expected[dates[7]].X)
+    panel.sort_index(level=1).to_parquet(path)  # dates apart
+    with pytest.warns(bo.DataWarning):
+        apart = bo.nearest_correlation(path, missing="unknown", min_eigenvalue=0.01)
+    np.testing.assert_allclose(apart.X.loc[dates[3]], expected.X.loc[dates[3]], atol=1e-5)
+
+
 def test_bad_files_are_named(tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY nothing")
     np.save(tmp_path / "flat.npy", np.ones((3, 4, 5)))
