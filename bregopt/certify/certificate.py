@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -159,6 +160,18 @@ class Certificate:
             return Status.LOCALLY_OPTIMAL
         near = self.meets(max(tol, NEAR)) or self.is_at_round_off(tol)
         return Status.OPTIMAL_INACCURATE if near else Status.INACCURATE
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a solution that it proves, by their names; the objective is not negated."""
+        return {
+            "value": self.primal,
+            "dual_value": self.dual,
+            "gap": self.gap,
+            "primal_residual": self.primal_residual,
+            "dual_residual": self.dual_residual,
+            "error": self.error,
+        }
 
     @property
     def of_dual(self) -> Certificate:

@@ -63,7 +63,7 @@ from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
-    from bregopt.chunks.triplets import TripletChunk, TripletChunks
+    from bregopt.chunks.rows import TripletChunk, TripletChunks
 
 __all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "solve"]
 
@@ -168,15 +168,10 @@ def _solution(
     return Solution(
         status=certificate.status(options.tol, stop).value,
         stop_reason=options.sentence(stop),
-        value=value,
         X=root @ root.T,
         u={"rho": level},
         duals=None,
-        dual_value=problem.bound,
-        gap=certificate.gap,
-        primal_residual=certificate.primal_residual,
-        dual_residual=0.0,
-        error=certificate.error,
+        **certificate.fields,
         iterations=problem.passes,
         timings={"total": seconds},
         solver="triplet chunks",

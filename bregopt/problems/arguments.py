@@ -58,6 +58,7 @@ __all__ = [
     "row_and_entry_weights",
     "stack_answer",
     "stack_settings",
+    "standard_deviations",
 ]
 
 PANEL = ("executor", "progress", "resume", "warm_start")  # options of a stack
@@ -210,6 +211,19 @@ def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
         f"correlations have 1. Of a covariance pass {name} / np.outer(s, s) with "
         f"s = np.sqrt(np.diag({name})), or bo.nearest_covariance({name})"
     )
+
+
+def standard_deviations(variances: Array, labels: Labels) -> Array:
+    """Return the standard deviations of the matrix `S`; refuse variances that are not above 0."""
+    bad = np.flatnonzero(~(variances > 0))
+    if len(bad):
+        k = int(bad[0])
+        found = "NaN" if np.isnan(variances[k]) else f"{variances[k]:g}"
+        raise ValueError(
+            f"S has the variance {found} at {k if labels is None else labels[k]}; expected variances above "
+            "0: drop it"
+        )
+    return np.sqrt(variances)
 
 
 def largest_change(S: Array, X: Any, scale: Array) -> tuple[float, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -23,7 +23,7 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["moved_by_units", "nearest_psd", "warn_of_units"]
+__all__ = ["nearest_psd", "warn_of_units"]
 
 _MOVED = 0.1  # change of an entry, in parts of both standard deviations, that is much
 
@@ -89,33 +89,33 @@ def nearest_psd(
     own: Any = options  # without those of stacks, as was checked
     solution = problem.solve(**own)
     if divergence == "frobenius":
-        warn_of_units(target, moved_by_units(target, solution.X), labels)
+        warn_of_units([(target, solution.X, labels, "")])
     return labeled(solution, labels)
 
 
-def moved_by_units(A: Any, X: Any) -> tuple[float, int, int]:
-    """Return the largest change of an entry, in parts of the roots of both diagonal entries, and its place.
+def warn_of_units(answers: Iterable[tuple[Any, Any, Labels, str]]) -> None:
+    """Warn where the distance in the Frobenius norm has moved entries of variables in unlike units by much.
 
-    It is zero where these roots do not differ as those of variables in unlike units do.
+    Parameters
+    ----------
+    answers : iterable of tuple
+        The given matrix, the answer or None, labels or None, and which matrix of a stack it is.
     """
-    if isinstance(A, LowRank) or isinstance(X, LowRank):
-        return 0.0, 0, 0
-    variances = np.diag(np.asarray(A, dtype=np.float64))
-    if (variances <= 0).any() or unlike_sizes(np.sqrt(variances)) is None:
-        return 0.0, 0, 0
-    return largest_change(np.asarray(A), X, np.sqrt(variances))
-
-
-def warn_of_units(A: Any, moved: tuple[float, int, int], labels: Labels, where: str = "") -> None:
-    """Warn where the distance in the Frobenius norm has moved entries of small variables by much."""
-    size, i, j = moved
-    if size > _MOVED:
-        names = range(len(A)) if labels is None else labels
-        found = unlike_sizes(np.sqrt(np.diag(np.asarray(A, dtype=np.float64))), labels)
+    worst, message = _MOVED, ("", "")
+    for A, X, labels, which in answers:
+        variances = np.zeros(1) if isinstance(A, LowRank) else np.diag(np.asarray(A, dtype=np.float64))
+        found = unlike_sizes(np.sqrt(np.maximum(variances, 0.0)), labels)
+        if found is not None and (variances > 0).all() and not isinstance(X, LowRank):
+            moved, i, j = largest_change(np.asarray(A), X, np.sqrt(variances))
+            if moved > worst:
+                pair = f"{i} and {j}" if labels is None else f"{labels[i]} and {labels[j]}"
+                worst, message = moved, (f"{found}{which}", f"that of {pair} moved by {moved:.2g}")
+    units, change = message
+    if units:
         warn_caller(
-            f"roots of the diagonal of A go {found}{where}, and the Frobenius norm hardly counts entries of "
-            f"small ones: that of {names[i]} and {names[j]} moved by {size:.2g} times both roots. Of a "
-            "covariance take bo.nearest_covariance, which keeps variances and measures correlations",
+            f"roots of the diagonal of A go {units}, and the Frobenius norm hardly counts entries of small "
+            f"ones: {change} times both roots. Of a covariance take bo.nearest_covariance, which keeps "
+            "variances and measures correlations",
             DataWarning,
         )
 

@@ -53,7 +53,7 @@ from bregopt.problems.correlation.request import (
     read_request,
 )
 from bregopt.problems.correlation.solve import CorrelationRows, units_of
-from bregopt.problems.nearest_psd import moved_by_units, warn_of_units
+from bregopt.problems.nearest_psd import warn_of_units
 from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
 from bregopt.program.entry_stack import EntryStack
@@ -292,9 +292,11 @@ def nearest_psds(
     kind, matrices = divergence_class(divergence), read_stack(A, "A")
     solutions = solve_stack(_Semidefinite(single, matrices, divergence, options, constraints))
     if kind.quadratic and max(_spread(group.values) for group in matrices.groups) > LARGEST_SPREAD:
-        moved = [(moved_by_units(matrices.one(k), X), k) for k, X in enumerate(solutions._matrices)]
-        worst, k = max(moved, default=((0.0, 0, 0), 0))
-        warn_of_units(matrices.one(k), worst, matrices.labels(k), f" in matrix {solutions.keys[k]!r}")
+        warn_of_units(
+            (matrices.one(k), X, matrices.labels(k), f" in matrix {key!r}")
+            for k, (key, X) in enumerate(zip(solutions.keys, solutions._matrices, strict=True))
+            if X is not None
+        )
     return solutions
 
 

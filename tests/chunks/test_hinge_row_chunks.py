@@ -99,7 +99,7 @@ def test_zero_vectors_pay_their_bound():
 def test_repeated_rows_are_one_of_more_weight():
     Z, bound, sense = data(30)
     many = bo.RowChunks(
-        *(np.repeat(a, 20, axis=0) for a in (Z, bound, sense)), 0.01, penalty="hinge", chunk=70
+        *(np.repeat(a, 5, axis=0) for a in (Z, bound, sense)), 0.04, penalty="hinge", chunk=70
     )
     once = bo.RowChunks(Z, bound, sense, 0.2, penalty="hinge")
     with warnings.catch_warnings():

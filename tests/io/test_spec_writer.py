@@ -168,7 +168,7 @@ class Drawn:
         return bo.Problem(self.objective(), [bo.diag(self.X) == 1, *rows])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_problems_are_read_as_they_were(tmp_path_factory, data):
     again(Drawn(data.draw).problem(), tmp_path_factory.mktemp("spec"))
@@ -402,7 +402,7 @@ def test_damaged_data_are_refused_by_key(tmp_path, name):
     assert str(caught.value).startswith(str(path))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_texts_are_read_or_refused(tmp_path_factory, data):
     path = damaged(tmp_path_factory.mktemp("damaged"), "", "")

@@ -130,7 +130,7 @@ class TestStandardized:
         S = WINE.cov()
         S["ash"] = 0.0
         S.loc["ash"] = 0.0
-        with pytest.raises(ValueError, match="S has the variance 0 at ash; to standardize"):
+        with pytest.raises(ValueError, match="S has the variance 0 at ash; expected variances above 0"):
             bo.graphical_lasso(S, 0.1, standardize=True)
 
     def test_paths_and_starts_are_in_the_units_of_the_data(self):

@@ -25,12 +25,12 @@ from bregopt.problems.arguments import (
     fixed_pairs,
     largest_change,
     row_and_entry_weights,
+    standard_deviations,
 )
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
 from bregopt.problems.correlation.nearest import solve_directly
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.request import (
-    Given,
     Request,
     check_missing,
     check_together,
@@ -210,7 +210,10 @@ def covariance_task(S: Any, of_user: Mapping[str, Any]) -> CovarianceTask:
     """Return what the arguments say, checked."""
     labels = labels_of(S, "S", "S.cov()")
     given = given_matrix(S, of_user["missing"], "S")
-    scale = _deviations(given, labels)
+    variances = np.asarray(given.A).diagonal().copy()
+    if given.no_variance is not None:
+        variances[given.no_variance] = np.nan
+    scale = standard_deviations(variances, labels)
     kind, condition = divergence_or_norm(of_user["divergence"]), condition_bound(of_user["max_condition"])
     n, unit = len(scale), np.outer(scale, scale)
     w, H = row_and_entry_weights(aligned(of_user["weights"], labels, "weights"), n, kind)
@@ -240,7 +243,7 @@ def covariance_task(S: Any, of_user: Mapping[str, Any]) -> CovarianceTask:
         scale=scale,
     )
     check_together(request, of_user["weights"] is not None)
-    return CovarianceTask(request, measured, np.asarray(given.A).diagonal().copy())
+    return CovarianceTask(request, measured, variances)
 
 
 def measured_units(
@@ -313,18 +316,6 @@ def units_message(
         f"measured; the largest change of a correlation is {size:.2g}, of {names[i]} and {names[j]}"
         f"{'' if date is None else f', in matrix {date!r}'}. {choice}"
     )
-
-
-def _deviations(given: Given, labels: Labels) -> Array:
-    """Return the standard deviations."""
-    variances = np.asarray(given.A).diagonal()
-    if given.no_variance is not None or (variances <= 0).any():
-        k = int(np.argmin(variances)) if given.no_variance is None else given.no_variance
-        found = "NaN" if given.no_variance is not None else f"{variances[k]:g}"
-        raise ValueError(
-            f"S has the variance {found} at {k if labels is None else labels[k]}; expected variances above 0"
-        )
-    return np.sqrt(variances)
 
 
 def _least(value: Any, scale: Array, labels: Labels) -> float:

@@ -142,12 +142,7 @@ def proven_fields(
     return {
         "status": certificate.status(tol, stop).value,
         "stop_reason": _reason(descent, value, bound, certificate.meets(tol)),
-        "value": value,
-        "dual_value": bound,
-        "gap": certificate.gap,
-        "primal_residual": 0.0,
-        "dual_residual": 0.0,
-        "error": certificate.error,
+        **(certificate.fields | {"dual_value": bound}),
         "iterations": len(values) - 1,
         "history": {
             "iteration": np.arange(float(len(values))),

@@ -369,16 +369,7 @@ def with_diagonal(
         certificate = certify(PrimalDualPoint(problem.program(), (Y,), *raw._point[1:], S=raw._S))
     if solution.status == "optimal" and not certificate.meets(tol):
         return solution
-    return replace(
-        solution,
-        X=Y,
-        value=certificate.primal,
-        dual_value=certificate.dual,
-        gap=certificate.gap,
-        primal_residual=certificate.primal_residual,
-        dual_residual=certificate.dual_residual,
-        error=certificate.error,
-    )
+    return replace(solution, X=Y, **certificate.fields)
 
 
 def _conditioned(Y: Array, diagonal: Array, condition: float, floor: float) -> Array:

@@ -23,7 +23,7 @@ from bregopt.arrays import (
 from bregopt.errors import DataWarning, did_you_mean, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
 from bregopt.linalg import root_of
-from bregopt.problems.arguments import fixed_pairs
+from bregopt.problems.arguments import fixed_pairs, standard_deviations
 from bregopt.problems.logdet.precision import GraphicalLassoPath, GraphicalLassoSolution
 from bregopt.program import StopReason
 from bregopt.records import dataclass, field_names, replace
@@ -363,7 +363,7 @@ def _lasso_problem(
         raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")
     if not isinstance(standardize, bool | np.bool_):
         raise TypeError(f"standardize is {standardize!r}; expected True or False")
-    scale = _deviations(matrix.diagonal(), labels) if standardize else None
+    scale = standard_deviations(matrix.diagonal(), labels) if standardize else None
     if scale is not None:
         matrix = matrix / np.outer(scale, scale)
     elif weights is None:
@@ -387,17 +387,6 @@ def _lasso_problem(
         allowed[i, j] = allowed[j, i] = True
         w[~allowed] = np.inf
     return _LassoProblem(matrix, w, labels, scale)
-
-
-def _deviations(variances: Array, labels: Labels) -> Array:
-    """Return the standard deviations, by which standardized variables are divided."""
-    if (variances <= 0).any():
-        k = int(np.argmin(variances))
-        raise ValueError(
-            f"S has the variance {variances[k]:g} at {k if labels is None else labels[k]}; to standardize, "
-            "expected variances above 0: drop it"
-        )
-    return np.sqrt(variances)
 
 
 def _weights(value: Any, n: int) -> Array:
