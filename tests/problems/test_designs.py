@@ -72,6 +72,19 @@ def test_e_optimal_polynomials_are_those_of_pukelsheim_and_studden(degree):
     equivalence(design)
 
 
+@pytest.mark.parametrize(("m", "degree"), [(250, 3), (333, 6), (777, 3), (1_000, 2), (2_000, 4)])
+@pytest.mark.parametrize("optimal", [bo.d_optimal, bo.a_optimal])
+def test_grids_beside_the_best_places_give_few_candidates(optimal, m, degree):
+    """Optima on an interval have ``degree + 1`` places; candidates beside each of them share its weight."""
+    x = np.linspace(-1, 1, m)
+    design = optimal(polynomial(x, degree))
+    assert design.status == "optimal"
+    groups = np.split(design.support, np.flatnonzero(np.diff(x[design.support]) > 0.1) + 1)
+    assert len(groups) == degree + 1
+    assert len(design.support) <= 5 * (degree + 1)
+    equivalence(design)
+
+
 def test_a_optimal_designs_in_closed_form():
     for n in (1, 2, 5):  # of unit vectors and their multiples: weights proportional to one over the length
         lengths = np.arange(1.0, n + 1)

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array
+from bregopt.arrays import Array, finite_array
 from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.plotting import one_axes
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 
-__all__ = ["ProvenAnswer", "draw_ellipse", "draw_ranking", "draw_sensitivity", "verdict"]
+__all__ = ["ProvenAnswer", "draw_design", "draw_ellipse", "verdict"]
 
 # Of the palette of Okabe and Ito, told apart by all eyes.
 _OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
@@ -132,20 +132,28 @@ def draw_ellipse(
     return ax
 
 
-def draw_sensitivity(
-    places: Array, sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any = None
+def draw_design(
+    sensitivity: Array,
+    weights: Array,
+    level: float,
+    X: Array | None,
+    places: Any,
+    names: tuple[Any, Any],
+    ax: Any = None,
 ) -> Any:
     """Draw the sensitivities of a design, which have their largest values where it has weight.
 
     Parameters
     ----------
-    places : array of shape (m, 1) or (m, 2)
-        Of the candidates.
     sensitivity, weights : array of shape (m,)
     level : float
         The bound of the equivalence theorem.
-    names : sequence of length 1 or 2
-        Of the axes.
+    X : array of shape (m, n) or None
+        The candidates if they are rows. The one or two columns that vary are the places of the drawing.
+    places : array_like of shape (m,) or (m, 2), optional
+        Other places. Without any the candidates are drawn in the order of their sensitivity.
+    names : tuple
+        The labels of the candidates and of their columns, None without labels.
     ax : matplotlib axes, optional
         The default is a new figure.
 
@@ -153,6 +161,27 @@ def draw_sensitivity(
     -------
     matplotlib axes
     """
+    m, (candidates, columns) = len(weights), names
+    varying = np.zeros(0, dtype=np.intp) if X is None else np.flatnonzero(np.ptp(X, axis=0))
+    if places is not None:
+        at = finite_array(places, "places", ndim=(1, 2))
+        at = at[:, None] if at.ndim == 1 else at
+        if len(at) != m or at.shape[1] not in (1, 2):
+            raise ValueError(f"places has shape {at.shape}; expected {(m,)} or {(m, 2)}")
+        given = getattr(places, "columns", [f"factor {k}" for k in range(at.shape[1])])
+        return _draw_places(at, sensitivity, weights, level, list(given), ax)
+    if X is not None and len(varying) in (1, 2):
+        own = [f"column {k}" if columns is None else columns[k] for k in varying]
+        return _draw_places(X[:, varying], sensitivity, weights, level, own, ax)
+    if candidates is None and X is not None:
+        candidates = ["(" + ", ".join(f"{x:.3g}" for x in row[varying]) + ")" for row in X]
+    return _draw_ranking(sensitivity, weights, level, range(m) if candidates is None else candidates, ax)
+
+
+def _draw_places(
+    places: Array, sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any
+) -> Any:
+    """Draw sensitivities at places of the candidates, shape (m, 1) or (m, 2), with names of the axes."""
     ax = one_axes(ax, _SIZE)
     ax.set_xlabel(str(names[0]))
     size = np.maximum(_MARKER * weights / weights.max(), _SMALLEST)
@@ -172,25 +201,11 @@ def draw_sensitivity(
     return ax
 
 
-def draw_ranking(
-    sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any = None
-) -> Any:
-    """Draw candidates in the order of their sensitivity, which may have any number of factors.
-
-    Parameters
-    ----------
-    sensitivity, weights, level, ax
-        As for :func:`draw_sensitivity`.
-    names : sequence of length m
-        Of the candidates; the largest weights are named.
-
-    Returns
-    -------
-    matplotlib axes
-    """
+def _draw_ranking(sensitivity: Array, weights: Array, level: float, names: Sequence[Any], ax: Any) -> Any:
+    """Draw candidates in the order of their sensitivity, with the names of those of the largest weights."""
     order = np.lexsort((-weights, -sensitivity))
     sensitivity, weights = sensitivity[order], weights[order]
-    ax = draw_sensitivity(
+    ax = _draw_places(
         np.arange(float(len(order)))[:, None], sensitivity, weights, level, ["candidates by sensitivity"], ax
     )
     shown = np.sort(np.argsort(-weights, kind="stable")[: min(_NAMED, int((weights > 0).sum()))])

@@ -11,14 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, qr
 
-from bregopt.arrays import Array, IntArray, Mask, finite_array
+from bregopt.arrays import EPS, Array, IntArray, Mask, finite_array
 from bregopt.errors import SolverError
 from bregopt.linalg import log_det, root_of
 from bregopt.records import dataclass
 
 __all__ = [
+    "INFORMATION_ROUND_OFF",
     "Candidates",
     "LocalModel",
     "WeightBounds",
@@ -26,9 +27,11 @@ __all__ = [
     "criterion_value",
     "efficiency",
     "local_model",
+    "root_inside",
     "weight_bounds",
 ]
 
+INFORMATION_ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
 _ROUND_OFF = 1e-12  # of sums of weights
 _UNAFFORDABLE = 1e-7  # room below a budget that the tolerance of a linear program may hide, relative to costs
 
@@ -270,7 +273,7 @@ class WeightBounds:
         filled = np.clip(left - np.concatenate([[0.0], np.cumsum(room)[:-1]]), 0.0, room)
         return float(h @ self.lower + h[order] @ filled + prices @ self.budget)
 
-    def settled(self, u: Array, g: Array, prices: Array, own: float) -> Array:
+    def settled(self, u: Array, g: Array, prices: Array, own: float, share: float = 1.0) -> Array:
         """Return weights with those at their bounds that an optimum with such sensitivities has there.
 
         Near an optimum the product of the distance from a bound and of the multiplier of the bound is small,
@@ -282,13 +285,15 @@ class WeightBounds:
         prices : array of shape (r,)
         own : float
             The unit of `g`.
+        share : float
+            Of the multiplier, below which the distance from the bound is the small one of the two.
         """
         h = (g - prices @ self.costs) / own
         most = np.minimum(self.upper, self.total)
         order = np.argsort(-h)
         room = np.cumsum((most - self.lower)[order])
         level = h[order[np.searchsorted(room, self.total - self.lower.sum())]]
-        low, high = u - self.lower < level - h, most - u < h - level
+        low, high = u - self.lower < share * (level - h), most - u < share * (h - level)
         u = np.where(low, self.lower, np.where(high, most, u))
         return self._summing(u)
 
@@ -388,3 +393,37 @@ def _check_affordable(bounds: WeightBounds, size: Array) -> None:
     others = "" if len(size) == 1 else " if the others are kept"
     found, least = bounds.budget[k] * size[k], spent[k] * size[k]
     raise ValueError(f"{which} is {found:g}, and weights cost at least {least:g}{others}: raise it")
+
+
+def root_inside(candidates: Candidates, bounds: WeightBounds, prior: Array | None) -> Array:
+    """Return a lower triangular ``L`` with ``L L'`` the information of weights inside the bounds.
+
+    Raises
+    ------
+    ValueError
+        If that is singular.
+    """
+    u = bounds.inside()
+    rows = np.sqrt(u)[:, None] * candidates.X if candidates.are_rows else _rows_of(candidates.information(u))
+    if prior is not None:
+        rows = np.concatenate([rows, _rows_of(prior)])
+    unit = np.abs(rows).max(axis=0)
+    unit[unit == 0] = 1.0
+    R = qr(rows / unit, mode="r")[0][: candidates.n]
+    spread = np.linalg.svd(R, compute_uv=False)
+    rank = int((spread > candidates.n * INFORMATION_ROUND_OFF * spread[0]).sum())
+    if rank < candidates.n:
+        raise ValueError(
+            f"candidates determine {rank} of {candidates.n} parameters; expected all of them: leave out "
+            "columns that others combine to, or pass a positive definite prior"
+        )
+    return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+
+
+def _rows_of(M: Array) -> Array:
+    """Return rows with the information ``M``; eigenvalues that are round-off in some units count as zero."""
+    unit = np.sqrt(np.maximum(M.diagonal(), 0.0))
+    unit[unit == 0] = 1.0
+    eigenvalues, Q = np.linalg.eigh(M / unit / unit[:, None])
+    eigenvalues[eigenvalues <= len(M) * INFORMATION_ROUND_OFF] = 0.0
+    return np.asarray((Q * np.sqrt(eigenvalues)).T * unit)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import qr
 
 from bregopt import clock
 from bregopt.arrays import (
@@ -34,13 +33,15 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.plotting import Axes
-from bregopt.problems.logdet.answer import ProvenAnswer, draw_ranking, draw_sensitivity, verdict
+from bregopt.problems.logdet.answer import ProvenAnswer, draw_design, verdict
 from bregopt.problems.logdet.candidates import (
+    INFORMATION_ROUND_OFF,
     Candidates,
     WeightBounds,
     congruent,
     criterion_value,
     efficiency,
+    root_inside,
     weight_bounds,
 )
 from bregopt.problems.logdet.exact_designs import ExactDesign, apportioned, exact_design
@@ -56,7 +57,6 @@ __all__ = ["Design", "a_optimal", "d_optimal", "e_optimal"]
 
 
 _TOL = 1e-8  # weights have about as many digits as the efficiency
-_ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
 _FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 
 
@@ -211,42 +211,14 @@ class Design(ProvenAnswer):
         -------
         matplotlib axes
         """
-        sensitivity, weights = np.asarray(self.sensitivity), np.asarray(self.weights)
-        at, names = self._places(places)
-        if at is None:
-            ax = draw_ranking(sensitivity, weights, self.level, names, ax)
-        else:
-            ax = draw_sensitivity(at, sensitivity, weights, self.level, names, ax)
-        ax.set_title(
-            f"{self.criterion}-optimal: {len(self.support)} of {len(weights)} candidates", fontsize=10
+        X = self._candidates.X if self._candidates.are_rows else None
+        names = getattr(self.weights, "index", None), getattr(self.information, "columns", None)
+        ax = draw_design(
+            np.asarray(self.sensitivity), np.asarray(self.weights), self.level, X, places, names, ax
         )
+        title = f"{self.criterion}-optimal: {len(self.support)} of {len(self.weights)} candidates"
+        ax.set_title(title, fontsize=10)
         return ax
-
-    def _places(self, places: Any) -> tuple[Array | None, list[Any]]:
-        """Return the settings of the factors and their names; of many, None and names of the candidates."""
-        m = len(self._candidates)
-        columns = getattr(self.information, "columns", None)
-        if places is None:
-            X = self._candidates.X if self._candidates.are_rows else np.zeros((1, 0))
-            varying = np.flatnonzero(np.ptp(X, axis=0))
-            if len(varying) not in (1, 2):
-                return None, self._names_of_candidates(X)
-            names = [f"column {k}" if columns is None else columns[k] for k in varying]
-            return X[:, varying], names
-        given = getattr(places, "columns", None)
-        at = finite_array(places, "places", ndim=(1, 2))
-        at = at[:, None] if at.ndim == 1 else at
-        if len(at) != m or at.shape[1] not in (1, 2):
-            raise ValueError(f"places has shape {at.shape}; expected {(m,)} or {(m, 2)}")
-        return at, list(given) if given is not None else [f"factor {k}" for k in range(at.shape[1])]
-
-    def _names_of_candidates(self, X: Array) -> list[Any]:
-        """Return the labels of the candidates, else their settings or numbers."""
-        if hasattr(self.weights, "index"):
-            return list(self.weights.index)
-        if len(X) != len(self._candidates):
-            return list(range(len(self._candidates)))
-        return ["(" + ", ".join(f"{x:.3g}" for x in row[np.ptp(X, axis=0) > 0]) + ")" for row in X]
 
     def _facts(self) -> dict[str, str]:
         names = {"D": "log det M", "A": "tr K inv(M)", "E": "smallest eigenvalue of M"}
@@ -464,12 +436,12 @@ def _design_task(
     n = X.shape[1]
     if X.ndim == 3:
         X = np.array([symmetrized(M, f"candidates[{k}]") for k, M in enumerate(X)])
-        least = np.linalg.eigvalsh(X)[:, 0] + n * _ROUND_OFF * np.linalg.norm(X, axis=(1, 2))
+        least = np.linalg.eigvalsh(X)[:, 0] + n * INFORMATION_ROUND_OFF * np.linalg.norm(X, axis=(1, 2))
         if least.min() < 0:
             k = int(least.argmin())
             raise ValueError(f"candidates[{k}] has the eigenvalue {least[k]:.3g}; expected no negative one")
     M0 = None if prior is None else symmetric_matrix(prior, "prior", n)
-    if M0 is not None and np.linalg.eigvalsh(M0)[0] < -n * _ROUND_OFF * np.linalg.norm(M0):
+    if M0 is not None and np.linalg.eigvalsh(M0)[0] < -n * INFORMATION_ROUND_OFF * np.linalg.norm(M0):
         raise ValueError(
             f"prior has the eigenvalue {np.linalg.eigvalsh(M0)[0]:.3g}; expected no negative one"
         )
@@ -495,7 +467,7 @@ def _warn_of_units(task: _DesignTask, does: str, remedy: str) -> None:
 def _solved_design(task: _DesignTask, settings: Settings) -> Design:
     """Return the design with its certificate."""
     with clock.limited(settings.time_limit), threads_for(task.candidates.n):
-        L = _root(task)
+        L = root_inside(task.candidates, task.bounds, task.prior)
         found = _e_found(task, settings) if task.criterion == "E" else _smooth(task, L, settings.tol)
         M = task.candidates.information(found.u)
         if task.prior is not None:
@@ -525,40 +497,6 @@ def _bound(criterion: str, value: float, efficiency: float, n: int) -> float:
     if criterion == "D":
         return value - n * log(efficiency)
     return value * efficiency if criterion == "A" else value / efficiency
-
-
-def _root(task: _DesignTask) -> Array:
-    """Return a lower triangular ``L`` with ``L L'`` the information of weights inside the bounds.
-
-    Raises
-    ------
-    ValueError
-        If that is singular.
-    """
-    candidates, u = task.candidates, task.bounds.inside()
-    rows = np.sqrt(u)[:, None] * candidates.X if candidates.are_rows else _rows_of(candidates.information(u))
-    if task.prior is not None:
-        rows = np.concatenate([rows, _rows_of(task.prior)])
-    unit = np.abs(rows).max(axis=0)
-    unit[unit == 0] = 1.0
-    R = qr(rows / unit, mode="r")[0][: candidates.n]
-    spread = np.linalg.svd(R, compute_uv=False)
-    rank = int((spread > candidates.n * _ROUND_OFF * spread[0]).sum())
-    if rank < candidates.n:
-        raise ValueError(
-            f"candidates determine {rank} of {candidates.n} parameters; expected all of them: leave out "
-            "columns that others combine to, or pass a positive definite prior"
-        )
-    return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
-
-
-def _rows_of(M: Array) -> Array:
-    """Return rows with the information ``M``; eigenvalues that are round-off in some units count as zero."""
-    unit = np.sqrt(np.maximum(M.diagonal(), 0.0))
-    unit[unit == 0] = 1.0
-    eigenvalues, Q = np.linalg.eigh(M / unit / unit[:, None])
-    eigenvalues[eigenvalues <= len(M) * _ROUND_OFF] = 0.0
-    return np.asarray((Q * np.sqrt(eigenvalues)).T * unit)
 
 
 def _smooth(task: _DesignTask, L: Array, tol: float) -> _Found:

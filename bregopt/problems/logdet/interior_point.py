@@ -34,6 +34,9 @@ _LOOSE = 0.05  # tolerance of a round, relative to the inefficiency after the ro
 _TIGHT = 0.4  # the same relative to the tolerance, at least
 _IDLE = 1e-3  # weight of a candidate that may be dropped, relative to the mean weight
 _FINER = 0.01  # tolerance of the last steps, relative: weights that move to a bound make the bound larger
+# Distances from a bound that are the small ones, relative to the multiplier. The first is enough unless
+# the best place is between two candidates, one of which has little weight.
+_CLEAR = (1.0, 1e-2, 1e-4, 1e-6)
 _MAX_ROUNDS = 100
 _NO_PRICES = np.zeros(0)
 
@@ -70,12 +73,16 @@ def optimal_weights(model: Model, inside: Array, tol: float) -> OptimalWeights:
     tol : float
         Half of the inefficiency that the caller allows: weights move to their bounds within the other half.
     """
+    found = None
     if len(model.candidates) > max(_FEW, 10 * model.candidates.n) and model.bounds.is_simplex:
         found = _in_rounds(model, inside, tol)
-        if found is not None:
+        if found is not None and (found.efficiency >= 1 - 2 * tol or clock.remaining() <= 0):
             return found
+    # Rounds stall where the best place is between two candidates that are hardly better than others: all of
+    # 1,000 candidates for a parabola give 1e-8 in place of 8e-7.
     at, local, efficiency = _minimize(model, _start(model, inside), _FINER * tol)
-    return _settled(model, local, OptimalWeights(at.u, efficiency, at.steps, at.prices()), tol)
+    whole = _settled(model, local, OptimalWeights(at.u, efficiency, at.steps, at.prices()), tol)
+    return whole if found is None or whole.efficiency > found.efficiency else found
 
 
 def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights | None:
@@ -127,12 +134,13 @@ def _in_rounds(model: Model, inside: Array, tol: float) -> OptimalWeights | None
 
 def _settled(model: Model, local: LocalModel, found: OptimalWeights, tol: float) -> OptimalWeights:
     """Return the weights with those at their bounds that belong there, if the efficiency allows it."""
-    u = model.bounds.settled(found.u, local.g, found.prices, local.own)
-    at = model.local(model.information(u))
-    efficiency = 0.0 if at is None else model.efficiency(at, found.prices)
-    if efficiency < min(1 - 2 * tol, found.efficiency):
-        return found
-    return replace(found, u=u, efficiency=efficiency)
+    for share in _CLEAR:
+        u = model.bounds.settled(found.u, local.g, found.prices, local.own, share)
+        at = model.local(model.information(u))
+        efficiency = 0.0 if at is None else model.efficiency(at, found.prices)
+        if efficiency >= min(1 - 2 * tol, found.efficiency):
+            return replace(found, u=u, efficiency=efficiency)
+    return found
 
 
 def _first(candidates: Candidates, g: Array) -> IntArray:
