@@ -61,6 +61,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.problems.correlation.nearest import nearest_correlation
     from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
+    from bregopt.problems.cuts.communities import Communities, communities
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
     from bregopt.problems.cuts.partition import Partition, lovasz_theta, partition
     from bregopt.problems.cuts.qubo import BinaryMinimum, qubo
@@ -94,6 +95,7 @@ __all__ = [
     "BinaryMinimum",
     "BoundCertificate",
     "ChannelCapacity",
+    "Communities",
     "Conflict",
     "Constraint",
     "ConvergenceWarning",
@@ -140,6 +142,7 @@ __all__ = [
     "between",
     "bmat",
     "bregman_div",
+    "communities",
     "covariance_selection",
     "cross_check",
     "cut_rows",
@@ -258,6 +261,8 @@ _MODULES = {
     "shrink_correlation": "bregopt.problems.correlation.estimates",
     "Suggestion": "bregopt.problems.correlation.infeasibility",
     "BinaryMinimum": "bregopt.problems.cuts.qubo",
+    "Communities": "bregopt.problems.cuts.communities",
+    "communities": "bregopt.problems.cuts.communities",
     "Cut": "bregopt.problems.cuts.cut",
     "CutCertificate": "bregopt.problems.cuts.branch_and_bound.certificate",
     "max_cut": "bregopt.problems.cuts.cut",

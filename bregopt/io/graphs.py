@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,10 +49,14 @@ class Graph:
     nodes : list
         The user's names of the vertices: networkx's nodes, the attribute "name" of igraph's vertices, the
         labels of a DataFrame, the sorted names that occur in edges, or ``0 .. n-1``.
+    loops : array of shape (n,) or (0,)
+        The weight of the loops at each vertex; of length 0 where the graph has none. A matrix has them on its
+        diagonal.
     """
 
     adjacency: Any
     nodes: list[Hashable]
+    loops: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def n(self) -> int:
@@ -69,7 +74,7 @@ class Graph:
         return float(edges.data[side[edges.row] != side[edges.col]].sum()) / 2
 
 
-def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
+def read_graph(graph: Any, weights: Any = None, signed: bool = False, loops: bool = True) -> Graph:
     """Return a graph from any of the supported forms.
 
     Parameters
@@ -82,12 +87,14 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
         edges their weights. Adjacency matrices contain their weights.
     signed : bool
         Whether weights may be negative.
+    loops : bool
+        Whether the graph may have edges from a vertex to itself, which no partition cuts.
 
     Raises
     ------
     TypeError, ValueError
-        If the graph is directed, has loops, negative or non-finite weights, an asymmetric matrix, or fewer
-        than two vertices.
+        If the graph is directed, has negative or non-finite weights, loops without `loops`, an asymmetric
+        matrix, or fewer than two vertices.
     """
     if hasattr(graph, "adjacency") and hasattr(graph, "is_directed"):
         adjacency, nodes = _from_networkx(graph, weights)
@@ -108,12 +115,19 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False) -> Graph:
     if not signed and adjacency.nnz and adjacency.data.min() < 0:
         name = "graph" if weights is None or isinstance(weights, str) else "weights"
         raise ValueError(f"{name} has the negative weight {adjacency.data.min():g}; expected none below 0")
-    loops = np.flatnonzero(adjacency.diagonal())
-    if len(loops):
-        raise ValueError(
-            f"graph has a loop at vertex {nodes[loops[0]]!r}; expected none (a loop is never cut)"
-        )
-    return Graph(adjacency, nodes)
+    own = adjacency.diagonal()
+    if not own.any():
+        return Graph(adjacency, nodes)
+    if not loops:
+        raise ValueError(f"graph has a loop at vertex {nodes[np.flatnonzero(own)[0]]!r}; expected none")
+    return Graph(_without_diagonal(adjacency), nodes, own)
+
+
+def _without_diagonal(adjacency: Any) -> Any:
+    """Return the weights between different vertices."""
+    other = sp.csr_array(adjacency - sp.diags_array(adjacency.diagonal()))
+    other.eliminate_zeros()
+    return other
 
 
 def _between_tuples(graph: Any) -> bool:
@@ -177,8 +191,7 @@ def _from_igraph(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
         named = ((names[a], names[b], value) for (a, b), value in zip(edges, column, strict=True))
         values = _attribute(named, weights)
     ends = np.array(edges, dtype=np.intp).reshape(len(edges), 2).T
-    half = sp.csr_array((values, (ends[0], ends[1])), (n, n))
-    return sp.csr_array(half + half.T), names
+    return _undirected(values, ends, n), names
 
 
 def _attribute_name(weights: Any) -> str:
@@ -242,8 +255,13 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
         raise ValueError(f"weights has length {len(weight)}; expected {m}, one for each edge")
     vertices, ends = np.unique(edges, return_inverse=True)
     n = len(vertices)
-    half = sp.csr_array((weight, tuple(ends.reshape(2, m))), (n, n))
-    return sp.csr_array(half + half.T), vertices.tolist()
+    return _undirected(weight, ends.reshape(2, m), n), vertices.tolist()
+
+
+def _undirected(weight: Array, ends: IntArray, n: int) -> Any:
+    """Return the adjacency matrix of weighted edges; parallel ones add up."""
+    half = sp.csr_array((weight, tuple(ends)), (n, n))
+    return sp.csr_array(half + half.T - sp.diags_array(half.diagonal()))
 
 
 def _strings(graph: Any, edges: Any) -> Any:

@@ -177,6 +177,8 @@ class PartedGraph(Solution, ABC):
         lines = [self._sentence]
         if "call" in self.timings:
             lines.append(f"  total time {self.timings['call']:.3g} s")
+        if self._note:
+            lines.append(f"  note       {self._note}")
         if self.solver == ENUMERATION:
             return "\n".join([*lines, f"  stopped    {self.stop_reason}"])
         return "\n".join([*lines, super().__repr__()])
@@ -208,6 +210,16 @@ class PartedGraph(Solution, ABC):
         """The cut, its parts and its bound in one line."""
 
     @property
+    def _note(self) -> str:
+        """What the answer leaves out of the graph."""
+        count = int((self.graph.loops != 0).sum())
+        return (
+            f"loops at {count} vert{'ex' if count == 1 else 'ices'} ignored: no partition cuts them"
+            if count
+            else ""
+        )
+
+    @property
     def _title(self) -> str:
         sizes = np.bincount(self._numbers)
         if sizes.min() == sizes.max():
@@ -220,6 +232,8 @@ class PartedGraph(Solution, ABC):
 
     def _facts(self) -> dict[str, str]:
         facts = {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        if self._note:
+            facts["note"] = self._note
         if self.solver == ENUMERATION:
             facts["effort"] = f"{self.iterations:,} partitions"
         return facts

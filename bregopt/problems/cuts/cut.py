@@ -175,7 +175,7 @@ def min_balanced_cut(
     graph : networkx or igraph graph, adjacency matrix (sparse, dense or DataFrame) of shape (n, n), or edges
         Edges are an array of shape ``(m, 2)`` or a pair of arrays, of integers from 0 on or of strings, or a
         list of pairs of tuples; the vertices are those that occur in an edge. The graph need not be
-        connected, and a graph or a matrix may have isolated vertices.
+        connected, and a graph or a matrix may have isolated vertices. Loops are ignored: no cut has them.
     weights : str or array of shape (m,), optional
         The name of the edge attribute of a networkx or igraph graph, or the weights of the edges, none below
         0; by default one for every edge.
@@ -211,8 +211,7 @@ def min_balanced_cut(
     Raises
     ------
     TypeError, ValueError
-        If the graph is directed, has loops, negative weights or fewer than two vertices, or an option is
-        unknown.
+        If the graph is directed, has negative weights or fewer than two vertices, or an option is unknown.
 
     Warns
     -----
@@ -279,7 +278,7 @@ def max_cut(
     Raises
     ------
     TypeError, ValueError
-        If the graph is directed, has loops or fewer than two vertices, or an option is unknown.
+        If the graph is directed or has fewer than two vertices, or an option is unknown.
 
     References
     ----------

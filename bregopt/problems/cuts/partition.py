@@ -130,8 +130,8 @@ def partition(
     Raises
     ------
     TypeError, ValueError
-        If the graph is directed, has loops, negative weights or fewer than two vertices, if `k` or `sizes` do
-        not fit it, or an option is unknown.
+        If the graph is directed, has negative weights or fewer than two vertices, if `k` or `sizes` do not
+        fit it, or an option is unknown.
 
     Warns
     -----
@@ -470,7 +470,7 @@ def lovasz_theta(graph: GraphLike, **options: Unpack[SolveOptions]) -> Solution:
     Lovász (1979), On the Shannon capacity of a graph, IEEE Trans. Inform. Theory 25.
     """
     check_arguments(lovasz_theta, options)
-    parsed = read_graph(graph, signed=True)
+    parsed = read_graph(graph, signed=True, loops=False)
     X = PSD(parsed.n, name="X")
     i, j = sp.triu(parsed.adjacency, 1).nonzero()
     rows: list[Constraint] = [trace(X) == 1, *([X[i, j] == 0] if len(i) else [])]

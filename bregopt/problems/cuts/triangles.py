@@ -58,7 +58,7 @@ _MARGIN = 1.1  # of that norm, which powers approach from below
 def tightened(
     problem: Problem,
     X: PSD,
-    k: int,
+    k: float,
     proof: Proof,
     best: Callable[[], IntArray],
     options: Mapping[str, Any],
@@ -71,8 +71,8 @@ def tightened(
     problem : Problem
     X : PSD
         Its variable.
-    k : int
-        The number of parts.
+    k : int or infinity
+        The number of parts; infinite where any number is allowed. Then ``X_ij`` is 0 for other parts.
     proof : Proof
     best : function
         Returns the best partition so far.
@@ -99,7 +99,7 @@ def tightened(
     return relaxed(tighter, proof, best, {"solver": Splitting, "tol": TOL, **options}, stalled)
 
 
-def violated_rows(X: PSD, value: Array, k: int) -> list[Constraint]:
+def violated_rows(X: PSD, value: Array, k: float) -> list[Constraint]:
     """Return constraints with the rows that a matrix violates most."""
     most, least = _ROWS * X.n, -1.0 / (k - 1)
     found: list[Constraint] = []
