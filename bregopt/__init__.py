@@ -47,6 +47,7 @@ if _TYPE_CHECKING:
     from bregopt.many import solve_many
     from bregopt.modeling.atoms import inner
     from bregopt.modeling.block_matrices import kron, partial_trace, partial_transpose
+    from bregopt.modeling.complex_expressions import conj, imag, real
     from bregopt.modeling.convex.eigenvalues import norm_nuc, sigma_max
     from bregopt.modeling.convex.elementwise import abs, log, max, maximum, min, minimum, pos, square
     from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
@@ -143,6 +144,7 @@ __all__ = [
     "bmat",
     "bregman_div",
     "communities",
+    "conj",
     "covariance_selection",
     "cross_check",
     "cut_rows",
@@ -156,6 +158,7 @@ __all__ = [
     "graphical_lasso",
     "graphical_lasso_path",
     "hstack",
+    "imag",
     "inner",
     "kron",
     "lambda_max",
@@ -194,6 +197,7 @@ __all__ = [
     "qubo",
     "read_cbf",
     "read_sdpa",
+    "real",
     "register_solver",
     "shrink_correlation",
     "sigma_max",
@@ -249,6 +253,9 @@ _MODULES = {
     "kron": "bregopt.modeling.block_matrices",
     "partial_trace": "bregopt.modeling.block_matrices",
     "partial_transpose": "bregopt.modeling.block_matrices",
+    "conj": "bregopt.modeling.complex_expressions",
+    "imag": "bregopt.modeling.complex_expressions",
+    "real": "bregopt.modeling.complex_expressions",
     "CorrelationSolution": "bregopt.problems.correlation.answer",
     "nearest_covariance": "bregopt.problems.correlation.covariance",
     "FactorModel": "bregopt.problems.correlation.factors",

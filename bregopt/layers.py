@@ -75,6 +75,10 @@ class ProblemFunction:
         self._problem, self._solver, self._options = problem, solver, dict(options or {})
         if any(getattr(X, "is_hermitian", False) for X in problem.matrices):
             raise ValueError("the problem has a Hermitian variable; layers take real ones")
+        if problem._compiled.is_complex:
+            raise ValueError(
+                "the problem has complex variables, parameters or matrix inequalities; layers take real ones"
+            )
         terms = problem._compiled.divergences
         self._symmetric = {p for term in terms for p in term.data}
         self._orders = [block.n for block in problem._compiled.template.blocks]

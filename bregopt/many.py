@@ -41,6 +41,7 @@ from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_cal
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.command_line import problem_of_file
+from bregopt.modeling.complex_expressions import ComplexOperand
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.program import StopReason
@@ -380,12 +381,12 @@ def _problem_and_values(given: Any, name: str) -> tuple[Problem | Path, tuple[Ar
     return problem, tuple(own.get(p, p.value) for p in problem.parameters)
 
 
-def _key(key: Any, problem: Problem, name: str) -> Parameter:
+def _key(key: Any, problem: Problem, name: str) -> Any:
     """Return the parameter of a problem that a key means: the object itself, or its name."""
     for p in problem.parameters:
         if key is p or (isinstance(key, str) and key == p.name):
             return p
-    if isinstance(key, Parameter):
+    if isinstance(key, Parameter | ComplexOperand):
         raise ValueError(f"{name} has a value for {key.name}, a parameter of another problem")
     hint = did_you_mean(str(key), [p.name for p in problem.parameters])
     raise ValueError(f"{name} has a value for {key!r}, which is no parameter of its problem{hint}")

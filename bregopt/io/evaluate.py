@@ -24,6 +24,7 @@ from bregopt.modeling.affine import Named
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.block_matrices import bmat, hstack, kron, partial_trace, partial_transpose, vstack
 from bregopt.modeling.bounds import between, soft
+from bregopt.modeling.complex_expressions import conj, imag, real
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise
 from bregopt.modeling.convex.divergence import log_det
@@ -295,9 +296,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "between": between,
     "bmat": bmat,
     "bregman_div": bregman_div,
+    "conj": conj,
     "diag": diag,
     "frobenius_div": frobenius_div,
     "hstack": hstack,
+    "imag": imag,
     "inner": inner,
     "kron": kron,
     "labeled": labeled,
@@ -322,6 +325,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pos": pos,
     "quad_form": quad_form,
     "quad_over_lin": quad_over_lin,
+    "real": real,
     "sigma_max": sigma_max,
     "soft": soft,
     "sq_distance": sq_distance,

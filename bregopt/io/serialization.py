@@ -113,6 +113,11 @@ class PlainWriter:
         return place
 
 
+def in_program(operand: Any) -> Any:
+    """Return the real operand that stands for a declared one in expressions: of most the operand itself."""
+    return getattr(operand, "block", getattr(operand, "parts", operand))
+
+
 def is_constant(array: NDArray[Any]) -> bool:
     """Whether all elements of an array are the same, bit by bit."""
     first = array.reshape(-1)[:1]

@@ -27,8 +27,9 @@ from bregopt.errors import did_you_mean
 from bregopt.files import path_of, read_arrays, read_text
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
-from bregopt.io.serialization import PlainReader
-from bregopt.modeling.complex_expressions import HermitianPSD
+from bregopt.io.serialization import PlainReader, in_program
+from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD
+from bregopt.modeling.expressions import holds_complex
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
@@ -41,7 +42,7 @@ __all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]
 
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
-_OPERANDS = (PSD, HermitianPSD, Variable, Parameter)
+_OPERANDS = (PSD, HermitianPSD, ComplexOperand, Variable, Parameter)
 _FAILED = object()  # the value of a name whose own entry has an error
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The keys of each table of a spec file; the solver checks its own options.
@@ -59,9 +60,9 @@ KEYS: dict[str, tuple[str, ...]] = {
     ),
     "file": ("file", "key", "low_rank"),
     "factor": ("factor",),
-    "parameter": ("shape", "value", "name", "lo", "hi"),
+    "parameter": ("shape", "value", "name", "lo", "hi", "complex", "hermitian"),
     "matrix": ("psd", "hermitian", "name"),
-    "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "name"),
+    "variable": ("shape", "nonneg", "lower", "upper", "symmetric", "complex", "hermitian", "name"),
     "problem": ("minimize", "maximize", "subject_to"),
 }
 # Options that a file may set: those of the routes of this package that are data, and of the backends of CVXPY
@@ -203,7 +204,7 @@ class _Reader:
             self._check_values(sections["parameters"])
         self._read("variables", sections["variables"], self._variable)
         declared = {name: u for name, u in self._names.items() if isinstance(u, _OPERANDS)}
-        operands = {name: getattr(u, "block", u) for name, u in declared.items()}
+        operands = {name: in_program(u) for name, u in declared.items()}
         plain = PlainReader(operands, self._arrays)
         self._read("expressions", sections["expressions"], lambda _, table: plain.item(_table(table)))
         problem = self._problem(sections["problem"])
@@ -250,21 +251,26 @@ class _Reader:
         self._labeled += [table] if table is not None and _labels_a_square(table) else []
         return found
 
-    def _parameter(self, name: str, value: Any) -> Parameter:
+    def _parameter(self, name: str, value: Any) -> Any:
         table = value if isinstance(value, dict) else {"value": value}
         _check_keys(table, "parameter")
         given = self._values.get(name, table.get("value"))
-        number = None if given is None else np.asarray(self._number(given), dtype=float)
+        kinds = _kinds(table)
+        checked = complex_array if any(kinds.values()) else finite_array
+        number = None if given is None else checked(self._number(given), "the value")
         shape = _shape(table.get("shape", () if number is None else number.shape))
         if number is not None and number.ndim == 0 and shape:
-            number = np.full(shape, float(number))
-        ends = {end: np.broadcast_to(self._number(table[end]), shape) for end in ("lo", "hi") if end in table}
-        return Parameter(shape, value=number, name=typed(table.get("name", name), str, "name"), **ends)
+            number = np.full(shape, number)
+        ends: dict[str, Any] = {
+            end: np.broadcast_to(self._number(table[end]), shape) for end in ("lo", "hi") if end in table
+        }
+        given_name = typed(table.get("name", name), str, "name")
+        return Parameter(shape, value=number, name=given_name, **ends, **kinds)
 
     def _number(self, value: Any) -> Any:
         """Return numbers that an entry holds, or names."""
         if not isinstance(value, str):
-            return _inline(value)
+            return complex_array(value, "the value") if holds_complex(value) else _inline(value)
         if value not in self._names:
             raise ValueError(f"there are no data {value!r}{did_you_mean(value, self._names)}")
         return self._names[value]
@@ -289,6 +295,7 @@ class _Reader:
             lower=lower,
             upper=upper,
             symmetric=typed(table.get("symmetric", False), bool, "symmetric"),
+            **_kinds(table),
         )
 
     def _problem(self, table: dict[str, Any]) -> Problem | None:
@@ -504,3 +511,8 @@ def _beside(name: str, folder: Path) -> Path:
     if not inside:
         raise ValueError(f"file is {name!r}, outside the spec's folder; expected one in it or below it")
     return path
+
+
+def _kinds(table: dict[str, Any]) -> dict[str, bool]:
+    """Return which kinds of complex numbers a parameter or an ordinary variable has."""
+    return {kind: typed(table.get(kind, False), bool, kind) for kind in ("complex", "hermitian")}

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from bregopt.divergences import BUILT_IN, DIVERGENCES
 from bregopt.files import digest_of, path_of, replacing, zipped
 from bregopt.io.evaluate import evaluate
-from bregopt.io.serialization import RESERVED, PlainWriter, is_constant, same_data
+from bregopt.io.serialization import RESERVED, PlainWriter, in_program, is_constant, same_data
 from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
+from bregopt.modeling.complex_expressions import ComplexExpression, ComplexOperand, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.elementwise import Modulus
 from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
@@ -42,7 +43,7 @@ def write_spec(
     path: str | PathLike[str],
     objective: Minimize,
     constraints: Sequence[Any],
-    operands: Sequence[PSD | HermitianPSD | Variable | Parameter],
+    operands: Sequence[PSD | HermitianPSD | ComplexOperand | Variable | Parameter],
 ) -> None:
     """Write a declared problem; :meth:`bregopt.Problem.to_spec` has the details."""
     path = path_of(path)
@@ -64,11 +65,13 @@ def write_spec(
 class _SpecWriter:
     """Collects the tables and the arrays of a spec."""
 
-    def __init__(self, operands: Sequence[PSD | HermitianPSD | Variable | Parameter]) -> None:
+    def __init__(
+        self, operands: Sequence[PSD | HermitianPSD | ComplexOperand | Variable | Parameter]
+    ) -> None:
         self.arrays: dict[str, Any] = {}
         declared = _named(operands)
         self._operands = {name: operand for operand, name in declared.items()}
-        self._names = {getattr(operand, "block", operand): name for operand, name in declared.items()}
+        self._names = {in_program(operand): name for operand, name in declared.items()}
         self._plain = PlainWriter(self._names, self.arrays)
         self._expressions: dict[str, dict[str, Any]] = {}
 
@@ -90,7 +93,9 @@ class _SpecWriter:
         if isinstance(u, PSD):
             hermitian = {"hermitian": True} if u.whole.is_hermitian else {}
             return {"psd": u.whole.n, **hermitian, **called}
-        table: dict[str, Any] = {"shape": list(u.shape)} if u.shape else {}
+        table: dict[str, Any] = {"shape": list(u.whole.shape)} if u.whole.shape else {}
+        if u.whole is not u:
+            return {**table, **_kind(u.whole), **called}
         for side, end in (("lower", u.lower), ("upper", u.upper)):
             if np.isfinite(end).any():
                 table[side] = self._numbers(np.asarray(u.with_elements(end)), f"{name}_{side}")
@@ -101,11 +106,13 @@ class _SpecWriter:
         return {**table, **symmetric, **called}
 
     def _parameter(self, name: str, p: Parameter) -> Any:
-        called = {} if p.name == name else {"name": p.name}
-        shape = {"shape": list(p.shape)} if p.shape else {}
+        called: dict[str, Any] = {} if p.name == name else {"name": p.name}
+        shape = {"shape": list(p.whole.shape)} if p.whole.shape else {}
+        if p.whole is not p:
+            called |= _kind(p.whole)
         if p.value is None:
             return {**shape, **called}
-        value = self._numbers(p.value, f"{name}_value")
+        value = self._numbers(p.whole.value, f"{name}_value")
         ends = {
             which: self._numbers(end, f"{name}_{which}")
             for which, end in (("lo", p.lo), ("hi", p.hi))
@@ -113,15 +120,15 @@ class _SpecWriter:
         }
         return {**shape, "value": value, **called, **ends} if shape or called or ends else value
 
-    def _numbers(self, array: NDArray[Any], name: str) -> float | str:
-        """Return an array as one number where all are the same, and otherwise its name."""
-        if is_constant(array):
+    def _numbers(self, array: Any, name: str) -> float | str:
+        """Return an array as one real number where all are the same, and otherwise its name."""
+        if not np.iscomplexobj(array) and is_constant(array):
             return float(array.flat[0])
         return self._array(array, name)
 
     def _array(self, array: Any, name: str) -> str:
         name = self._free(name)
-        self.arrays[name] = array
+        self.arrays[name] = np.asarray(array) if np.iscomplexobj(array) else array
         return name
 
     def _curved(self, e: Any, name: str) -> str:
@@ -171,6 +178,8 @@ class _SpecWriter:
         return name
 
     def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Modulus):
+            return f"{atom.name}({self._named_data(atom.z, 'argument')})"
         arguments = [self._argument(a, getattr(atom, "copies", 1)) for a in atom.arguments]
         own = ("arguments", "shape", "copies")
         more = [name for name in signature(type(atom)).parameters if name not in own]
@@ -281,7 +290,12 @@ class _SpecWriter:
         return name
 
 
-def _named(operands: Sequence[PSD | HermitianPSD | Variable | Parameter]) -> dict[Any, str]:
+def _kind(whole: ComplexOperand) -> dict[str, bool]:
+    """Return the key that declares a complex operand."""
+    return {"hermitian" if whole.is_hermitian else "complex": True}
+
+
+def _named(operands: Sequence[PSD | HermitianPSD | ComplexOperand | Variable | Parameter]) -> dict[Any, str]:
     """Return a name for each operand: its own where it is one, and nobody else's."""
     names: dict[Any, str] = {}
     for operand in operands:

@@ -36,6 +36,7 @@ __all__ = [
     "matrix_product",
     "multiplied",
     "product",
+    "sum_label",
 ]
 
 

@@ -13,6 +13,7 @@ from bregopt.arrays import (
     Array,
     IntArray,
     MatrixLike,
+    complex_array,
     finite_array,
     index_array,
     rectangular,
@@ -22,12 +23,16 @@ from bregopt.arrays import (
 from bregopt.modeling.affine import product
 from bregopt.modeling.complex_expressions import (
     ComplexExpression,
+    ComplexForms,
     HermitianPSD,
+    as_complex,
+    conj,
     half_embedded,
     hermitian_forms,
+    relabeled,
 )
 from bregopt.modeling.convex.expression import CurvedExpression
-from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression, holds_complex
 from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 from bregopt.records import replace
@@ -39,7 +44,7 @@ _SPARSE_SHARE = 0.2
 
 
 @overload
-def diag(X: ComplexExpression) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+def diag(X: ComplexForms) -> ComplexExpression: ...  # type: ignore[overload-overlap]
 
 
 @overload
@@ -66,7 +71,7 @@ def diag(X: Any) -> Any:
     """
     if isinstance(X, HermitianPSD):
         return replace(X[np.diag_indices(X.n)].real, label=f"diag({X.name})")
-    if isinstance(X, ComplexExpression):
+    if isinstance(X, ComplexForms):
         return ComplexExpression(diag(X.real), diag(X.imag), f"diag({X.label})")
     if isinstance(X, PSD):
         order = np.arange(X.n)
@@ -81,7 +86,7 @@ def diag(X: Any) -> Any:
 
 
 @overload
-def trace(X: ComplexExpression) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+def trace(X: ComplexForms) -> ComplexExpression: ...  # type: ignore[overload-overlap]
 
 
 @overload
@@ -108,7 +113,7 @@ def trace(X: Any) -> Any:
     if isinstance(X, HermitianPSD):
         diagonal: Any = diag(X)  # real
         return replace(diagonal.summed(), label=f"trace({X.name})")
-    if isinstance(X, ComplexExpression):
+    if isinstance(X, ComplexForms):
         return ComplexExpression(trace(X.real), trace(X.imag), f"trace({X.label})")
     if not isinstance(X, PSD):
         e = _operand(X, "trace")
@@ -126,27 +131,38 @@ def _diagonal(e: Expression, atom: str) -> Expression:
     return e.taken(np.arange(n) * (n + 1), (n,), f"diag({e.label})")
 
 
-def quad_form(Z: MatrixLike, X: PSD) -> Expression:
-    """Return ``z'X z`` for each row ``z`` of `Z`, ``z*X z`` for a Hermitian variable.
+@overload
+def quad_form(Z: MatrixLike, X: PSD) -> Expression: ...
+
+
+@overload
+def quad_form(Z: MatrixLike, X: Operand) -> Expression | ComplexExpression: ...
+
+
+def quad_form(Z: Any, X: Any) -> Any:
+    """Return ``z*X z`` for each row ``z`` of `Z`, which is ``z'X z`` for real numbers.
 
     Parameters
     ----------
     Z : array_like or sparse of shape (m, n), or array_like of shape (n,)
-    X : PSD
+        Real, or complex for an `X` that is no real variable.
+    X : PSD, or affine expression of shape (n, n)
 
     Returns
     -------
-    Expression
-        Shape ``(m,)``; a scalar for a single vector.
+    Expression or ComplexExpression
+        Shape ``(m,)``; a scalar for a single vector. Complex for complex expressions but variables, with a
+        zero imaginary part if `X` is Hermitian.
 
     Raises
     ------
     TypeError, ValueError
-        If `Z` has another shape, no row, or numbers that are not finite and real.
+        If `Z` has another shape, no row, or numbers that are not finite, or not real for a real variable.
     """
-    _matrix(X, "quad_form")
     if isinstance(X, HermitianPSD):
         return hermitian_forms(Z, X)
+    if not isinstance(X, PSD):
+        return _forms_of_expression(Z, _array(_operand(X, "quad_form")))
     if sp.issparse(Z):
         matrix: Any = sp.csr_array(Z)
         matrix = sp.csr_array(
@@ -167,6 +183,17 @@ def quad_form(Z: MatrixLike, X: PSD) -> Expression:
         {X: RankOne(matrix, np.ones(m))},
         label=f"quad_form({'Z' if shape else 'z'}, {X.name})",
     )
+
+
+def _forms_of_expression(Z: Any, F: Any) -> Any:
+    rows = (complex_array if holds_complex(Z) else finite_array)(Z, "Z of quad_form", ndim=(1, 2))
+    if F.shape != 2 * rows.shape[-1:]:
+        raise ValueError(
+            f"Z of quad_form has shape {rows.shape} and X has {F.shape}; expected rows of the order of a "
+            "square matrix"
+        )
+    label = f"quad_form({'Z' if rows.ndim > 1 else 'z'}, {F.label})"
+    return relabeled(sum((rows.conj() @ F) * rows, axis=-1), label)
 
 
 def sq_distance(X: PSD, i: ArrayLike, j: ArrayLike) -> Expression:
@@ -212,7 +239,7 @@ def sq_distance(X: PSD, i: ArrayLike, j: ArrayLike) -> Expression:
 
 
 @overload
-def sum(expression: ComplexExpression, axis: int | None = None) -> ComplexExpression: ...  # type: ignore[overload-overlap]
+def sum(expression: ComplexForms, axis: int | None = None) -> ComplexExpression: ...  # type: ignore[overload-overlap]
 
 
 @overload
@@ -240,11 +267,12 @@ def sum(expression: Any, axis: int | None = None) -> Any:
     Raises
     ------
     TypeError, ValueError
-        If numbers are not finite and real, there are none, or the expression has no such axis.
+        If numbers are not finite, there are none, or the expression has no such axis.
     """
-    if isinstance(expression, ComplexExpression):
-        real, imag = (sum(part, axis) for part in (expression.real, expression.imag))
-        return ComplexExpression(real, imag, f"sum({expression.label})")
+    if holds_complex(expression):
+        z = as_complex(expression, "expression of sum")
+        real, imag = (sum(part, axis) for part in (z.real, z.imag))
+        return ComplexExpression(real, imag, f"sum({z.label}{'' if axis is None else f', axis={axis}'})")
     e = expression
     if not isinstance(e, CurvedExpression):
         e = as_expression(expression, "expression of sum")
@@ -255,13 +283,14 @@ def sum(expression: Any, axis: int | None = None) -> Any:
     return e.summed(axis)
 
 
-def _operand(X: Any, atom: str) -> Expression:
+def _operand(X: Any, atom: str) -> Any:
+    """Return an operand as an expression, real or complex; refuse numbers."""
     if not isinstance(X, Operand):
         raise TypeError(
             f"X of {atom} is {type(X).__name__}; expected a bo.PSD variable or an expression; for numbers "
             f"there is np.{atom}"
         )
-    return X.expression()
+    return _array(X)
 
 
 def _matrix(X: Any, atom: str) -> PSD | HermitianPSD:
@@ -290,30 +319,39 @@ def _pairs(i: Any, j: Any, n: int) -> tuple[IntArray, IntArray]:
     return first.copy(), second.copy()
 
 
-def inner(A: Operand | MatrixLike | Sequence[MatrixLike], X: Operand) -> Expression:
-    """Return ``<A, X>``, the sum of the products of the entries: ``tr(A X)`` for a symmetric ``X``.
+@overload
+def inner(A: MatrixLike | Sequence[MatrixLike], X: PSD) -> Expression: ...
+
+
+@overload
+def inner(A: Operand | MatrixLike | Sequence[MatrixLike], X: Operand) -> Expression | ComplexExpression: ...
+
+
+def inner(A: Any, X: Any) -> Any:
+    """Return ``<A, X>``, the sum of the products of ``conj(A)`` and ``X``: ``tr(A X)`` for a Hermitian ``A``.
 
     Parameters
     ----------
     A : array_like or sparse of shape (n, n), a list of those, or array_like of shape (m, n, n); or Parameter
-        Symmetric if `X` is a variable, Hermitian if that is Hermitian.
+        Real or complex; symmetric if `X` is a psd variable, Hermitian if that or `A` is complex.
     X : PSD, or any expression of the shape of `A`
 
     Returns
     -------
-    Expression
-        A scalar for one matrix, shape ``(m,)`` for several.
+    Expression or ComplexExpression
+        A scalar for one matrix, shape ``(m,)`` for several. Real for a psd variable; complex for other
+        complex matrices, with a zero imaginary part if both are Hermitian.
 
     Raises
     ------
     TypeError, ValueError
-        If `A` is not of the shape of `X`, not finite real numbers, has no matrix, or is not symmetric for a
-        variable `X`.
+        If `A` is not of the shape of `X`, not finite numbers, has no matrix, or is not symmetric (Hermitian)
+        for a psd variable `X`.
     """
     if isinstance(A, Operand):
-        return _inner_of_expressions(A.expression(), as_expression(X, "X of inner"))
+        return _inner_of_expressions(_array(A), _array(X, "X of inner"))
     if not isinstance(X, PSD | HermitianPSD):
-        return _inner_of_expression(A, as_expression(X, "X of inner"))
+        return _inner_of_expression(A, _array(X, "X of inner"))
     block: Any = X
     n = block.n
     single, stack = _matrices(A)
@@ -322,6 +360,8 @@ def inner(A: Operand | MatrixLike | Sequence[MatrixLike], X: Operand) -> Express
     names = ["A of inner"] if single else [f"A[{k}] of inner" for k in range(len(stack))]
     if isinstance(X, HermitianPSD):
         block, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
+    elif holds_complex(stack):  # of a Hermitian matrix the imaginary part is orthogonal to a symmetric one
+        stack = [_real_part(a, name, n) for a, name in zip(stack, names, strict=True)]
     if all(sp.issparse(matrix) for matrix in stack):
         rows: SparseRows | DenseRows = _sparse_rows(stack, block.n, names)
     else:
@@ -334,24 +374,43 @@ def inner(A: Operand | MatrixLike | Sequence[MatrixLike], X: Operand) -> Express
     )
 
 
-def _inner_of_expressions(A: Expression, e: Expression) -> Expression:
+def _array(X: Any, name: str = "constant") -> Any:
+    """Return an operand or numbers as an expression, complex where they are."""
+    return as_complex(X, name) if holds_complex(X) else as_expression(X, name)
+
+
+def _real_part(A: Any, name: str, n: int) -> Any:
+    """Return the real part of a Hermitian matrix, dense or sparse."""
+    half = half_embedded(A, name, n)  # whose checks are those of a Hermitian variable
+    return 2 * half[:n, :n]
+
+
+def _inner_of_expressions(A: Any, e: Any) -> Any:
     if A.shape != e.shape:
         raise ValueError(f"A of inner has shape {A.shape}; expected {e.shape}")
-    return replace(product(A, e).summed(), label=f"inner({A.label}, {e.label})")
+    label = f"inner({A.label}, {e.label})"
+    if isinstance(A, ComplexForms) or isinstance(e, ComplexForms):
+        products: Any = conj(A) * e
+        return relabeled(sum(products), label)
+    return replace(product(A, e).summed(), label=label)
 
 
-def _inner_of_expression(A: Any, e: Expression) -> Expression:
+def _inner_of_expression(A: Any, e: Any) -> Any:
     if len(e.shape) != 2:
         raise ValueError(f"X of inner has shape {e.shape}; expected a matrix")
     single, stack = _matrices(A)
-    flat = [finite_array(a, "A of inner", ndim=2) for a in stack]
+    given = complex_array if holds_complex(stack) else finite_array
+    flat = [given(a, "A of inner", ndim=2) for a in stack]
     for matrix in flat:
         if matrix.shape != e.shape:
             raise ValueError(f"A of inner has shape {matrix.shape}; expected {e.shape}")
     if not flat:
         raise ValueError(f"A of inner is {A!r}; expected a matrix or matrices of shape {e.shape}")
-    S = sp.csr_array(np.array([matrix.ravel() for matrix in flat]))
-    return e.combined(S, () if single else (len(flat),), f"inner(A, {e.label})")
+    label, rows = f"inner(A, {e.label})", np.array([matrix.ravel() for matrix in flat])
+    if given is complex_array or isinstance(e, ComplexForms):
+        products = rows.conj() @ e[np.divmod(np.arange(rows.shape[1]), e.shape[1])]
+        return relabeled(products[0] if single else products, label)
+    return e.combined(sp.csr_array(rows), () if single else (len(flat),), label)
 
 
 def _matrices(A: Any) -> tuple[bool, list[Any]]:

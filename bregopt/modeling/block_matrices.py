@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import IntArray, complex_array
-from bregopt.modeling.complex_expressions import ComplexExpression, as_complex
-from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
-from bregopt.records import replace
+from bregopt.arrays import IntArray, rectangular
+from bregopt.modeling.complex_expressions import ComplexExpression, ComplexForms, as_complex, relabeled
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression, holds_complex
 
 __all__ = ["bmat", "hstack", "kron", "partial_trace", "partial_transpose", "vstack"]
 
 
-def vstack(parts: Sequence[ExpressionLike]) -> Expression:
+def vstack(parts: Sequence[ExpressionLike]) -> Expression | ComplexExpression:
     """Return expressions one below the other; vectors are rows, as in NumPy.
 
     Parameters
@@ -32,18 +31,19 @@ def vstack(parts: Sequence[ExpressionLike]) -> Expression:
 
     Returns
     -------
-    Expression
-        Of two dimensions.
+    Expression or ComplexExpression
+        Of two dimensions; complex where a part is.
 
     Raises
     ------
     TypeError, ValueError
         If there are no parts, or their shapes do not go together.
     """
-    return _stacked(parts, np.vstack, "vstack")
+    found: Expression | ComplexExpression = _stacked(parts, np.vstack, "vstack")
+    return found
 
 
-def hstack(parts: Sequence[ExpressionLike]) -> Expression:
+def hstack(parts: Sequence[ExpressionLike]) -> Expression | ComplexExpression:
     """Return expressions side by side; vectors one after the other, as in NumPy.
 
     Parameters
@@ -53,18 +53,19 @@ def hstack(parts: Sequence[ExpressionLike]) -> Expression:
 
     Returns
     -------
-    Expression
-        A vector for scalars and vectors, otherwise of two dimensions.
+    Expression or ComplexExpression
+        A vector for scalars and vectors, otherwise of two dimensions; complex where a part is.
 
     Raises
     ------
     TypeError, ValueError
         If there are no parts, or their shapes do not go together.
     """
-    return _stacked(parts, np.hstack, "hstack")
+    found: Expression | ComplexExpression = _stacked(parts, np.hstack, "hstack")
+    return found
 
 
-def bmat(blocks: Sequence[Sequence[ExpressionLike]]) -> Expression:
+def bmat(blocks: Sequence[Sequence[ExpressionLike]]) -> Expression | ComplexExpression:
     """Return a matrix of blocks, such as ``bo.bmat([[X, B], [B.T, t * np.eye(2)]]) >> 0``.
 
     Parameters
@@ -74,8 +75,8 @@ def bmat(blocks: Sequence[Sequence[ExpressionLike]]) -> Expression:
 
     Returns
     -------
-    Expression
-        Of two dimensions.
+    Expression or ComplexExpression
+        Of two dimensions; complex where a part is.
 
     Raises
     ------
@@ -85,11 +86,12 @@ def bmat(blocks: Sequence[Sequence[ExpressionLike]]) -> Expression:
     if not isinstance(blocks, list | tuple) or not all(isinstance(row, list | tuple) for row in blocks):
         raise TypeError("blocks of bmat is no list of lists; expected one list for each row of blocks")
     rows = [hstack([_block(part, i, j) for j, part in enumerate(row)]) for i, row in enumerate(blocks)]
-    return replace(vstack(rows), label="bmat(...)")
+    found: Expression | ComplexExpression = relabeled(vstack(rows), "bmat(...)")
+    return found
 
 
-def _block(part: Any, i: int, j: int) -> Expression:
-    e = as_expression(part, f"block [{i}][{j}] of bmat")
+def _block(part: Any, i: int, j: int) -> Any:
+    e = _operand(part, f"block [{i}][{j}] of bmat")
     if len(e.shape) == 1:
         raise ValueError(
             f"block [{i}][{j}] of bmat has shape {e.shape}; expected a matrix: write v[:, None] for a "
@@ -98,10 +100,22 @@ def _block(part: Any, i: int, j: int) -> Expression:
     return e if e.shape else e[None, None]
 
 
-def _stacked(parts: Sequence[Any], stack: Callable[..., Any], name: str) -> Expression:
+def _operand(value: Any, name: str) -> Any:
+    """Return a part as an expression, complex where its numbers are."""
+    return as_complex(value, name) if holds_complex(value) else as_expression(value, name)
+
+
+def _stacked(parts: Sequence[Any], stack: Callable[..., Any], name: str) -> Any:
     if not isinstance(parts, list | tuple) or not parts:
         raise TypeError(f"parts of {name} is {parts!r}; expected a list of expressions")
-    expressions = [as_expression(part, f"part {k} of {name}") for k, part in enumerate(parts)]
+    expressions = [_operand(part, f"part {k} of {name}") for k, part in enumerate(parts)]
+    label = f"{name}({', '.join(e.label for e in expressions)})"
+    if any(isinstance(e, ComplexForms) for e in expressions):
+        whole = [as_complex(e) for e in expressions]
+        real, imag = (
+            _stacked(parts, stack, name) for parts in ([e.real for e in whole], [e.imag for e in whole])
+        )
+        return ComplexExpression(real, imag, label)
     ends = np.cumsum([0, *(e.size for e in expressions)])
     numbers = [
         np.arange(start, start + e.size).reshape(e.shape) for start, e in zip(ends, expressions, strict=False)
@@ -111,7 +125,6 @@ def _stacked(parts: Sequence[Any], stack: Callable[..., Any], name: str) -> Expr
     except ValueError:
         shapes = ", ".join(str(e.shape) for e in expressions)
         raise ValueError(f"{name} of shapes {shapes}; they do not go together") from None
-    label = f"{name}({', '.join(e.label for e in expressions)})"
     return Expression.concatenated(expressions).taken(order.ravel(), order.shape, label)
 
 
@@ -147,7 +160,7 @@ def partial_trace(
     # Row `a` of `own` holds the indices of all kept states for the state `a` of the others.
     own = place.transpose([*lost, *kept]).reshape(-1, order)
     parts = (matrix[rows[:, None], rows[None, :]] for rows in own)
-    return _labeled(
+    return relabeled(
         functools.reduce(operator.add, parts), f"partial_trace({matrix.label}, {list(sizes)}, keep={kept})"
     )
 
@@ -184,18 +197,18 @@ def partial_transpose(
     for k in chosen:
         turned[k], turned[len(sizes) + k] = turned[len(sizes) + k], turned[k]
     rows, columns = (place.transpose(turned).reshape(n, n) for place in (i, j))
-    return _labeled(
+    return relabeled(
         matrix[rows, columns], f"partial_transpose({matrix.label}, {list(sizes)}, which={chosen})"
     )
 
 
 def kron(A: ExpressionLike, B: ExpressionLike) -> Expression | ComplexExpression:
-    """Return the Kronecker product of a matrix of numbers and a matrix of expressions, in either order.
+    """Return the Kronecker product of a matrix of expressions and one of numbers, in either order.
 
     Parameters
     ----------
-    A, B : array_like of two dimensions, and an expression of two dimensions
-        Real or complex.
+    A, B : expression or array_like of two dimensions
+        Real or complex. One of them holds no variable; it may hold parameters.
 
     Returns
     -------
@@ -204,26 +217,28 @@ def kron(A: ExpressionLike, B: ExpressionLike) -> Expression | ComplexExpression
     Raises
     ------
     TypeError, ValueError
-        If not exactly one of them is an expression, or one is no matrix.
+        If neither is an expression, both hold variables, both hold parameters, or one is no matrix.
     """
-    if isinstance(A, Operand) == isinstance(B, Operand):
+    if not isinstance(A, Operand) and not isinstance(B, Operand):
         raise TypeError(
-            f"kron of {type(A).__name__} and {type(B).__name__}; expected numbers and an expression"
+            f"kron of {type(A).__name__} and {type(B).__name__}; expected an expression on one side; for "
+            "numbers there is np.kron"
         )
-    first = isinstance(A, Operand)
-    matrix = _matrix(A if first else B, "kron")
-    numbers = complex_array(B if first else A, f"{'B' if first else 'A'} of kron", ndim=2)
-    if numbers.imag.any():
-        matrix = as_complex(matrix)
-    factor: Any = numbers if numbers.imag.any() else numbers.real
-    i, j = np.indices(matrix.shape)
-    ones = np.ones_like(factor, dtype=int)
-    shown = np.ones(matrix.shape)
-    if first:
-        product = matrix[np.kron(i, ones), np.kron(j, ones)] * np.kron(shown, factor)
-    else:
-        product = matrix[np.kron(ones, i), np.kron(ones, j)] * np.kron(factor, shown)
-    return _labeled(product, f"kron({matrix.label}, B)" if first else f"kron(A, {matrix.label})")
+    factors: list[Any] = []
+    names: list[str] = []
+    for name, side in (("A", A), ("B", B)):
+        factors.append(
+            _operand(side, f"{name} of kron") if isinstance(side, Operand) else rectangular(side, name)
+        )
+        names.append(factors[-1].label if isinstance(side, Operand) else name)
+        if len(factors[-1].shape) != 2:
+            raise ValueError(f"{name} of kron has shape {factors[-1].shape}; expected a matrix")
+    shapes = [factor.shape for factor in factors]
+    ones = [np.ones(shape, dtype=int) for shape in shapes]
+    (i, j), (k, m) = np.indices(shapes[0]), np.indices(shapes[1])
+    first = factors[0][np.kron(i, ones[1]), np.kron(j, ones[1])]
+    second = factors[1][np.kron(ones[0], k), np.kron(ones[0], m)]
+    return relabeled(first * second, f"kron({', '.join(names)})")
 
 
 def _factored(X: Any, dims: Any, atom: str) -> tuple[Any, tuple[int, ...]]:
@@ -255,13 +270,7 @@ def _factors(given: Any, sizes: tuple[int, ...], name: str) -> list[int]:
 def _matrix(X: Any, atom: str) -> Any:
     if not isinstance(X, Operand):
         raise TypeError(f"X of {atom} is {type(X).__name__}; expected a matrix of expressions")
-    matrix = X if isinstance(X, ComplexExpression) else as_expression(X)
+    matrix = X if isinstance(X, ComplexForms) else as_expression(X)
     if len(matrix.shape) != 2:
         raise ValueError(f"X of {atom} has shape {matrix.shape}; expected a matrix")
     return matrix
-
-
-def _labeled(e: Any, label: str) -> Any:
-    if isinstance(e, ComplexExpression):
-        return ComplexExpression(e.real, e.imag, label)
-    return replace(e, label=label)

@@ -1,6 +1,7 @@
 """Arrays of complex affine forms, and Hermitian matrix variables as real symmetric ones of twice the order.
 
-A complex form is a real and an imaginary part, each an array of real ones. A Hermitian ``X`` is psd if and
+A complex form is a real and an imaginary part, each an array of real ones; a complex variable or parameter
+is a real one that holds both parts. A Hermitian ``X`` is psd if and
 only if the real matrix ``[Re X, -Im X; Im X, Re X]`` is. Both have the same eigenvalues, each twice in the
 real one, so that traces and divergences are twice those of ``X``. All data of a problem have that form too.
 So with any ``Y`` that is optimal for the real problem the mean of ``Y`` and ``J Y J'`` is optimal, with
@@ -10,51 +11,72 @@ and other problems via complex semidefinite programming, J. Comput. Syst. Sci. 6
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import (
-    EPS,
     Array,
     ComplexArray,
     IntArray,
+    Mask,
     complex_array,
     entry_indices,
     hermitian_matrix,
+    scattered,
     symmetrized,
 )
-from bregopt.modeling.constraints import Constraint, compare
-from bregopt.modeling.expressions import Expression, Operand, as_expression
+from bregopt.modeling.affine import as_factor, sum_label
+from bregopt.modeling.constraints import Constraint, compare, matrix_inequality
+from bregopt.modeling.expressions import (
+    Expression,
+    ExpressionLike,
+    Operand,
+    as_expression,
+    check_not_empty,
+    holds_complex,
+    indexed_label,
+)
 from bregopt.program.rows import Coordinates, RankOnePairs, SparseRows
 from bregopt.records import replace
 
 __all__ = [
     "ComplexEquality",
     "ComplexExpression",
+    "ComplexForms",
+    "ComplexOperand",
     "HermitianInequality",
     "HermitianPSD",
     "as_complex",
     "compressed",
+    "conj",
     "embedded",
     "half_embedded",
     "hermitian_forms",
     "hermitian_from_parts",
     "hermitian_parts",
+    "imag",
     "is_hermitian",
+    "real",
+    "relabeled",
+    "vanishing_parts",
 ]
 
-_ROUND_OFF = 8 * EPS  # relative to the largest number
+_ROUND_OFF = 1e-13  # a part of a complex number that is round-off, relative to its absolute value
 _HERMITIAN_TOL = 1e-10  # the largest entry of ``F - F*`` that is round-off, relative to that of ``F``
 
 
-class ComplexExpression(Operand):
-    """An array of complex affine forms.
+class ComplexForms(Operand):
+    """An array of complex affine forms: an expression, a variable or a parameter.
 
-    It adds, subtracts and scales, with complex numbers too, and it may be equated. Complex numbers have no
-    order, so that inequalities take the real or the imaginary part.
+    It adds, subtracts and multiplies as real expressions do, with complex numbers too, and it may be equated.
+    Complex numbers have no order, so that inequalities take the real or the imaginary part, or the absolute
+    value. An expression whose imaginary part is zero for all values of its variables, such as the trace of a
+    product of Hermitian matrices, may stand wherever a real one is expected.
 
     Attributes
     ----------
@@ -63,21 +85,19 @@ class ComplexExpression(Operand):
     """
 
     __array_ufunc__: Any = None  # NumPy defers to the operators of this class
-    absorbs_expressions = True  # sums of a real and a complex expression are made here
+    is_complex = True
 
-    def __init__(self, real: Expression, imag: Expression, label: str) -> None:
-        self._real, self._imag = real, imag
-        self.label = label
+    label: str
 
     @property
+    @abstractmethod
     def real(self) -> Expression:
         """The real part."""
-        return self._real
 
     @property
+    @abstractmethod
     def imag(self) -> Expression:
         """The imaginary part."""
-        return self._imag
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,110 +120,217 @@ class ComplexExpression(Operand):
     def T(self) -> ComplexExpression:
         """The transpose."""
         turn = np.arange(self.real.size).reshape(self.shape).T
-        return self._mapped(lambda part: part.taken(turn.ravel(), turn.shape, part.label), f"{self.label}.T")
-
-    @property
-    def H(self) -> ComplexExpression:
-        """The conjugate transpose."""
-        return self.T.conj()
-
-    def expression(self) -> NoReturn:
-        """Refuse a use as a real expression."""
-        raise TypeError(
-            f"{self.label} is complex where a real expression is expected: take .real or .imag of it"
+        return self._mapped(
+            lambda part: part.taken(turn.ravel(), turn.shape, part.label), f"{as_factor(self.label)}.T"
         )
 
-    def __add__(self, other: Any) -> ComplexExpression:
+    @property
+    def H(self) -> Any:
+        """The conjugate transpose."""
+        return relabeled(self.T.conj(), f"{as_factor(self.label)}.H")
+
+    def expression(self) -> Expression:
+        """Return the real part of an expression without an imaginary one; refuse others."""
+        zero = vanishing_parts(self)[1]
+        if zero.all():
+            return replace(self.real, label=self.label)
+        place = f" of its element {np.argwhere(~zero)[0].tolist()}" if self.shape else ""
+        raise TypeError(
+            f"{self.label} is complex where a real expression is expected: the imaginary part{place} is not "
+            "zero. Take .real, .imag or bo.abs of it"
+        )
+
+    def __add__(self, other: Any) -> Any:
+        if _is_curved(other):
+            return NotImplemented
         b = as_complex(other)
         return ComplexExpression(self.real + b.real, self.imag + b.imag, _joined(self.label, "+", b.label))
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> Any:
+        return as_complex(other) + self
 
-    def __sub__(self, other: Any) -> ComplexExpression:
+    def __sub__(self, other: Any) -> Any:
+        if _is_curved(other):
+            return NotImplemented
         b = as_complex(other)
         return ComplexExpression(self.real - b.real, self.imag - b.imag, _joined(self.label, "-", b.label))
 
-    def __rsub__(self, other: Any) -> ComplexExpression:
+    def __rsub__(self, other: Any) -> Any:
         return as_complex(other) - self
 
     def __neg__(self) -> Any:
-        return ComplexExpression(-self.real, -self.imag, f"-{self.label}")
+        return ComplexExpression(-self.real, -self.imag, f"-{as_factor(self.label)}")
 
     def __pos__(self) -> Any:
         return self
 
-    def __mul__(self, factor: Any) -> ComplexExpression:
-        c = _numbers(factor, "factor")
-        return self._product(lambda part, number: part * number, c, f"c {self.label}")
+    def __mul__(self, factor: Any) -> Any:
+        if _is_curved(factor):
+            return NotImplemented
+        label = f"c {as_factor(self.label)}"
+        if isinstance(factor, Operand):
+            label = f"{as_factor(self.label)} * {as_factor(as_complex(factor).label)}"
+        return _product(operator.mul, _factor(self), _factor(factor), label)
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> Any:
-        c = _numbers(divisor, "divisor")
+        if isinstance(divisor, Operand):
+            return super().__truediv__(divisor)  # which refuses it
+        c = complex_array(divisor, "divisor")
         if (c == 0).any():
             raise ValueError(f"division of {self.label} by zero; expected a divisor without zeros")
         return self * (1 / c)
 
-    def __matmul__(self, matrix: Any) -> Any:
-        c = _numbers(matrix, "factor of @")
-        return self._product(lambda part, number: part @ number, c, f"{self.label} @ A")
+    def __matmul__(self, other: Any) -> Any:
+        return _matrix_product(self, other)
 
-    def __rmatmul__(self, matrix: Any) -> Any:
-        c = _numbers(matrix, "factor of @")
-        return self._product(lambda part, number: part.__rmatmul__(number), c, f"A @ {self.label}")
+    def __rmatmul__(self, other: Any) -> Any:
+        return _matrix_product(other, self)
 
     def __getitem__(self, key: Any) -> ComplexExpression:
-        return self._mapped(lambda part: part[key], f"{self.label}[...]")
+        return self._mapped(lambda part: part[key], indexed_label(self.label, key))
 
-    def __eq__(self, other: Any) -> ComplexEquality:  # type: ignore[override]
-        return ComplexEquality(self - other, f"{self.label} == {_text(other)}")
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the first axis, as NumPy and CVXPY do."""
+        if not self.shape:
+            raise TypeError(f"{self.label} is a scalar: it has no elements to iterate over")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __eq__(self, other: Any) -> Any:
+        if _is_curved(other):
+            return NotImplemented
+        b = as_complex(other)
+        if _is_real(self) and _is_real(b):
+            return self.expression() == b.expression()
+        return ComplexEquality(self - b, f"{self.label} == {_text(other)}")
 
     __hash__ = object.__hash__
 
-    def __le__(self, other: Any) -> NoReturn:
-        raise TypeError(
-            f"{self.label} <= ... compares complex numbers, which have no order; compare .real or .imag"
-        )
+    def __le__(self, other: Any) -> Any:
+        left, right = _real_sides(self, other, "<=")
+        return left <= right
 
-    def __ge__(self, other: Any) -> NoReturn:
-        raise TypeError(
-            f"{self.label} >= ... compares complex numbers, which have no order; compare .real or .imag"
-        )
+    def __ge__(self, other: Any) -> Any:
+        left, right = _real_sides(self, other, ">=")
+        return left >= right
 
     def __rshift__(self, other: Any) -> Any:
-        return HermitianInequality(self - other, f"{self.label} >> {_text(other)}")
+        return _inequality(self, other, ">>")
 
     def __lshift__(self, other: Any) -> Any:
-        return HermitianInequality(other - self, f"{self.label} << {_text(other)}")
+        return _inequality(self, other, "<<")
 
     def __rrshift__(self, other: Any) -> Any:
-        return HermitianInequality(other - self, f"{_text(other)} >> {self.label}")
+        return _inequality(other, self, ">>")
 
     def __rlshift__(self, other: Any) -> Any:
-        return HermitianInequality(self - other, f"{_text(other)} << {self.label}")
+        return _inequality(other, self, "<<")
 
-    def __repr__(self) -> str:
-        return f"ComplexExpression({self.label}, shape={self.shape})"
+    def __pow__(self, power: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.label} ** {power!r} is not affine; for squares of absolute values write "
+            f"bo.square(bo.abs({self.label}))"
+        )
+
+    def __abs__(self) -> NoReturn:
+        raise TypeError(f"abs takes no expression of bregopt; write bo.abs({self.label})")
 
     def _mapped(self, function: Callable[[Expression], Expression], label: str) -> ComplexExpression:
         """Return the same real map of both parts."""
         return ComplexExpression(function(self.real), function(self.imag), label)
 
-    def _product(
-        self, times: Callable[[Expression, Array], Expression], c: ComplexArray, label: str
-    ) -> ComplexExpression:
-        """Return the product with numbers, given the product of real expressions with real numbers."""
-        real, imag = times(self.real, c.real), times(self.imag, c.real)
-        if c.imag.any():
-            real, imag = real - times(self.imag, c.imag), imag + times(self.real, c.imag)
-        return ComplexExpression(real, imag, label)
+
+class ComplexExpression(ComplexForms):
+    """An array of complex affine forms that arithmetic has made.
+
+    Variables and parameters are of other classes, as Python would call the comparison of the right side first
+    if that had a class derived from the one of the left side.
+
+    Parameters
+    ----------
+    real, imag : Expression
+        The two parts, of one shape.
+    label : str
+        Its name in messages.
+    """
+
+    def __init__(self, real: Expression, imag: Expression, label: str) -> None:
+        self._parts = tuple(
+            part
+            if part.is_constant and not part.parameters
+            else replace(part, label=f"{as_factor(label)}.{kind}")
+            for part, kind in ((real, "real"), (imag, "imag"))
+        )
+        self.label = label
+
+    @property
+    def real(self) -> Expression:
+        """The real part."""
+        return self._parts[0]
+
+    @property
+    def imag(self) -> Expression:
+        """The imaginary part."""
+        return self._parts[1]
+
+    def __repr__(self) -> str:
+        return f"ComplexExpression({self.label}, shape={self.shape})"
+
+
+def real(x: ExpressionLike) -> Expression:
+    """Return the real part of an expression; that of a real one is the expression itself.
+
+    Parameters
+    ----------
+    x : expression or array_like
+        Affine, real or complex.
+
+    Returns
+    -------
+    Expression
+        Of the shape of `x`.
+    """
+    return as_complex(x, "x of real").real
+
+
+def imag(x: ExpressionLike) -> Expression:
+    """Return the imaginary part of an expression; that of a real one is zero.
+
+    Parameters
+    ----------
+    x : expression or array_like
+        Affine, real or complex.
+
+    Returns
+    -------
+    Expression
+        Of the shape of `x`.
+    """
+    return as_complex(x, "x of imag").imag
+
+
+def conj(x: ExpressionLike) -> ComplexForms | Expression:
+    """Return the complex conjugate of an expression; that of a real one is the expression itself.
+
+    Parameters
+    ----------
+    x : expression or array_like
+        Affine, real or complex.
+
+    Returns
+    -------
+    ComplexExpression or Expression
+        Of the shape of `x`.
+    """
+    return as_complex(x, "x of conj").conj() if holds_complex(x) else as_expression(x, "x of conj")
 
 
 class ComplexEquality(Constraint):
     """``left == right`` for complex arrays, as real rows.
 
     They are the real parts and then the imaginary parts of ``left - right``; if that is a Hermitian matrix,
-    those on and above its diagonal.
+    those on and above its diagonal. Parts that are zero for all values of the variables are left out.
 
     Attributes
     ----------
@@ -215,12 +342,18 @@ class ComplexEquality(Constraint):
 
     may_be_soft = False
 
-    def __init__(self, difference: ComplexExpression, label: str) -> None:
+    def __init__(self, difference: ComplexForms, label: str) -> None:
         self.difference, self._label = difference, label
         self._is_hermitian = is_hermitian(difference)
-        parts = hermitian_parts(difference) if self._is_hermitian else [difference.real, difference.imag]
-        body = Expression.concatenated(parts)
-        rows = compare(replace(body, constant=_without_round_off(body.constant)), as_expression(0.0), "==")
+        masks = [~part for part in vanishing_parts(difference)]
+        if self._is_hermitian:
+            upper = np.triu_indices(difference.shape[0])
+            difference, masks = difference[upper], [mask[upper] for mask in masks]
+        kept = np.flatnonzero(np.concatenate([mask.ravel() for mask in masks]))
+        self._kept = kept if len(kept) else np.arange(2 * difference.real.size)
+        parts = Expression.concatenated([difference.real, difference.imag])
+        body = parts.taken(self._kept, (len(self._kept),), label)
+        rows = compare(body, as_expression(0.0), "==")
         super().__init__(rows.body, rows.lower, rows.upper, "==")
 
     @property
@@ -230,11 +363,15 @@ class ComplexEquality(Constraint):
 
     def dual_from_multiplier(self, y: Array) -> Any:
         """Return the complex dual from the multipliers of the rows."""
+        shape = self.difference.shape
+        count = (shape[0] + 1) * shape[0] // 2 if self._is_hermitian else self.difference.real.size
+        parts = scattered(self._kept, -y, 2 * count)
+        dual = parts[:count] + 1j * parts[count:]
         if self._is_hermitian:
-            return hermitian_from_parts(-y, self.difference.shape[0])
-        real, imag = np.split(-y, 2)
-        dual = (real + 1j * imag).reshape(self.difference.shape)
-        return dual if self.difference.shape else complex(dual)
+            half = np.zeros(shape, dtype=complex)
+            half[np.triu_indices(shape[0])] = dual / 2
+            return half + half.conj().T
+        return dual.reshape(shape) if shape else complex(dual[0])
 
 
 class HermitianInequality(Constraint):
@@ -255,13 +392,14 @@ class HermitianInequality(Constraint):
 
     may_be_soft = False
 
-    def __init__(self, F: ComplexExpression, label: str) -> None:
+    def __init__(self, F: ComplexForms, label: str) -> None:
         from bregopt.modeling.variables import PSD  # which has the real forms of this module
 
         if not is_hermitian(F):
             raise ValueError(
-                f"{label} is about a matrix of shape {F.shape} that is not Hermitian; "
-                "if its Hermitian part is meant write (F + F.H) / 2"
+                f"{label} is about a matrix of shape {F.shape} that is not Hermitian{_unlike_entries(F)}; if "
+                "its Hermitian part is meant write (F + F.H) / 2. A variable or parameter may be declared "
+                "with hermitian=True"
             )
         self.F, self._label, self.n = F, label, F.shape[0]
         slack: Any = PSD(self.n, hermitian=True)
@@ -280,7 +418,7 @@ class HermitianInequality(Constraint):
         return hermitian_from_parts(y, self.n)
 
 
-def is_hermitian(F: ComplexExpression) -> bool:
+def is_hermitian(F: ComplexForms) -> bool:
     """Whether an array is a Hermitian matrix for all values of its variables, up to round-off.
 
     An affine matrix that is Hermitian at a random point is Hermitian everywhere, with probability one.
@@ -291,7 +429,7 @@ def is_hermitian(F: ComplexExpression) -> bool:
     return bool(np.abs(A - A.conj().T).max() <= _HERMITIAN_TOL * np.abs(A).max())
 
 
-def hermitian_parts(F: ComplexExpression) -> list[Expression]:
+def hermitian_parts(F: ComplexForms) -> list[Expression]:
     """Return the real parts of a Hermitian matrix from the diagonal on, and the imaginary parts above it."""
     n = F.shape[0]
     parts = [F[np.triu_indices(n)].real]
@@ -307,29 +445,122 @@ def hermitian_from_parts(y: Array, n: int) -> ComplexArray:
     return half + half.conj().T
 
 
-def as_complex(value: Any) -> ComplexExpression:
-    """Return an operand or numbers as a complex expression."""
-    if isinstance(value, ComplexExpression):
+def as_complex(value: Any, name: str = "constant") -> ComplexForms:
+    """Return an operand or numbers as a complex expression; `name` is that of the numbers in messages."""
+    if isinstance(value, ComplexForms):
         return value
     if isinstance(value, Operand):
         e = value.expression()
         return ComplexExpression(e, as_expression(np.zeros(e.shape)), e.label)
-    c = _numbers(value, "constant")
-    return ComplexExpression(as_expression(c.real), as_expression(c.imag), "constant")
+    c = complex_array(value, name)
+    check_not_empty(c, name)
+    return ComplexExpression(as_expression(c.real), as_expression(c.imag), name)
 
 
-def _numbers(value: Any, name: str) -> ComplexArray:
+def relabeled(e: Any, label: str) -> Any:
+    """Return a real or complex expression with another label."""
+    if isinstance(e, ComplexForms):
+        return ComplexExpression(e.real, e.imag, label)
+    return replace(e, label=label)
+
+
+def vanishing_parts(F: ComplexForms) -> tuple[Mask, Mask]:
+    """Return where the real and where the imaginary part is zero for all values, up to round-off.
+
+    An affine form that is zero at a random point is zero everywhere, with probability one.
+
+    Returns
+    -------
+    real, imag : bool arrays of the shape of `F`
+    """
+    A = np.asarray(_at_a_random_point(F))
+    limit = _ROUND_OFF * np.abs(A)
+    return np.abs(A.real) <= limit, np.abs(A.imag) <= limit
+
+
+def _is_real(F: ComplexForms) -> bool:
+    return bool(vanishing_parts(F)[1].all())
+
+
+def _is_curved(value: Any) -> bool:
+    """Whether a value is an expression with curvature, whose own operators then take the other side."""
+    return getattr(value, "absorbs_expressions", False)
+
+
+def _factor(value: Any, name: str = "factor", ndim: tuple[int, ...] | None = None) -> list[Any]:
+    """Return the real and the imaginary part of a factor, None for one of them that is zero."""
+    parts: list[Any]
     if isinstance(value, Operand):
-        raise TypeError(f"{name} is an expression ({value!r}); expected numbers: products are not affine")
-    return complex_array(value, name)
+        e = as_complex(value)
+        parts = [e.real, e.imag]
+        zero = [_is_zero(part) for part in parts]
+    else:
+        if sp.issparse(value) and ndim is not None:  # only products of matrices take sparse ones
+            complex_array(sp.coo_array(value).data, name)
+        else:
+            value = complex_array(value, name, ndim)
+        check_not_empty(value, name)
+        parts = [value.real, value.imag]
+        zero = [not (sp.coo_array(part).data if sp.issparse(part) else part).any() for part in parts]
+    return parts if all(zero) else [None if none else part for part, none in zip(parts, zero, strict=True)]
 
 
-def _without_round_off(constant: Array) -> Array:
-    """Return numbers with zeros for round-off, such as the imaginary parts of a diagonal."""
-    return np.where(np.abs(constant) > _ROUND_OFF * np.abs(constant).max(initial=0.0), constant, 0.0)
+def _is_zero(e: Expression) -> bool:
+    return e.is_constant and not e.parameters and not e.constant.any()
 
 
-def _at_a_random_point(F: ComplexExpression) -> ComplexArray:
+def _product(
+    times: Callable[[Any, Any], Expression], left: list[Any], right: list[Any], label: str
+) -> ComplexExpression:
+    """Return the product of factors in parts, given that of real ones."""
+    (a, b), (c, d) = left, right
+    ac, bd, ad, bc = (
+        None if x is None or y is None else times(x, y) for x, y in ((a, c), (b, d), (a, d), (b, c))
+    )
+    real = ac if bd is None else -bd if ac is None else ac - bd
+    imag = ad if bc is None else bc if ad is None else ad + bc
+    found: Any = imag if real is None else real
+    zero = as_expression(np.zeros(found.shape))
+    return ComplexExpression(zero if real is None else real, zero if imag is None else imag, label)
+
+
+def _matrix_product(left: Any, right: Any) -> Any:
+    if _is_curved(left) or _is_curved(right):
+        return NotImplemented
+    first, second = (_factor(side, "factor of @", ndim=(1, 2)) for side in (left, right))
+    sides = (as_factor(as_complex(e).label) if isinstance(e, Operand) else "A" for e in (left, right))
+    return _product(operator.matmul, first, second, " @ ".join(sides))
+
+
+def _real_sides(left: Any, right: Any, sense: str) -> tuple[Any, Any]:
+    """Return both sides of an inequality as real ones; refuse one with an imaginary part."""
+    for side in (left, right):
+        if not _is_curved(side) and not _is_real(as_complex(side)):
+            raise TypeError(
+                f"{_text(left)} {sense} {_text(right)} compares complex numbers, which have no order: the "
+                f"imaginary part of {_text(side)} is not zero. Compare .real, .imag or bo.abs of it"
+            )
+    first, second = (side if _is_curved(side) else as_complex(side).expression() for side in (left, right))
+    return first, second
+
+
+def _inequality(left: Any, right: Any, sign: str) -> Any:
+    """Return the constraint ``left >> right`` or ``left << right``."""
+    label = f"{_text(left)} {sign} {_text(right)}"
+    sides = [as_complex(side) for side in (left, right)]
+    for side in sides:
+        if side.shape == () and not (_is_zero(side.real) and _is_zero(side.imag)):
+            raise ValueError(
+                f"{label}: {_text(side)} is a scalar; expected a square matrix or 0. For a multiple of the "
+                "identity write t * np.eye(n); scalars are compared by >= and <="
+            )
+    F = sides[0] - sides[1] if sign == ">>" else sides[1] - sides[0]
+    if _is_real(F):
+        return matrix_inequality(F.expression(), as_expression(0.0), label)
+    return HermitianInequality(F, label)
+
+
+def _at_a_random_point(F: ComplexForms) -> ComplexArray:
     """Return the value of an array where all variables and parameters are random."""
     rng, values = np.random.default_rng(0), dict[Any, Array]()
     for part in (F.real, F.imag):
@@ -341,10 +572,23 @@ def _at_a_random_point(F: ComplexExpression) -> ComplexArray:
     return np.asarray(F.real.at(values)) + 1j * np.asarray(F.imag.at(values))
 
 
+def _unlike_entries(F: ComplexForms) -> str:
+    """Return a clause on two entries that are no conjugates."""
+    if len(F.shape) != 2 or F.shape[0] != F.shape[1]:
+        return ""
+    A = _at_a_random_point(F)
+    i, j = np.unravel_index(int(np.abs(A - A.conj().T).argmax()), A.shape)
+    if i == j:
+        return f": its entry [{i}, {i}] has an imaginary part"
+    return f": its entries [{i}, {j}] and [{j}, {i}] are no conjugates"
+
+
 def _text(side: Any) -> str:
     """Return a side of a comparison in messages."""
+    if _is_curved(side):
+        return str(side.label)
     e = as_complex(side)
-    if not (e.real.is_constant and e.imag.is_constant):
+    if not (e.real.is_constant and e.imag.is_constant) or e.real.parameters or e.imag.parameters:
         return e.label
     first = e.real.constant[0] + 1j * e.imag.constant[0]
     same = (e.real.constant == first.real).all() and (e.imag.constant == first.imag).all()
@@ -353,12 +597,93 @@ def _text(side: Any) -> str:
 
 def _joined(first: str, sign: str, second: str) -> str:
     """Return the label of a sum, without constants."""
-    if "constant" in (first, second):
-        return second if first == "constant" else first
-    return f"{first} {sign} {second}"
+    if second == "constant":
+        return first
+    if first == "constant":
+        return second if sign == "+" else f"-{as_factor(second)}"
+    return sum_label(first, second if sign == "+" else f"-{as_factor(second)}")
 
 
-class HermitianPSD(ComplexExpression):
+class ComplexOperand(ComplexForms):
+    """A complex variable or parameter, made by ``bo.Variable`` and ``bo.Parameter``.
+
+    Parameters
+    ----------
+    parts : Variable or Parameter
+        The real one that stands for it in programs, with the real and then the imaginary parts. Of a
+        Hermitian matrix it is a square one: with the real parts on and above the diagonal, and the imaginary
+        parts of the mirrored entries below.
+    is_hermitian : bool
+
+    Attributes
+    ----------
+    real, imag : Expression
+        The two parts, of the shape of the operand.
+    value : complex or complex array of that shape, or None
+        A value that you set must be finite, of that shape, and Hermitian where that is declared; it is
+        copied.
+    """
+
+    def __init__(self, parts: Any, is_hermitian: bool) -> None:
+        self.parts, self.is_hermitian = parts, is_hermitian
+        self.name = self.label = parts.name
+        e: Expression = parts.expression()
+        real, imag = (e, e) if is_hermitian else (e[0], e[1])
+        if is_hermitian:
+            i, j = np.indices(parts.shape)
+            low, high = np.minimum(i, j), np.maximum(i, j)
+            real, imag = e[low, high], e[high, low] * np.sign(j - i)
+        self._parts = tuple(
+            replace(part, label=f"{self.name}.{kind}") for part, kind in ((real, "real"), (imag, "imag"))
+        )
+
+    @property
+    def real(self) -> Expression:
+        """The real part."""
+        return self._parts[0]
+
+    @property
+    def imag(self) -> Expression:
+        """The imaginary part."""
+        return self._parts[1]
+
+    @property
+    def value(self) -> Any:
+        """The current value, read-only, or None."""
+        return None if self.parts.value is None else self.of_parts(np.asarray(self.parts.value))
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.parts.value = None if value is None else self._in_parts(value)
+
+    def of_parts(self, parts: Array) -> Any:
+        """Return the value whose parts these are."""
+        if self.is_hermitian:
+            below = np.tril(parts, -1)
+            value: ComplexArray = np.triu(parts) + np.triu(parts, 1).T + 1j * (below.T - below)
+        else:
+            value = parts[0] + 1j * parts[1]
+        if not self.shape:
+            return complex(value)
+        value.setflags(write=False)
+        return value
+
+    def _in_parts(self, value: Any) -> Array:
+        name = f"value of {self.name}"
+        if self.is_hermitian:
+            A = hermitian_matrix(value, name, self.shape[0])
+            return np.triu(A.real) - np.tril(A.imag, -1)
+        array = complex_array(value, name)
+        if array.shape != self.shape:
+            raise ValueError(f"{name} has shape {array.shape}; expected {self.shape}")
+        return np.stack([array.real, array.imag])
+
+    def __repr__(self) -> str:
+        kind = "hermitian" if self.is_hermitian else "complex"
+        return f"{type(self.parts).__name__}({self.shape}, name={self.name!r}, {kind}=True)"
+
+
+class HermitianPSD(ComplexForms):
     """A Hermitian positive semidefinite matrix variable, made by ``bo.PSD(n, hermitian=True)``.
 
     Parameters

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bregopt.modeling.affine import Formula
+from bregopt.modeling.complex_expressions import ComplexOperand
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.notation import HTML, LATEX, UNICODE, Style, written
 from bregopt.modeling.variables import PSD, Variable
@@ -16,7 +17,7 @@ from bregopt.tables import html_table, latex_table, latex_text
 __all__ = ["as_html", "as_latex", "as_text"]
 
 _SHOWN = 20  # constraints; of more, all but the last few are left out
-_SYMBOLS = "≤≥⪰⪯−‖⟨⟩Σλᵀ₀²…×"
+_SYMBOLS = "≤≥⪰⪯−‖⟨⟩Σλᵀᴴ₀²…×"
 
 
 class _Line(NamedTuple):
@@ -98,8 +99,25 @@ def _matrix(X: PSD, style: Style | None) -> str:
     return f"{style.name(X.name)} {style.sign('⪰')} 0 ({X.n} × {X.n}{of_kind})"
 
 
-def _variable(u: Variable, style: Style | None) -> str:
+def _complex(u: ComplexOperand, style: Style | None) -> str:
+    """Return the domain of a complex variable."""
+    kind = "Hermitian" if u.is_hermitian else "complex"
+    if style is None:
+        return f"{u.name}{f' {u.shape}' if u.shape else ''} {kind}"
+    if style is LATEX:
+        space, power = (
+            ("H", str(u.shape[0])) if u.is_hermitian else ("C", r" \times ".join(map(str, u.shape)))
+        )
+        return f"{style.name(u.name)} \\in \\mathbb{{{space}}}{f'^{{{power}}}' if u.shape else ''}"
+    return (
+        f"{style.name(u.name)} ({', '.join([*([' × '.join(map(str, u.shape))] if u.shape else []), kind])})"
+    )
+
+
+def _variable(u: Variable | ComplexOperand, style: Style | None) -> str:
     """Return the domain of an ordinary variable: its box and its shape."""
+    if isinstance(u, ComplexOperand):
+        return _complex(u, style)
     low, high = (float(end[0]) if (end == end[0]).all() else math.nan for end in (u.lower, u.upper))
     lower = "" if low == -math.inf else f"{'lower' if math.isnan(low) else f'{low:g}'} <= "
     upper = "" if high == math.inf else f" <= {'upper' if math.isnan(high) else f'{high:g}'}"

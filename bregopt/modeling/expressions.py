@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,9 +21,17 @@ from bregopt.modeling.affine import (
     product,
 )
 from bregopt.modeling.constraints import Constraint, MatrixInequality, compare, matrix_inequality
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 
-__all__ = ["Expression", "ExpressionLike", "Operand", "as_expression", "check_not_empty"]
+__all__ = [
+    "Expression",
+    "ExpressionLike",
+    "Operand",
+    "as_expression",
+    "check_not_empty",
+    "holds_complex",
+    "indexed_label",
+]
 
 # Functions of other packages, by name, that have an equivalent here, for messages.
 _OWN = {
@@ -46,6 +55,7 @@ _OWN = {
     **{"absolute": "bo.abs", "amax": "bo.max", "amin": "bo.min", "slogdet": "bo.log_det"},
     **{"norm": "bo.norm1, bo.norm2, bo.norm_inf, bo.sigma_max or bo.norm_nuc"},
     **{"eigvalsh": "bo.lambda_max and bo.lambda_min"},
+    **{"real": "bo.real", "imag": "bo.imag", "conj": "bo.conj", "conjugate": "bo.conj"},
 }
 _ATOMS = [own for name, own in _OWN.items() if own == f"bo.{name}"]
 # The operator of the right operand for each function that NumPy calls for an operator of an array.
@@ -69,9 +79,24 @@ class _NoNumber:
     exp = log = sqrt = conjugate = _refuse  # NumPy's functions of objects call these
 
 
+def _promoted(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operator of operands that is one of complex expressions where the other side is complex."""
+
+    @wraps(operation)
+    def promoted(self: Any, other: Any) -> Any:
+        if self.is_complex or not holds_complex(other):
+            return operation(self, other)
+        from bregopt.modeling.complex_expressions import as_complex  # which has this class as its base
+
+        return getattr(as_complex(self), operation.__name__)(other)
+
+    return promoted
+
+
 class Operand:
     """An object with affine arithmetic and comparisons."""
 
+    is_complex = False
     __pandas_priority__ = 5000  # above the classes of pandas, which then defer `series <= operand`
 
     # scipy.sparse defers `matrix @ operand` to this class, as it has no length.
@@ -79,7 +104,7 @@ class Operand:
         """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
         reflected = _REFLECTED.get(function.__name__)
         if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
-            if reflected != "__rmatmul__" and not _absorbs(self):
+            if reflected != "__rmatmul__" and not _absorbs(self) and not holds_complex(inputs[0]):
                 _pair(*inputs)  # here they still stand as the user wrote them
             return getattr(self, reflected)(inputs[0])
         raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))
@@ -88,15 +113,19 @@ class Operand:
         """Return this operand as an affine expression."""
         raise TypeError(f"{type(self).__name__} is not an affine expression")
 
+    @_promoted
     def __add__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else _sum(self, other)
 
+    @_promoted
     def __radd__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else _sum(other, self)
 
+    @_promoted
     def __sub__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else _difference(self, other)
 
+    @_promoted
     def __rsub__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else _difference(other, self)
 
@@ -106,6 +135,7 @@ class Operand:
     def __pos__(self) -> Expression:
         return self.expression()
 
+    @_promoted
     def __mul__(self, other: Any) -> Any:
         if _absorbs(other):
             return NotImplemented
@@ -115,6 +145,7 @@ class Operand:
 
     __rmul__ = __mul__
 
+    @_promoted
     def __truediv__(self, other: Any) -> Expression:
         if isinstance(other, Operand):
             raise TypeError(
@@ -142,9 +173,11 @@ class Operand:
     def __array__(self, *_: Any, **__: Any) -> Any:
         return np.array(_NoNumber(), dtype=object)
 
+    @_promoted
     def __rmatmul__(self, matrix: Any) -> Expression:
         return multiplied(self.expression(), _factor(matrix))
 
+    @_promoted
     def __matmul__(self, other: Any) -> Any:
         if _absorbs(other):
             return NotImplemented
@@ -152,24 +185,31 @@ class Operand:
             return matrix_product(self.expression(), other.expression())
         return multiplied(self.expression(), _factor(other), left=False)
 
+    @_promoted
     def __le__(self, other: Any) -> Constraint:
         return NotImplemented if _absorbs(other) else _compare(self, other, "<=")
 
+    @_promoted
     def __ge__(self, other: Any) -> Constraint:
         return NotImplemented if _absorbs(other) else _compare(self, other, ">=")
 
-    def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
+    @_promoted
+    def __eq__(self, other: Any) -> Any:
         return NotImplemented if _absorbs(other) else _compare(self, other, "==")
 
+    @_promoted
     def __rshift__(self, other: Any) -> MatrixInequality:
         return _inequality(self, other, ">>")
 
+    @_promoted
     def __lshift__(self, other: Any) -> MatrixInequality:
         return _inequality(self, other, "<<")
 
+    @_promoted
     def __rrshift__(self, other: Any) -> MatrixInequality:
         return _inequality(other, self, ">>")
 
+    @_promoted
     def __rlshift__(self, other: Any) -> MatrixInequality:
         return _inequality(other, self, "<<")
 
@@ -225,7 +265,7 @@ class Expression(Affine, Operand):
             raise ValueError(f"index of {self.label}, of shape {self.shape}: {error}") from None
         if np.size(numbers) == 0:
             raise ValueError(f"index of {self.label} is empty; expected at least one element")
-        return self.taken(np.ravel(numbers), np.shape(numbers), _indexed_label(self.label, key))
+        return self.taken(np.ravel(numbers), np.shape(numbers), indexed_label(self.label, key))
 
     def __repr__(self) -> str:
         return f"Expression({self.label}, shape={self.shape})"
@@ -238,6 +278,11 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
     """Return an operand or numbers as an expression; `name` is the name of the numbers in messages."""
     if isinstance(value, Operand):
         return value.expression()
+    if holds_complex(value):
+        from bregopt.modeling.complex_expressions import as_complex
+
+        e = as_complex(value, name).expression()  # which refuses an imaginary part
+        return replace(e, label="constant")
     numbers = _numbers(value, name)
     check_not_empty(numbers, name)
     return Expression(numbers.shape, numbers.ravel(), label="constant")
@@ -247,6 +292,19 @@ def _numbers(value: Any, name: str, ndim: tuple[int, ...] | None = None) -> Arra
     if isinstance(value, Operand):
         raise TypeError(f"{name} is an expression ({value!r}); expected numbers")
     return finite_array(value, name, ndim)
+
+
+def holds_complex(value: Any) -> bool:
+    """Whether a value is a complex expression, or numbers of a complex type."""
+    if isinstance(value, Operand):
+        return value.is_complex
+    if isinstance(value, list | tuple):
+        return any(holds_complex(part) for part in value)
+    dtypes = getattr(value, "dtypes", None)  # of a DataFrame, one for each column
+    if dtypes is not None:
+        return any(dtype.kind == "c" for dtype in np.ravel(dtypes))
+    dtype = getattr(value, "dtype", None)
+    return isinstance(value, complex) if dtype is None else bool(dtype.kind == "c")
 
 
 def check_not_empty(numbers: Any, name: str) -> None:
@@ -268,7 +326,7 @@ def _refusal(function: str, name: str = "") -> str:
     return f"{function} takes no expression of bregopt; {own}"
 
 
-def _indexed_label(label: str, key: Any) -> str:
+def indexed_label(label: str, key: Any) -> str:
     """Return the label of elements; only single indices are shown."""
     integers = key if isinstance(key, tuple) else (key,)
     if all(isinstance(k, int | np.integer) for k in integers):

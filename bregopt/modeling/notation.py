@@ -20,7 +20,7 @@ __all__ = ["ATOMS", "HTML", "LATEX", "UNICODE", "Piece", "Style", "written"]
 
 _TOKEN = re.compile(
     r"(?P<space>\s*)(?:(?P<number>\d+\.?\d*(?:e[-+]?\d+)?)|(?P<name>[^\W\d]\w*)"
-    r"|(?P<mark><=|>=|==|>>|<<|\.\.\.|\.T\b|[-+*/@()\[\],:=])|(?P<other>\S))"
+    r"|(?P<mark><=|>=|==|>>|<<|\.\.\.|\.(?:T|H|real|imag)\b|[-+*/@()\[\],:=])|(?P<other>\S))"
 )
 _SIDES = re.compile(r" (<=|>=|==|>>|<<) ")
 _RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", ">>": "⪰", "<<": "⪯"}
@@ -123,8 +123,10 @@ class _Reader:
         while True:
             if self._next.text == "[" and not self._next.spaced:
                 piece = Piece(style.index(_tight(style, piece, ATOM), self._bracket()))
-            elif self._taken(".T"):
-                piece = Piece(style.sup(_tight(style, piece, ATOM), "T"))
+            elif (mark := self._taken(".T", ".H")) is not None:
+                piece = Piece(style.sup(_tight(style, piece, ATOM), mark[1:]))
+            elif (mark := self._taken(".real", ".imag")) is not None:
+                piece = ATOMS[mark[1:]](style, [piece])
             else:
                 return piece
 
@@ -253,7 +255,7 @@ class Style(ABC):
 class _Unicode(Style):
     symbols: ClassVar[dict[str, str]] = {"F": ""}  # there is no such subscript
     _SUB = str.maketrans("0123456789+", "₀₁₂₃₄₅₆₇₈₉₊")
-    _SUP = str.maketrans("0123456789T", "⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ")
+    _SUP = str.maketrans("0123456789TH", "⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
 
     def name(self, name: str) -> str:
         return _GREEK.get(name, name)
@@ -414,6 +416,9 @@ def _over(s: Style, x: Sequence[Piece]) -> Piece:
 # A new atom is one line here, if its name and arguments are not as it is written.
 ATOMS: dict[str, Written] = {
     "trace": _applied("tr"),
+    "real": _applied("Re"),
+    "imag": _applied("Im"),
+    "conj": lambda s, x: Piece(s.sup(_tight(s, x[0], ATOM), "*")),
     "sum": _sum,
     "log": _applied("log"),
     "log_det": _applied("log det"),

@@ -13,7 +13,7 @@ from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_numbe
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.affine import Formula
-from bregopt.modeling.complex_expressions import HermitianPSD, embedded
+from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD, embedded
 from bregopt.modeling.convex.atom import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
@@ -225,12 +225,12 @@ def _divergence(
 ) -> CurvedExpression:
     atom, kind = f"{name}_div", divergence_named(name)
     copies = 1
+    if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
+        return _divergence_at_parameters(name, X, X0, complement, rank_tol, parameters or {})
     if isinstance(X, HermitianPSD):
         X0, parameters = _in_real_form(X, X0, atom, parameters)
         X, copies = X.block, 2
     X = _variable(X, atom)
-    if any(isinstance(value, Operand) for value in (X0, *(parameters or {}).values())):
-        return _divergence_at_parameters(name, X, X0, complement, rank_tol, parameters or {})
     start: Matrix
     if isinstance(X0, LowRank) and not kind.keeps_range:
         raise TypeError(f"X0 of {atom} is LowRank, whose range it does not keep: pass X0.dense()")
@@ -278,29 +278,41 @@ def _in_real_form(
 
 
 def _divergence_at_parameters(
-    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+    name: str, X: Any, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
 ) -> CurvedExpression:
     """Return a divergence whose ``X0`` or parameters are a Parameter; their values are checked later."""
+    is_hermitian = isinstance(X, HermitianPSD)
+    block = _variable(X.block if is_hermitian else X, f"{name}_div")
     for argument, value in (("X0", X0), *parameters.items()):
         if not isinstance(value, Operand):
             continue
-        if not isinstance(value, Parameter) or value.shape != X.shape:
-            found = f"has shape {value.shape}" if isinstance(value, Parameter) else f"is {value!r}"
+        own = is_hermitian and argument == "X0" and isinstance(value, ComplexOperand) and value.is_hermitian
+        parts = value.parts if own and isinstance(value, ComplexOperand) else value
+        if not isinstance(parts, Parameter) or parts.shape != X.shape:
+            found = f"has shape {parts.shape}" if isinstance(parts, Parameter) else f"is {value!r}"
+            kind = ", also with hermitian=True" if is_hermitian and argument == "X0" else ""
             raise TypeError(
-                f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape {X.shape}"
+                f"{argument} of {name}_div {found}; expected numbers or a bo.Parameter of shape "
+                f"{X.shape}{kind}"
+            )
+        if is_hermitian and argument != "X0":
+            raise TypeError(
+                f"{argument} of {name}_div is a parameter, and {X.name} Hermitian; expected numbers"
             )
     current = partial(_current_divergence, name, X, X0, complement, rank_tol, parameters)
     options = {} if complement is None else {"complement": complement, "rank_tol": rank_tol}
-    return curved(DivergenceAtom(name, X, X0, parameters, current, options=options))
+    own_X0 = X0.parts if isinstance(X0, ComplexOperand) else X0
+    copies = 2 if is_hermitian else 1
+    return curved(DivergenceAtom(name, block, own_X0, parameters, current, copies, options=options))
 
 
 def _current_divergence(
-    name: str, X: PSD, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
+    name: str, X: Any, X0: Any, complement: float | None, rank_tol: float, parameters: Mapping[str, Any]
 ) -> CurvedExpression:
     values = {
         key: value.value if isinstance(value, Parameter) else value for key, value in parameters.items()
     }
-    start = X0.value if isinstance(X0, Parameter) else X0
+    start = X0.value if isinstance(X0, Parameter | ComplexOperand) else X0
     return _divergence(name, X, start, complement, rank_tol, values)
 
 

@@ -22,7 +22,6 @@ from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
-from bregopt.modeling.variables import Parameter, Variable
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing
@@ -94,14 +93,14 @@ class Problem:
         return tuple(X.whole for X in self._compiled.matrices)
 
     @property
-    def variables(self) -> tuple[Variable, ...]:
+    def variables(self) -> tuple[Any, ...]:
         """The ordinary variables, in the order in which they occur."""
-        return self._compiled.variables
+        return tuple(u.whole for u in self._compiled.variables)
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[Any, ...]:
         """The parameters, in the order in which they occur."""
-        return self._compiled.parameters
+        return tuple(p.whole for p in self._compiled.parameters)
 
     @property
     def value(self) -> float | None:

@@ -19,7 +19,7 @@ from bregopt.arrays import (
     finite_array,
     symmetric_matrix,
 )
-from bregopt.modeling.complex_expressions import HermitianPSD, compressed, embedded
+from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
@@ -174,7 +174,7 @@ class _RealForm(PSD):
 
 
 class Variable(Operand):
-    """An ordinary scalar, vector or array variable, or a symmetric matrix.
+    """An ordinary scalar, vector or array variable, or a symmetric or Hermitian matrix.
 
     Parameters
     ----------
@@ -189,6 +189,9 @@ class Variable(Operand):
     symmetric : bool
         Whether a matrix variable is symmetric; it need not be positive semidefinite. Its elements are the
         entries on and above the diagonal.
+    complex, hermitian : bool
+        Whether it is complex, or a complex Hermitian matrix. Its parts are ``z.real`` and ``z.imag``; it
+        takes no bounds.
 
     Attributes
     ----------
@@ -199,9 +202,27 @@ class Variable(Operand):
     Raises
     ------
     TypeError, ValueError
-        If the shape, the name, `nonneg` or `symmetric` is invalid, bounds are not numbers, a lower bound is
-        above the upper one, or a value set has another shape, is out of bounds, or is not symmetric.
+        If the shape, the name, `nonneg`, `symmetric`, `complex` or `hermitian` is invalid, bounds are not
+        numbers or of a complex variable, a lower bound is above the upper one, or a value set has another
+        shape, is out of bounds, or is not symmetric.
     """
+
+    _whole: Any = None  # the complex variable whose parts it holds
+
+    def __new__(cls, shape: Any = (), *, complex: bool = False, hermitian: bool = False, **named: Any) -> Any:
+        """Return the variable; a complex one has a class of its own."""
+        parts = _shape_of_parts(shape, complex, hermitian)
+        if parts is None:
+            return super().__new__(cls)
+        for key in named:
+            if key != "name" and named[key] is not None and named[key] is not False:
+                raise TypeError(
+                    f"{key} is given for a complex variable, whose values have no order; expected rows that "
+                    "bound its .real and .imag, or hermitian=True in place of symmetric=True"
+                )
+        own = cls(parts, name=named.get("name"))
+        own._whole = ComplexOperand(own, hermitian)
+        return own._whole
 
     def __init__(
         self,
@@ -212,6 +233,8 @@ class Variable(Operand):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
         symmetric: bool = False,
+        complex: bool = False,
+        hermitian: bool = False,
     ) -> None:
         self.shape = _checked_shape(shape)
         self.name = _checked_name(name, "u")
@@ -252,6 +275,17 @@ class Variable(Operand):
             expected = f"{self.lower[k]:g} to {self.upper[k]:g}"
             raise ValueError(f"value of {self.name} is {found[k]:g} at {k}; expected {expected}")
         return array if self.shape else float(array)
+
+    @property
+    def whole(self) -> Any:
+        """The variable that the user declared: this one, or the complex one whose parts it holds."""
+        return self if self._whole is None else self._whole
+
+    def of_elements(self, elements: Array) -> Array | ComplexArray | complex:
+        """Return the value of the declared variable with the given elements, shape ``(size,)``."""
+        value: Any = self.with_elements(elements)
+        found: Array | ComplexArray | complex = value if self.whole is self else self.whole.of_parts(value)
+        return found
 
     @property
     def size(self) -> int:
@@ -324,7 +358,8 @@ class Variable(Operand):
 class Parameter(Operand):
     """A number or array whose value may change between solves without a new compilation.
 
-    It may be added to expressions and bounds, and be the weight of a divergence or of a soft row (``gamma``).
+    It may be added to expressions and bounds, multiply expressions without parameters, and be the weight of a
+    divergence or of a soft row (``gamma``), or its ``X0``.
 
     Parameters
     ----------
@@ -336,18 +371,41 @@ class Parameter(Operand):
     lo, hi : float or array_like of that shape, optional
         An interval of each element that holds the true value. Solves use `value`, which is the middle unless
         given; :meth:`bregopt.Solution.verify` proves bounds for every value in the intervals.
+    complex, hermitian : bool
+        Whether it is complex, or a complex Hermitian matrix. Its parts are ``p.real`` and ``p.imag``; it
+        takes no interval.
 
     Attributes
     ----------
     value : array of that shape, or None
-        A value that you set must be finite and in its interval; it is copied.
+        A value that you set must be finite, in its interval, and Hermitian where that is declared; it is
+        copied.
 
     Raises
     ------
     TypeError, ValueError
-        If the shape or the name is invalid, a value set is not finite real numbers of that shape, one of `lo`
-        and `hi` is missing, or they do not hold the value.
+        If the shape or the name is invalid, a value set is not finite numbers of that shape, or not real
+        ones, one of `lo` and `hi` is missing, or they do not hold the value.
     """
+
+    _whole: Any = None  # the complex parameter whose parts it holds
+
+    def __new__(cls, shape: Any = (), *, complex: bool = False, hermitian: bool = False, **named: Any) -> Any:
+        """Return the parameter; a complex one has a class of its own."""
+        parts = _shape_of_parts(shape, complex, hermitian)
+        if parts is None:
+            return super().__new__(cls)
+        for end in ("lo", "hi"):
+            if named.pop(end, None) is not None:
+                raise TypeError(
+                    f"{end} is given for a complex parameter; expected intervals of real parameters alone"
+                )
+        value = named.pop("value", None)
+        own = cls(parts, **named)
+        own._whole = ComplexOperand(own, hermitian)
+        if value is not None:
+            own._whole.value = value
+        return own._whole
 
     def __init__(
         self,
@@ -357,6 +415,8 @@ class Parameter(Operand):
         name: str | None = None,
         lo: ArrayLike | None = None,
         hi: ArrayLike | None = None,
+        complex: bool = False,
+        hermitian: bool = False,
     ) -> None:
         self.shape = _checked_shape(shape)
         self.name = _checked_name(name, "p")
@@ -374,6 +434,11 @@ class Parameter(Operand):
             value = self.lo / 2 + self.hi / 2 if value is None else value
         if value is not None:
             self.value = value
+
+    @property
+    def whole(self) -> Any:
+        """The parameter that the user declared: this one, or the complex one whose parts it holds."""
+        return self if self._whole is None else self._whole
 
     @property
     def size(self) -> int:
@@ -429,6 +494,19 @@ class Parameter(Operand):
 
     def __repr__(self) -> str:
         return f"Parameter({self.shape}, name={self.name!r})"
+
+
+def _shape_of_parts(shape: Any, is_complex: Any, is_hermitian: Any) -> tuple[int, ...] | None:
+    """Return the shape of the real operand that holds the parts of a complex one, None for a real one."""
+    for name, given in (("complex", is_complex), ("hermitian", is_hermitian)):
+        if not isinstance(given, bool):
+            raise TypeError(f"{name} is {given!r}; expected True or False")
+    if not is_complex and not is_hermitian:
+        return None
+    sizes = _checked_shape(shape)
+    if is_hermitian and (len(sizes) != 2 or sizes[0] != sizes[1]):
+        raise ValueError(f"hermitian is True for shape {sizes}; expected a square matrix")
+    return sizes if is_hermitian else (2, *sizes)
 
 
 def _checked_name(name: Any, prefix: str) -> str:

@@ -49,7 +49,9 @@ def interval_data(compiled: Any, program: Program) -> Data:
         found = [_spread(M, first, block.n, values, radii) for first, M in parts if M is not None]
         spreads.append(Spread(*map(np.concatenate, zip(*found, strict=True))) if found else None)
     data = data_of(program, spreads)
-    anchors = {t.X.name: t.X0.radius for t in compiled.divergences if isinstance(t.X0, Parameter)}
+    anchors = {
+        t.X.name: t.X0.radius for t in compiled.divergences if isinstance(t.X0, Parameter) and t.copies == 1
+    }
     matrices = tuple(_with_radius(block, anchors.get(block.name)) for block in data.matrices)
     c = np.zeros(program.k)
     if compiled.parts.c is not None:

@@ -16,6 +16,7 @@ from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.modeling.affine import Affine, Named
 from bregopt.modeling.bounds import broadcast_gamma
 from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, sparse_rows
+from bregopt.modeling.complex_expressions import HermitianInequality
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.atom import DivergenceTerm
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
@@ -89,6 +90,13 @@ class Compiled:
     @cached_property
     def _has_penalties(self) -> bool:
         return any(c.penalty is not None for c in self.constraints)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether a variable, a parameter or a matrix inequality is complex."""
+        operands: list[Any] = [*self.matrices, *self.variables, *self.parameters]
+        hermitian = any(isinstance(c, HermitianInequality) for c in self.constraints)
+        return hermitian or any(operand.whole is not operand for operand in operands)
 
     def program(self) -> Program:
         """Return the program at the current values of the parameters.
@@ -331,7 +339,7 @@ def fixed(compiled: Compiled, program: Program, fixings: Mapping[Any, Any]) -> P
         raise TypeError(f"fixings is {type(fixings).__name__}; expected a dict from constraints or variables")
     constraints = dict(compiled.constraint_slices)
     named: dict[Any, Any] = {c.name: c for c in constraints if c.name is not None}
-    variables = dict(compiled.variable_slices)
+    variables = {u: place for u, place in compiled.variable_slices if u.whole is u}
     named |= {u.name: u for u in variables}
     lo, hi = program.bounds.lo.copy(), program.bounds.hi.copy()
     u_lo, u_hi = program.u_lo.copy(), program.u_hi.copy()
@@ -349,7 +357,7 @@ def fixed(compiled: Compiled, program: Program, fixings: Mapping[Any, Any]) -> P
             _fix(item.name, item.shape, given, u_lo[place], u_hi[place])
         else:
             raise ValueError(
-                f"fixings names {key!r}; expected a constraint of rows or a variable of the problem"
+                f"fixings names {key!r}; expected a constraint of rows or a real variable of the problem"
             )
     return replace(program, bounds=replace(program.bounds, lo=lo, hi=hi), u_lo=u_lo, u_hi=u_hi)
 

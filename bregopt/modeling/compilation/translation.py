@@ -62,7 +62,7 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
 
 def named(compiled: Compiled, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
     """Return the matrices of a point as users have them, and its variables by name."""
-    values = {v.name: v.with_elements(u[place]) for v, place in compiled.variable_slices}
+    values = {v.name: v.of_elements(u[place]) for v, place in compiled.variable_slices}
     own = tuple(M.of_block(part) for M, part in zip(compiled.matrices, X, strict=False))
     return _one_or_all(own), values
 
@@ -76,7 +76,7 @@ def _set_variables(raw: Solution, compiled: Compiled) -> tuple[tuple[Any, ...] |
     values: dict[str, Any] = {}
     for u, place in compiled.variable_slices:
         u._value = u.with_elements(elements[place]) if found else None
-        values[u.name] = u.value
+        values[u.name] = u.whole.value
     return answers if found else None, values
 
 

@@ -231,7 +231,7 @@ class SigmaMax(Atom):
         if is_symmetric(F):
             limit = t.times(np.eye(p))
             return [MatrixInequality(limit - F, self.label), MatrixInequality(limit + F, self.label)]
-        whole = bmat([[t.times(np.eye(p)), F], [F.T, t.times(np.eye(q))]])
+        whole: Any = bmat([[t.times(np.eye(p)), F], [F.T, t.times(np.eye(q))]])
         return [MatrixInequality(whole, self.label)]
 
 

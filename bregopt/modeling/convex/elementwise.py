@@ -7,12 +7,21 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.complex_expressions import ComplexForms, is_hermitian, vanishing_parts
 from bregopt.modeling.constraints import SecondOrderConstraint
 from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows
-from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved, curved_argument
+from bregopt.modeling.convex.expression import (
+    CurvedExpression,
+    Term,
+    as_curved,
+    complex_argument,
+    curved,
+    curved_argument,
+)
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 
 __all__ = ["abs", "log", "max", "maximum", "min", "minimum", "pos", "square"]
@@ -35,6 +44,38 @@ class Abs(Atom):
 
     def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         return Parts([soft_rows(arguments[0], "==", weights, parameter, "hinge")])
+
+
+class Modulus(Atom):
+    """``|z|`` of a complex ``z``: the norm of its parts, or the absolute value of the only one."""
+
+    name, sign = "abs", 1
+
+    def __init__(self, z: ComplexForms) -> None:
+        self.z = z
+        super().__init__(z.real, z.imag, shape=z.shape)
+
+    @property
+    def label(self) -> str:
+        """The atom and its argument in messages."""
+        return f"abs({self.z.label})"
+
+    def numbers(self, *values: Array) -> Any:
+        return np.hypot(*values)
+
+    def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
+        x, y, t = (e.taken(np.arange(e.size), (e.size,), e.label) for e in (*arguments, t))
+        no_x, no_y = (part.ravel() for part in vanishing_parts(self.z))
+        for part, kept in ((x, no_y), (y, no_x & ~no_y)):
+            at = np.flatnonzero(kept)
+            if len(at):
+                yield from (part[at] <= t[at], -part[at] <= t[at])
+        at = np.flatnonzero(~no_x & ~no_y)
+        if len(at):
+            by_element = np.arange(3 * len(at)).reshape(3, -1).T.ravel()
+            vectors = Expression.concatenated([e[at] for e in (t, x, y)])
+            body = vectors.taken(by_element, (3 * len(at),), self.label)
+            yield SecondOrderConstraint(body, np.full(len(at), 3), self.label, np.zeros(3 * len(at)))
 
 
 class Pos(Atom):
@@ -129,10 +170,12 @@ class Minimum(Maximum):
 def abs(x: Operand) -> CurvedExpression:
     """Return the absolute value of each element of an expression; it is convex.
 
+    Of a complex number it is a second-order cone of the real and the imaginary part.
+
     Parameters
     ----------
     x : expression
-        Affine; or convex and known to be nonnegative, or concave and known to be nonpositive.
+        Affine, also complex; or convex and known to be nonnegative, or concave and known to be nonpositive.
 
     Returns
     -------
@@ -144,7 +187,18 @@ def abs(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    return _of_each(Abs, x)
+    z = complex_argument(x, "x of abs")
+    if not isinstance(z, ComplexForms):
+        return curved(Abs(z, shape=z.shape))
+    if not is_hermitian(z) or z.shape == (1, 1):
+        return curved(Modulus(z))
+    n = z.shape[0]  # mirrored elements are one
+    i, j = np.triu_indices(n)
+    element = np.zeros((n, n), dtype=int)
+    element[i, j] = element[j, i] = np.arange(len(i))
+    S = sp.csr_array((np.ones(n * n), element.ravel(), np.arange(n * n + 1)), (n * n, len(i)))
+    zero = Expression(z.shape, np.zeros(n * n), label="0")
+    return CurvedExpression(zero, (Term(Modulus(z[i, j]), f"abs({z.label})", matrix=S),))
 
 
 def pos(x: Operand) -> CurvedExpression:
@@ -174,7 +228,7 @@ def square(x: Operand) -> CurvedExpression:
     Parameters
     ----------
     x : expression
-        As for :func:`abs`.
+        As for :func:`abs`, but real; of a complex one it is ``bo.square(bo.abs(x))``.
 
     Returns
     -------

@@ -11,7 +11,13 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, MatrixLike, SparseMatrix, finite_array
 from bregopt.modeling.affine import Formula, Named, as_factor, linear_map, product
 from bregopt.modeling.block_matrices import bmat
-from bregopt.modeling.complex_expressions import ComplexExpression, HermitianPSD
+from bregopt.modeling.complex_expressions import (
+    ComplexForms,
+    HermitianPSD,
+    is_hermitian,
+    relabeled,
+    vanishing_parts,
+)
 from bregopt.modeling.convex.atom import (
     Atom,
     check_bounded,
@@ -30,6 +36,7 @@ __all__ = [
     "Term",
     "as_curved",
     "bounded",
+    "complex_argument",
     "copies_of",
     "curved",
     "curved_argument",
@@ -423,15 +430,37 @@ def curved_argument(x: Any, name: str) -> Any:
 
 
 def euclidean_argument(x: Any, name: str) -> Any:
-    """Return an argument of a Euclidean norm; of a complex one the real and the imaginary parts."""
-    if isinstance(x, ComplexExpression):
-        x = replace(Expression.concatenated([x.real, x.imag]), label=x.label)
+    """Return an argument of a Euclidean norm; of a complex one a real vector of the same norm."""
+    if isinstance(x, ComplexForms):
+        whole, weight = x, np.ones(())
+        if is_hermitian(x):  # mirrored elements are one
+            i, j = np.triu_indices(x.shape[0])
+            whole, weight = x[i, j], np.where(i == j, 1.0, np.sqrt(2.0))
+        kept = np.flatnonzero(~np.concatenate([part.ravel() for part in vanishing_parts(whole)]))
+        if len(kept):
+            vector = Expression.concatenated([whole.real * weight, whole.imag * weight])
+            x = vector.taken(kept, (len(kept),), x.label)
     return curved_argument(x, name)
+
+
+def complex_argument(x: Any, name: str) -> Any:
+    """Return the argument of an absolute value: a complex one as it is, one without imaginary part as real.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no operand, or contains no variable.
+    """
+    if not isinstance(x, ComplexForms) or vanishing_parts(x)[1].all():
+        return curved_argument(x, name)
+    if x.real.is_constant and x.imag.is_constant:
+        raise ValueError(f"{name} contains no variable; expected an expression with one")
+    return x
 
 
 def copies_of(F: Any) -> int:
     """Return how often each eigenvalue or singular value of a matrix occurs in its real form."""
-    return 2 if isinstance(F, ComplexExpression) else 1
+    return 2 if isinstance(F, ComplexForms) else 1
 
 
 def matrix_argument(F: Any, name: str) -> Any:
@@ -443,8 +472,8 @@ def matrix_argument(F: Any, name: str) -> Any:
         F = F.block
     if isinstance(F, PSD):
         return F
-    if isinstance(F, ComplexExpression) and len(F.shape) == 2:
-        F = replace(bmat([[F.real, -F.imag], [F.imag, F.real]]), label=F.label)
+    if isinstance(F, ComplexForms) and len(F.shape) == 2:
+        F = relabeled(bmat([[F.real, -F.imag], [F.imag, F.real]]), F.label)
     e = as_expression(F, name)
     if e.is_constant:
         raise ValueError(f"{name} contains no variable; expected an expression with one")
@@ -462,6 +491,11 @@ def symmetric_argument(F: Any, name: str) -> Any:
     if e.shape != (n, n):
         raise ValueError(f"{name} has shape {e.shape}; expected a square matrix")
     if n > 1 and not is_symmetric(e, at_zero=True):
+        if isinstance(F, ComplexForms):
+            raise ValueError(
+                f"{name}, {F.label}, is not Hermitian; expected F with F[i, j] == conj(F[j, i]), as "
+                "(F + F.H) / 2, or a variable that is declared with hermitian=True"
+            )
         raise ValueError(
             f"{name}, {e.label}, is not symmetric; expected F with F[i, j] == F[j, i], as (F + F.T) / 2"
         )

@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.modeling.complex_expressions import ComplexForms
 from bregopt.modeling.constraints import SecondOrderConstraint
 from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows, svec
-from bregopt.modeling.convex.expression import CurvedExpression, curved, curved_argument, euclidean_argument
+from bregopt.modeling.convex.elementwise import abs as modulus
+from bregopt.modeling.convex.elementwise import max as largest
+from bregopt.modeling.convex.expression import (
+    CurvedExpression,
+    complex_argument,
+    curved,
+    euclidean_argument,
+)
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.variables import Variable
 
@@ -103,6 +111,8 @@ def norm2(x: Operand) -> CurvedExpression:
 def norm1(x: Operand) -> CurvedExpression:
     """Return the sum of the absolute values of all elements of an expression; it is convex.
 
+    That of a complex expression is the sum of its :func:`abs`.
+
     Parameters
     ----------
     x : expression
@@ -118,12 +128,15 @@ def norm1(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    return curved(Norm1(curved_argument(x, "x of norm1")))
+    z = complex_argument(x, "x of norm1")
+    return modulus(z).summed() if isinstance(z, ComplexForms) else curved(Norm1(z))
 
 
 def norm_inf(x: Operand) -> CurvedExpression:
     """Return the largest absolute value of the elements of an expression; it is convex.
 
+    That of a complex expression is the largest of its :func:`abs`.
+
     Parameters
     ----------
     x : expression
@@ -139,7 +152,8 @@ def norm_inf(x: Operand) -> CurvedExpression:
     TypeError, ValueError
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
-    return curved(NormInf(curved_argument(x, "x of norm_inf")))
+    z = complex_argument(x, "x of norm_inf")
+    return largest(modulus(z)) if isinstance(z, ComplexForms) else curved(NormInf(z))
 
 
 def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderConstraint:

@@ -87,6 +87,12 @@ def derivative_of(solution: Any) -> Derivative:
         )
     if any(np.iscomplexobj(own) for own in _all_of(solution.X)):
         raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
+    compiled = solution._compiled or raw._compiled
+    if compiled is not None and compiled.is_complex:
+        raise ValueError(
+            "the problem has complex variables, parameters or matrix inequalities; derivatives are known for "
+            "real ones"
+        )
     if isinstance(solution.X, LowRank) and restated is not None:
         if len(restated.i):
             raise ValueError(
@@ -94,7 +100,6 @@ def derivative_of(solution: Any) -> Derivative:
             )
         restated = None
     at, anchors = optimum_of(program, raw)
-    compiled = solution._compiled or raw._compiled
     chain = None if compiled is None else compiled.chain()
     u = solution.u
     if not isinstance(u, Mapping):  # an answer in the program's terms
