@@ -165,6 +165,11 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         ------
         TypeError, ValueError
             If input or parameters are bad, the points of a pair are equal, or no kernel meets hard bounds.
+
+        Warns
+        -----
+        DataWarning
+            If ranges of features differ by a factor above 1,000, and the kernel is not linear.
         """
         knowledge = similar, dissimilar, distances, similarities, comparisons
         if rows is not None:

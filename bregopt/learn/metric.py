@@ -132,6 +132,11 @@ class _PairMetricLearner(LinearMetric, OfProblem):
             If input or parameters are bad, there is one class, only similar or only dissimilar pairs, a
             dissimilar pair of equal points, or an upper bound above the lower one, or if no metric meets hard
             bounds.
+
+        Warns
+        -----
+        DataWarning
+            If ranges of features differ by a factor above 1,000, and the prior is the identity.
         """
         if rows is not None:
             return self._fit_rows(X, y, similar is not None or dissimilar is not None, rows)
@@ -426,6 +431,11 @@ class SoftMarginMetricLearner(LinearMetric):
         ------
         TypeError, ValueError
             If input or parameters are bad, or ``C R < 1``, which makes the problem unbounded.
+
+        Warns
+        -----
+        DataWarning
+            If ranges of features differ by a factor above 1,000.
         """
         points, labels = validated(self, X, y, triplets is not None, "triplets=")
         warn_of_units(self, points)

@@ -115,6 +115,11 @@ class PairDefiniteBoost(ClassifierMixin, LinearMetric):
         ------
         TypeError, ValueError
             If input or parameters are bad, there is one label only, or a dissimilar pair of equal points.
+
+        Warns
+        -----
+        DataWarning
+            If ranges of features differ by a factor above 1,000.
         """
         differences = _differences(pairs)
         labels = _labels(y, differences)

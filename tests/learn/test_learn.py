@@ -29,6 +29,7 @@ from bregopt.learn import (
     KernelLearner,
     LogDetMetricLearner,
     NearestCorrelation,
+    PairDefiniteBoost,
     SoftMarginMetricLearner,
     VonNeumannMetricLearner,
     pairs_from_labels,
@@ -224,6 +225,17 @@ def test_features_in_unlike_units_are_warned_of(cls):
         cls().fit(wine, label)
     if cls is LogDetMetricLearner:
         cls(prior="covariance").fit(wine, label)  # which has no units
+
+
+def test_kernels_and_pairs_of_unlike_units_are_warned_of():
+    wine, label = load_wine(return_X_y=True)
+    near, far = pairs_from_labels(label, 20)
+    pairs, y = wine[np.concatenate([near, far])], np.repeat([1, -1], [len(near), len(far)])
+    with pytest.warns(bo.DataWarning, match="for KernelLearner"):
+        KernelLearner(kernel="rbf", kernel_params={"gamma": 1e-5}, n_pairs=20).fit(wine, label)
+    KernelLearner(n_pairs=20).fit(wine, label)  # its columns may be the root of a kernel
+    with pytest.warns(bo.DataWarning, match="for PairDefiniteBoost"):
+        PairDefiniteBoost(tol=0.5).fit(pairs, y)
 
 
 def test_rare_pixels_and_principal_components_have_one_unit():
