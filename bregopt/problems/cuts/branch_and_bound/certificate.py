@@ -501,7 +501,7 @@ def _read_tree(fields: schema.Fields, number: int, piece: Piece) -> tuple[Node, 
     starts = _read_starts(fields, f"path_start{number}", len(path))
     z = fields.floats(f"z{number}", (None,), least=0.0)
     row = _read_starts(fields, f"row_start{number}", len(z))
-    if len(row) != len(starts):
+    if len(row) != len(starts) or len(starts) < 2:
         raise fields.error(f"row_start{number}", row, f"{len(starts)} numbers, as path_start{number}")
     steps = [tuple(map(int, step)) for step in path]
     paths = [tuple(steps[a:b]) for a, b in pairwise(starts)]
@@ -526,6 +526,6 @@ def _read_tree(fields: schema.Fields, number: int, piece: Piece) -> tuple[Node, 
 
 def _read_starts(fields: schema.Fields, name: str, size: int) -> IntArray:
     found = fields.indices(name, (None,), size + 1)
-    if len(found) < 2 or found[0] != 0 or found[-1] != size or (np.diff(found) < 0).any():
+    if not len(found) or found[0] != 0 or found[-1] != size or (np.diff(found) < 0).any():
         raise fields.error(name, found, f"ascending integers from 0 to {size}")
     return found

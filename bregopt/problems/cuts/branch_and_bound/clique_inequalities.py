@@ -47,9 +47,7 @@ _ITERATIONS, _MEMORY = 50, 8  # of L-BFGS-B in a round
 _SHRINK, _SHARE = 0.7, 0.1  # of alpha n^2 / 2 from a round to the next; its least value, relative to the gap
 _ROUNDS_ROOT, _ROUNDS = 17, 3  # before branching
 _AHEAD = 8  # rounds at the present gain that should close the gap: else the node branches
-_CLOSE, _AHEAD_CLOSE = 0.08, 25  # a gap, relative to that of the root, from which rounds go on longer
 _DROPPED, _SLACK = 1e-6, 0.02  # a multiplier and a slack beyond which a row is dropped
-_MARGIN = 1e-3  # of the unit: proofs round multipliers
 _BELOW = 1e-8  # zero: the largest eigenvalue of M, so that a factorization proves it
 _HYPERPLANES = 10  # that round X
 
@@ -97,7 +95,7 @@ class _Folded:
         self.constants = rows.constants
 
 
-def bounded(form: Form, node: Node, target: float, root_gap: float = np.inf) -> Outcome:
+def bounded(form: Form, node: Node, target: float) -> Outcome:
     """Bound the cuts of a node, until the bound is below the target or further rounds gain too little.
 
     Parameters
@@ -107,12 +105,10 @@ def bounded(form: Form, node: Node, target: float, root_gap: float = np.inf) -> 
         With clique rows.
     target : float
         A proven bound below it ends the work.
-    root_gap : float
-        The gap of the root, which says what a small gap is; infinite at the root itself.
     """
     work = _Work(form, node, target)
     with threads_for(form.n):
-        return work.run(root_gap)
+        return work.run()
 
 
 class _Work:
@@ -131,7 +127,7 @@ class _Work:
         self.best, self.kept = np.inf, node.rows
         self.X = np.eye(self.m)
 
-    def run(self, root_gap: float) -> Outcome:
+    def run(self) -> Outcome:
         """Take rounds; return what they found."""
         if self.m <= ENUMERATED:
             return self._outcome(None)
@@ -143,12 +139,12 @@ class _Work:
             self.rows = self.rows._replace(y=y)
         self._fold()
         with suppress(_Closed, CutShort):
-            self._rounds(is_root, root_gap)
+            self._rounds(is_root)
         X = _unit(self.X)
         away = 1 + int(np.argmax(np.abs(X[0, 1:])))
         return self._outcome((int(self.first[0]), int(self.first[away])), X)
 
-    def _rounds(self, is_root: bool, root_gap: float) -> None:
+    def _rounds(self, is_root: bool) -> None:
         gap = self._gap(self._evaluate(self._start(), 0.0, False)[0])
         level, gains = gap, [self.best]
         for number in range(1, 1000):
@@ -158,8 +154,7 @@ class _Work:
             gains.append(self.best)
             if number >= (_ROUNDS_ROOT if is_root else _ROUNDS):
                 gain = (gains[-4] - gains[-1]) / 3 if len(gains) > 3 else np.inf
-                close = gap < _CLOSE * root_gap and number < 4 * _ROUNDS
-                if gain * (_AHEAD_CLOSE if close else _AHEAD) < gap:
+                if gain * _AHEAD < gap:
                     return
             self._separate(with_larger=number >= _LARGER_FROM or not is_root)
             level = max(_SHRINK * level, min(level, _SHARE * gap))

@@ -26,7 +26,7 @@ from bregopt.problems.cuts.branch_and_bound.clique_inequalities import Outcome, 
 from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Cycles, Form, Node, cut_bound
 from bregopt.problems.cuts.coarsening import refined
 
-__all__ = ["bounded"]
+__all__ = ["Model", "bounded"]
 
 _VIOLATED = 1e-4
 _ROWS = 400  # of a round
@@ -38,7 +38,7 @@ _GAIN, _PATIENCE = 1e-7, 20  # relative gain of so many rounds, below which a no
 _SLICE = 0.5  # seconds of HiGHS between looks at the clock
 
 
-def bounded(form: Form, node: Node, target: float, root_gap: float = np.inf) -> Outcome:
+def bounded(form: Form, node: Node, target: float) -> Outcome:
     """Bound the cuts of a node by rounds of rows; see :func:`.clique_inequalities.bounded`."""
     return _Work(form, node, target).run()
 
@@ -73,7 +73,7 @@ class _Work:
         return Outcome(Node(self.node.path, self.proven), self.best, self._pair(), self._side())
 
     def _rounds(self) -> None:
-        model = _Model(self.A.T @ self.form.weights.mid)
+        model = Model(self.A.T @ self.form.weights.mid)
         model.add(*self._on_pairs(self.rows))
         history: list[float] = []
         while True:
@@ -190,7 +190,7 @@ def _joined(a: Cycles, b: Cycles) -> Cycles:
     return Cycles(start, *(np.concatenate(part) for part in zip(a[1:], b[1:], strict=True)))
 
 
-class _Model:
+class Model:
     """The linear program in HiGHS: maximize the cut, with variables between 0 and 1."""
 
     def __init__(self, weights: Array) -> None:

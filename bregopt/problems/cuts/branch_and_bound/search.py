@@ -88,7 +88,7 @@ def explored(
     root = Node((), Cycles.none() if linear else Cliques.none(form.n))
     heap = [_Open(-np.inf, 0, root)]
     leaves: list[tuple[float, Node]] = []
-    nodes, root_gap, crew = 0, np.inf, Crew(executor)
+    nodes, crew = 0, Crew(executor)
 
     def state() -> Explored:
         bounds = [bound for bound, _ in leaves] + [-own.negative_bound for own in heap]
@@ -101,14 +101,13 @@ def explored(
             done = 0
             try:
                 items = [own.node for own in wave]
-                for outcome in crew.map(_bounded, items, form, target(side), root_gap):
+                for outcome in crew.map(_bounded, items, form, target(side)):
                     parent, done, nodes = wave[done], done + 1, nodes + 1
                     if better(outcome.side, side):
                         side = outcome.side
                     if nodes == 1 and outcome.bound >= target(side):
                         candidate = searched()
                         side = candidate if better(candidate, side) else side
-                        root_gap = max(outcome.bound - target(side), 0.0)
                     if outcome.pair is None or outcome.bound < target(side):
                         leaves.append((outcome.bound, outcome.node))
                         continue
@@ -128,6 +127,6 @@ def explored(
     return state()
 
 
-def _bounded(node: Node, form: Form, target: float, root_gap: float) -> Outcome:
+def _bounded(node: Node, form: Form, target: float) -> Outcome:
     bound = odd_cycles.bounded if isinstance(node.rows, Cycles) else clique_inequalities.bounded
-    return bound(form, node, target, root_gap)
+    return bound(form, node, target)
