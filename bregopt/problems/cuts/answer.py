@@ -7,6 +7,7 @@ A drawing colors the vertices by their parts. Their positions are those of pivot
 from __future__ import annotations
 
 import math
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +21,11 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, dijk
 
 from bregopt.arrays import Array, IntArray, finite_array, rectangular
 from bregopt.errors import is_one_of, require
+from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
 from bregopt.problems.cuts.proof import ENUMERATION
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.records import dataclass, replace
@@ -32,6 +35,7 @@ from bregopt.routes.solution import Solution
 __all__ = [
     "PartedGraph",
     "check_bound",
+    "check_exact",
     "draw_parts",
     "first_sizes",
     "generator",
@@ -76,6 +80,15 @@ def check_bound(bound: Any, n: int) -> None:
         raise ValueError(
             f"bound is 'triangles' and graph has {n} vertices; expected at most {LARGEST_ORDER}: use 'sdp'"
         )
+
+
+def check_exact(exact: Any, executor: Any) -> None:
+    """Raise unless `exact` is a bool, and an executor is given for it only."""
+    if not isinstance(exact, bool):
+        raise TypeError(f"exact is {exact!r}; expected True or False")
+    check_executor(executor)
+    if executor is not None and not exact:
+        raise TypeError("executor is given without exact=True; expected both, as it bounds nodes of the tree")
 
 
 def number_of_parts(k: Any, n: int) -> None:
@@ -127,6 +140,12 @@ class PartedGraph(Solution, ABC):
     optimal : bool
     timings : dict from str to float
         Those of the relaxation; "call" is the time of the whole call in seconds.
+    certificate : CutCertificate or None
+        With ``exact=True`` the leaves of the tree: ``certificate.save(file)`` writes them, and ``bregopt
+        verify FILE`` proves the bound again.
+    nodes, open : int
+        With ``exact=True`` the nodes of the tree that were bounded, and those whose bound does not prove the
+        cut yet.
     """
 
     _heading: ClassVar[str] = "relaxation"
@@ -135,6 +154,10 @@ class PartedGraph(Solution, ABC):
     cut: float = np.nan
     bound: float = np.nan
     optimal: bool = False
+    certificate: CutCertificate | None = None
+    nodes: int = 0
+    open: int = 0
+    _plan: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -173,8 +196,22 @@ class PartedGraph(Solution, ABC):
         """Draw the gap and the residual of the relaxation against its iterations; returns the axes."""
         return plot_convergence(self.history, self.solver, ax)
 
+    def explain(self) -> None:
+        """Print how the bound was found, and why so.
+
+        Raises
+        ------
+        ValueError
+            If there is no tree, as the answer was not found with ``exact=True``.
+        """
+        if self.certificate is None:
+            raise ValueError("the answer has no tree to explain; expected one of exact=True")
+        sys.stdout.write("".join(f"{line}\n" for line in self._plan))
+
     def __repr__(self) -> str:
         lines = [self._sentence]
+        if self.certificate is not None:
+            return "\n".join([*lines, *(f"  {name:<8} {fact}" for name, fact in self._tree().items())])
         if "call" in self.timings:
             lines.append(f"  total time {self.timings['call']:.3g} s")
         if self._note:
@@ -231,12 +268,22 @@ class PartedGraph(Solution, ABC):
         return f"cut {self.cut:.6g}, {self._verdict}\n{len(sizes)} parts of {spread} vertices"
 
     def _facts(self) -> dict[str, str]:
-        facts = {"cut": self._sentence.removeprefix("cut of "), **super()._facts()}
+        own = super()._facts() if self.certificate is None else self._tree()
+        facts = {"cut": self._sentence.removeprefix("cut of "), **own}
         if self._note:
-            facts["note"] = self._note
+            facts.setdefault("note", self._note)
         if self.solver == ENUMERATION:
             facts["effort"] = f"{self.iterations:,} partitions"
         return facts
+
+    def _tree(self) -> dict[str, str]:
+        """Return the facts of a card on branch and bound."""
+        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
+        facts = {"tree": f"{nodes}, {self.open} open", "gap": f"{self.gap:.1e}"}
+        if "call" in self.timings:
+            facts["effort"] = f"{self.timings['call']:.3g} s"
+        note = {"note": self._note} if self._note else {}
+        return {**facts, **note, "stopped": self.stop_reason}
 
 
 def draw_parts(graph: Graph, part: IntArray, title: str, pos: Any = None, ax: Any = None) -> Any:

@@ -11,7 +11,6 @@ Good partitions are found by multilevel cycles, relaxed partitions, which have u
 from __future__ import annotations
 
 import copy
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -25,7 +24,6 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import CutShort, checkpoint, remaining
-from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
@@ -33,8 +31,8 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.cuts.answer import PartedGraph, check_bound, first_sizes, generator
-from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, Task
+from bregopt.problems.cuts.answer import PartedGraph, check_bound, check_exact, first_sizes, generator
+from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
 from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
@@ -48,7 +46,7 @@ from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 
-__all__ = ["Cut", "Search", "ascended", "max_cut", "min_balanced_cut"]
+__all__ = ["Cut", "Search", "ascended", "max_cut", "min_balanced_cut", "proven_cut"]
 
 _CYCLES = 8  # multilevel cycles at first
 _EDGES = 600_000  # edge ends in all rounds: about two seconds; on meshes twice as many
@@ -109,38 +107,6 @@ class Cut(PartedGraph):
     partition: IntArray = field(kw_only=True)
     sides: tuple[list[Hashable], list[Hashable]] = field(kw_only=True)
     largest: bool = False
-    certificate: CutCertificate | None = None
-    nodes: int = 0
-    open: int = 0
-    _plan: tuple[str, ...] = ()
-
-    def explain(self) -> None:
-        """Print how the bound was found, and why so.
-
-        Raises
-        ------
-        ValueError
-            If the cut was not found with ``exact=True``.
-        """
-        if self.certificate is None:
-            raise ValueError("the cut has no tree to explain; expected one of exact=True")
-        sys.stdout.write("".join(f"{line}\n" for line in self._plan))
-
-    def __repr__(self) -> str:
-        if self.certificate is None:
-            return super().__repr__()
-        lines = [self._sentence, *(f"  {name:<8} {fact}" for name, fact in self._tree_facts().items())]
-        return "\n".join(lines)
-
-    def _facts(self) -> dict[str, str]:
-        return super()._facts() if self.certificate is None else {"cut": self._sentence, **self._tree_facts()}
-
-    def _tree_facts(self) -> dict[str, str]:
-        nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        facts = {"tree": f"{nodes}, {self.open} open", "gap": f"{self.gap:.1e}"}
-        if "call" in self.timings:
-            facts["effort"] = f"{self.timings['call']:.3g} s"
-        return {**facts, "stopped": self.stop_reason}
 
     @property
     def _numbers(self) -> IntArray:
@@ -228,11 +194,11 @@ def min_balanced_cut(
         parsed = read_graph(graph, weights)
         check_bound(bound, parsed.n)
         least, most = first_sizes(parsed.n, imbalance, sizes)
-        _check_exact(exact, executor)
+        check_exact(exact, executor)
         if exact:
             difference = _difference(parsed.n, least, most)
             signs = SignGraph(parsed.adjacency, np.ones(parsed.n, dtype=np.intp), least, most)
-            return _proven(parsed, signs, difference, rng, options, executor).timed(start)
+            return proven_cut(parsed, signs, difference, rng, options, executor).timed(start)
         halves = parsed.n // 2, (parsed.n + 1) // 2
         if not (least < halves[0] and halves[1] < most):
             return _balanced(parsed, least, most, bound, rng, options)[0].timed(start)
@@ -290,25 +256,16 @@ def max_cut(
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights, signed=True)
         check_bound(bound, parsed.n)
-        _check_exact(exact, executor)
+        check_exact(exact, executor)
         signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
         if exact:
-            return _proven(parsed, signs, -1, rng, options, executor).timed(start)
+            return proven_cut(parsed, signs, -1, rng, options, executor).timed(start)
 
         def relaxation() -> tuple[Problem, PSD]:
             X = PSD(parsed.n, name="X")
             return Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), X
 
         return _found(parsed, signs, relaxation, bound, rng, options, largest=True)[0].timed(start)
-
-
-def _check_exact(exact: Any, executor: Any) -> None:
-    """Raise unless `exact` is a bool, and an executor is given for it only."""
-    if not isinstance(exact, bool):
-        raise TypeError(f"exact is {exact!r}; expected True or False")
-    check_executor(executor)
-    if executor is not None and not exact:
-        raise TypeError("executor is given without exact=True; expected both, as it bounds nodes of the tree")
 
 
 def _difference(n: int, least: int, most: int) -> int:
@@ -322,7 +279,7 @@ def _difference(n: int, least: int, most: int) -> int:
     return differences.pop()
 
 
-def _proven(
+def proven_cut(
     graph: Graph,
     signs: SignGraph,
     difference: int,

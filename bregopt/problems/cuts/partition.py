@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import field
 from itertools import combinations
 from typing import Any, Literal, Unpack
@@ -31,12 +32,20 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import check_arguments
-from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator, number_of_parts, part_sizes
+from bregopt.problems.cuts.answer import (
+    PartedGraph,
+    check_bound,
+    check_exact,
+    generator,
+    number_of_parts,
+    part_sizes,
+)
 from bregopt.problems.cuts.coarsening import SignGraph, cycle
+from bregopt.problems.cuts.cut import proven_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program.lowrank import Matrix
-from bregopt.records import dataclass, field_names
+from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
 from bregopt.routes.options import CutOptions, SolveOptions, time_limit
 from bregopt.routes.progress import items_bar
@@ -106,6 +115,8 @@ def partition(
     *,
     weights: str | ArrayLike | None = None,
     bound: Literal["auto", "sdp", "triangles", False] = "auto",
+    exact: bool = False,
+    executor: Executor | None = None,
     seed: Seed | None = 0,
     **options: Unpack[CutOptions],
 ) -> Partition:
@@ -124,6 +135,12 @@ def partition(
         parts) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all
         partitions satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none;
         `bound` of the answer is 0 then.
+    exact : bool
+        Prove that the parts are best, where that serves: two parts by branch and bound, as
+        :func:`min_balanced_cut` does; more parts of a small graph by comparing all, and of others by
+        the bound "triangles", without branching. `optimal` says whether it did.
+    executor : concurrent.futures.Executor, optional
+        Bounds nodes of the tree of two parts, with the same answer; for ``exact=True`` only.
 
     Returns
     -------
@@ -153,8 +170,14 @@ def partition(
     with clock.limited(time_limit(options)):
         parsed = read_graph(graph, weights)
         check_bound(bound, parsed.n)
+        check_exact(exact, executor)
         number_of_parts(k, parsed.n)
         wanted = part_sizes(sizes, k, parsed.n)
+        if exact and k == 2:
+            return _two_parts(parsed, wanted, rng, options, executor).timed(start)
+        if exact:
+            bound = "auto" if partitions([wanted]) is not None else "triangles"
+            check_bound(bound, parsed.n)
         proof = Proof(parsed, largest=False)
         every = partitions([wanted]) if bound else None
         if every is not None and bound == "auto" and "solver" not in options:
@@ -162,17 +185,42 @@ def partition(
             answer = unrelaxed(proof.weight(found.part), len(every))
         else:
             answer, found = _found(parsed, wanted, proof, every, bound, rng, options)
-    labels, cut = numbered(found.part, wanted), proof.weight(found.part)
-    inherited = {name: getattr(answer, name) for name in field_names(Solution)}
+    return _partition(parsed, wanted, answer, found, proof.weight(found.part)).timed(start)
+
+
+def _two_parts(
+    graph: Graph,
+    sizes: list[int],
+    rng: np.random.Generator,
+    options: Mapping[str, Any],
+    executor: Executor | None,
+) -> Partition:
+    """Return the best two parts by branch and bound."""
+    cut = proven_cut(
+        graph, _signs(graph.adjacency, sizes[0], sizes[0]), abs(sizes[0] - sizes[1]), rng, options, executor
+    )
+    found = Settled((1 - cut.partition) // 2, cut.bound, cut.optimal)
+    return replace(
+        _partition(graph, sizes, cut, found, cut.cut),
+        certificate=cut.certificate,
+        nodes=cut.nodes,
+        open=cut.open,
+        _plan=cut._plan,
+    )
+
+
+def _partition(graph: Graph, sizes: list[int], answer: Solution, found: Settled, cut: float) -> Partition:
+    """Return the answer to a relaxation, if any, with parts and their bound."""
+    labels = numbered(found.part, sizes)
     return Partition(
-        **inherited,
-        graph=parsed,
+        **{name: getattr(answer, name) for name in field_names(Solution)},
+        graph=graph,
         labels=labels,
-        parts=tuple([parsed.nodes[v] for v in np.flatnonzero(labels == p)] for p in range(k)),
+        parts=tuple([graph.nodes[v] for v in np.flatnonzero(labels == p)] for p in range(len(sizes))),
         cut=cut,
         bound=min(found.bound, cut),
         optimal=found.optimal,
-    ).timed(start)
+    )
 
 
 def _found(
