@@ -75,6 +75,7 @@ class Constraint(Named):
         self.penalty = penalty
         self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
+        self.convex_part: Any = None  # a ConvexPart that is added to the body, below an upper bound
         self.axes: tuple[Any, ...] | None = None  # labels of the rows, one pandas index for each axis
 
     @property

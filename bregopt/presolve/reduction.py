@@ -200,7 +200,7 @@ def presolve(program: Program, reductions: Iterable[Reduction], options: Any) ->
     """
     steps: list[Reduced] = []
     farkas, tolerances = None, Tolerances(options.tol, options.rank_tol)
-    for reduction in reductions:
+    for reduction in () if program.terms else reductions:  # a route with convex terms reduces by itself
         step = _applied(reduction, steps[-1].program if steps else program, tolerances)
         if step is not None:
             steps.append(step)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -29,6 +29,9 @@ from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
+
+if TYPE_CHECKING:
+    from bregopt.program.convex_terms import ConvexTerm, Tangent
 
 __all__ = [
     "ENDED",
@@ -239,6 +242,10 @@ class Program(PickledWithoutCache):
     constant : float, optional
         The part of `offset` that the user stated as a constant, which gaps leave out; by default all of it.
         ``-log det X`` is a divergence and a constant that is none of the user's.
+    terms : tuple of ConvexTerm
+        Convex terms of the objective and of rows (:mod:`bregopt.program.convex_terms`).
+    tangent : Tangent, optional
+        Where the program comes from, if it has tangents in place of convex terms.
     reductions : dict
         Cached results of reductions of this program, by name and options (:mod:`bregopt.presolve`).
     """
@@ -257,6 +264,8 @@ class Program(PickledWithoutCache):
     maximize: bool = False
     cones: SecondOrderCones = NO_CONES
     constant: float | None = None
+    terms: tuple[ConvexTerm, ...] = ()
+    tangent: Tangent | None = None
     reductions: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Scale:
 def pays(program: Program) -> bool:
     """Whether the objective is not constant; if it is, any feasible point is optimal."""
     costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)
-    return bool(costs) or any(program.divergences) or not program.bounds.all_hard
+    return bool(costs) or any(program.divergences) or not program.bounds.all_hard or bool(program.terms)
 
 
 @kept

@@ -61,6 +61,8 @@ class Capabilities:
     reductions : tuple of str
         Names of the reductions that a program undergoes for this route (:data:`bregopt.presolve.REQUESTED`),
         besides the universal ones.
+    terms : bool
+        Whether the program may have convex terms, such as entropies.
     """
 
     objectives: frozenset[str]
@@ -72,9 +74,12 @@ class Capabilities:
     needs_trace_bound: bool = False
     matrices: int = 0
     reductions: tuple[str, ...] = ()
+    terms: bool = False
 
     def refusal(self, program: Program) -> str | None:
         """Return the reason why the route does not take the program, None if it does."""
+        if program.terms and not self.terms:
+            return f"it does not take {program.terms[0].function.name}"
         if self.blocks is not None and len(program.blocks) > self.blocks:
             return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
         for block in program.blocks:

@@ -31,7 +31,7 @@ from bregopt.certify import (
 )
 from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
-from bregopt.errors import ConvergenceWarning, warn_caller
+from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
 from bregopt.program import (
     ENDED,
@@ -46,6 +46,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
+from bregopt.program.convex_terms import tangent_program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -88,6 +89,7 @@ _RESTATING = ("range space",)  # reductions before the certificate, as low-rank 
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
+_INWARD = (1e-15, 1e-12, 1e-9)  # multiples of the identity that move an answer into a domain
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
 
@@ -150,6 +152,9 @@ def _run(
     with reserved, clock.stoppable(), kept(solver, restated.program):
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
+    if program.terms:  # the tangent program certifies the answer from here on
+        given = program = _tangent(program, answer)
+        restated = Presolved(program, ())
     solved = time.perf_counter()
     with clock.finishing(), kept(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
@@ -171,6 +176,17 @@ def _run(
     solution = _solution(solver, given, answer, certificate, status, timings, progress)
     log_answer(solution)
     return solution
+
+
+def _tangent(program: Program, answer: Answer) -> Program:
+    """Return the program with the tangents at an answer, or at the nearest point inside their domain."""
+    X, identity = [np.asarray(X_b) for X_b in answer.X], [np.eye(block.n) for block in program.blocks]
+    for share in (0.0, *_INWARD):
+        inside = [X_b + share * max(np.trace(X_b), 1.0) * I for X_b, I in zip(X, identity, strict=True)]
+        found = tangent_program(program, inside, answer.u)
+        if found is not None:
+            return found
+    raise SolverError("the answer is outside the domain of an entropy or logarithm of the problem")
 
 
 def log_answer(solution: Solution) -> None:

@@ -20,20 +20,21 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, multiplied_matrices
-from bregopt.modeling.compilation.parametric_program import Compiled, slices
+from bregopt.modeling.compilation.parametric_program import Compiled, TermTemplate, slices
 from bregopt.modeling.constraints import (
     Constraint,
     MatrixInequality,
     SecondOrderConstraint,
     rows_of_inequalities,
 )
-from bregopt.modeling.convex.atom import DivergenceTerm, leaves
+from bregopt.modeling.convex.atom import ConvexPart, DivergenceTerm, leaves
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Reduction
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
+from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.rows import Rows, concatenate_rows, storage
 from bregopt.records import dataclass, replace
 
@@ -64,7 +65,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     cones += reduction.cones
     inequalities += reduction.inequalities
     rows: list[Any] = [*constraints, *penalties, *cones, *inequalities]
-    expressions: list[Affine] = [goal, *(c.body for c in rows)]
+    expressions: list[Affine] = [goal, *(c.body for c in rows), *(p.arguments for p in _parts(reduction, rows))]
     mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
     matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
     variables = _ordered(*(e.operands("variables") for e in expressions))
@@ -75,7 +76,8 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     own_matrices, own_variables = _only(matrices, own), _only(variables, own)
     in_matrices = rows_of_inequalities(inequalities, PSD)
     matrices = (*matrices, *in_matrices.matrices)
-    if not matrices:
+    terms = _parts(reduction, rows)
+    if not matrices and not terms:
         raise ValueError(
             "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
             "itself"
@@ -118,12 +120,43 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         constant if objective.sign > 0 else constant.times(-1.0),
         tuple(reduction.divergences),
         tuple(reduction.weights),
+        tuple(_terms(reduction, matrices, variables, placed)),
         lower,
         upper,
         parameter_slopes,
         _parametric_parts(matrices, variables, parameters, placed, goal),
         template,
     )
+
+
+def _parts(reduction: Reduction, rows: Sequence[Any]) -> list[ConvexPart]:
+    """Return the convex functions of the objective, then those of rows."""
+    own = (getattr(row, "convex_part", None) for row in rows)
+    return [*reduction.terms, *(part for part in own if part is not None)]
+
+
+def _terms(
+    reduction: Reduction, matrices: tuple[PSD, ...], variables: tuple[Variable, ...], placed: Placed
+) -> Iterator[TermTemplate]:
+    """Yield the convex functions with their arguments as linear maps."""
+    in_rows = [(c.convex_part, rows) for c, rows in placed if c.convex_part is not None]
+    for part, rows in [*((part, None) for part in reduction.terms), *in_rows]:
+        if part.arguments.products:
+            raise TypeError(
+                f"{part.arguments.label} has a parameter times a variable inside {part.function.name}; expected "
+                "affine arguments whose parameters stand alone"
+            )
+        own = [(Constraint(part.arguments, None, None, "=="), slice(0, part.arguments.size))]
+        A, B = _linear_map(matrices, own), _variable_map(variables, own)
+        term = ConvexTerm(
+            part.function,
+            A,
+            B,
+            np.zeros(part.function.size),
+            part.weight,
+            None if rows is None else np.arange(rows.start, rows.stop),
+        )
+        yield TermTemplate(term, part.arguments.constant_part(), part.parameter)
 
 
 def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
@@ -243,6 +276,7 @@ def _parameters(
     goal: Affine, reduction: Reduction, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
 ) -> tuple[Parameter, ...]:
     parts: list[Any] = [goal, *(d.parameter for d in reduction.divergences), *reduction.weights]
+    parts += [part.arguments for part in _parts(reduction, constraints)]
     for c in constraints:
         parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
     parts += [c.cap for c in caps]

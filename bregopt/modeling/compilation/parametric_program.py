@@ -34,12 +34,30 @@ from bregopt.program import (
     Penalty,
     Program,
 )
+from bregopt.program.convex_terms import ConvexTerm
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = ["Compiled", "fixed", "slices"]
+__all__ = ["Compiled", "TermTemplate", "fixed", "slices"]
 
 _NO_INDEX = np.zeros(0, dtype=np.intp)
 _WEIGHTED = {"square": "a sum of squares", "log": "a logarithm"}  # terms of the objective that are soft rows
+
+
+@dataclass(frozen=True, eq=False)
+class TermTemplate:
+    """A convex term without the values of parameters: the constants of its arguments, and a scalar weight."""
+
+    term: ConvexTerm
+    constant: Expression
+    parameter: Expression | None
+
+    def at_values(self) -> ConvexTerm:
+        """Return the term at the current values of parameters."""
+        b = np.ravel(np.asarray(self.constant.value, dtype=float))
+        weight = self.term.weight
+        if self.parameter is not None:
+            weight = weight * float(np.asarray(self.parameter.value))
+        return replace(self.term, b=b, weight=weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +83,8 @@ class Compiled:
         Its other part, with weights above 0.
     weights : tuple of Expression
         Scalars of parameters that weigh convex terms: their values must not be negative.
+    terms : tuple of TermTemplate
+        Convex functions of the objective and of rows.
     """
 
     matrices: tuple[PSD, ...]
@@ -79,6 +99,7 @@ class Compiled:
     constant: Expression
     divergences: tuple[DivergenceTerm, ...]
     weights: tuple[Expression, ...]
+    terms: tuple[TermTemplate, ...]
     lower: AffineNumbers
     upper: AffineNumbers
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
@@ -132,6 +153,7 @@ class Compiled:
                 ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
                 for p, lower, upper in self.parameter_slopes
             ),
+            terms=tuple(term for term in (own.at_values() for own in self.terms) if term.weight.any()),
         )
 
     def proof_data(self, program: Program) -> tuple[Program, Any, tuple[str, ...]]:

@@ -24,11 +24,13 @@ from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrd
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program import Nearness
+from bregopt.program.convex_functions import ConvexFunction
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, replace
 
 __all__ = [
     "Atom",
+    "ConvexPart",
     "DivergenceTerm",
     "Parts",
     "Row",
@@ -79,12 +81,23 @@ class DivergenceTerm:
 
 
 @dataclass(frozen=True, eq=False)
+class ConvexPart:
+    """``weight @ f(arguments)``, times at most one scalar of parameters."""
+
+    function: ConvexFunction
+    arguments: Expression
+    weight: Array
+    parameter: Expression | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Parts:
-    """An atom in an objective as rows, divergences and an affine expression."""
+    """An atom in an objective as rows, divergences, convex terms and an affine expression."""
 
     rows: Sequence[Row] = ()
     divergences: Sequence[DivergenceTerm] = ()
     affine: Expression | None = None
+    terms: Sequence[ConvexPart] = ()
 
 
 class Atom(ABC):

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
-from bregopt.modeling.convex.atom import Atom, DivergenceTerm, Row, replaced
+from bregopt.modeling.convex.atom import Atom, ConvexPart, DivergenceTerm, Row, replaced
 from bregopt.modeling.convex.divergence import LogDet, started_from_cost
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
 from bregopt.modeling.expressions import Expression
@@ -36,6 +36,8 @@ class Reduction:
     divergences : list of DivergenceTerm
         Of the minimized objective, with weights above 0.
     inequalities : list of MatrixInequality
+    terms : list of ConvexPart
+        Convex functions of the minimized objective.
     weights : list of Expression
         Scalars of parameters that weigh convex terms: their values must not be negative.
     """
@@ -44,6 +46,7 @@ class Reduction:
     cones: list[SecondOrderConstraint] = field(default_factory=list)
     divergences: list[DivergenceTerm] = field(default_factory=list)
     inequalities: list[MatrixInequality] = field(default_factory=list)
+    terms: list[ConvexPart] = field(default_factory=list)
     weights: list[Expression] = field(default_factory=list)
     _epigraphs: dict[Atom, Expression] = field(default_factory=dict)
     _source: ConvexConstraint | None = None  # the inequality that is reduced at the moment
@@ -65,6 +68,8 @@ class Reduction:
                 continue
             self._add(parts.rows)
             self.divergences += parts.divergences
+            self.terms += parts.terms
+            self.weights += [part.parameter for part in parts.terms if part.parameter is not None]
             total = total if parts.affine is None else total.plus(parts.affine)
             determinants += parts.divergences if isinstance(term.atom, LogDet) else ()
         for near in determinants:
@@ -132,7 +137,7 @@ class Reduction:
         arguments = [a.expression() for a in self._arguments(term.atom)]
         rows = list(term.atom.epigraph(t.expression(), *arguments))
         own = [_bounded(row, t, bound) for row in rows]
-        if any(row.body.is_constant for row in own):
+        if any(row.body.is_constant and getattr(row, "convex_part", None) is None for row in own):
             return None
         self._add(own)
         slopes = [row.body.variables.get(t) for row in rows]
@@ -150,4 +155,6 @@ def _bounded(row: Row, t: Variable, bound: Expression) -> Any:
     lower, upper = (end if end is None else end.plus(moved.times(-1.0)) for end in (row.lower, row.upper))
     if row.sense == "==":
         upper = lower
-    return Constraint(body.variable_part(), lower, upper, row.sense)
+    own = Constraint(body.variable_part(), lower, upper, row.sense)
+    own.convex_part = row.convex_part
+    return own

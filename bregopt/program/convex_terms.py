@@ -1,0 +1,156 @@
+"""Convex terms of a program, in its objective or its rows, and the tangent programs that bound it.
+
+A term is ``weight @ f(A(X) + B u + b)`` with a convex function ``f``. With its tangent at any point in its
+place a program is linear in it, and easier: no point of the convex program costs less than in the tangent
+program, and where a convex row holds its tangent does. So each bound on the optimum of a tangent program
+bounds that of the program. At the point of the tangent both have the same value and the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program.convex_functions import ConvexFunction, Local
+from bregopt.program.linear_map import LinearMap, Term
+from bregopt.program.lowrank import Matrix
+from bregopt.program.program import Program
+from bregopt.program.rows import DenseRows
+from bregopt.records import dataclass, replace
+
+__all__ = ["ConvexTerm", "Tangent", "tangent_program"]
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexTerm:
+    """``weight @ f(A(X) + B u + b)``, or its components in several rows.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    A : LinearMap
+        Of as many rows as the function has arguments.
+    B : csr_array
+    b : array of shape (size,)
+    weight : array of shape (count,), above 0
+    rows : int array of shape (count,), optional
+        The rows of the program to whose activity the components are added; these have an upper bound only.
+        None for a term of the objective.
+    """
+
+    function: ConvexFunction
+    A: LinearMap
+    B: Any
+    b: Array
+    weight: Array
+    rows: IntArray | None = None
+
+    def arguments(self, X: Sequence[Matrix], u: Array) -> Array:
+        """Return the arguments of the function at a point."""
+        y: Array = self.A.apply(X) + self.B @ u + self.b
+        return y
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """Where a tangent program comes from.
+
+    Parameters
+    ----------
+    program : Program
+        The program with convex terms.
+    X, u : the point of the tangent
+    """
+
+    program: Program
+    X: tuple[Array, ...]
+    u: Array
+
+
+def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program | None:
+    """Return the program with the tangents of its convex terms at a point, None outside their domain."""
+    costs = [block.C.copy() for block in program.blocks]
+    c, offset = program.c.copy(), program.offset
+    rows = _Rows(program)
+    for term in program.terms:
+        y = term.arguments(X, u)
+        local = term.function.at(y)
+        if local is None:
+            return None
+        slope = local.gradient * term.weight[term.function.owner]
+        if term.rows is not None:
+            rows.add(term, local, slope, y)
+            continue
+        for b, cost in enumerate(costs):
+            cost += term.A.adjoint(slope, b)
+        c += term.B.T @ slope
+        offset += float(term.weight @ local.value + slope @ (term.b - y))
+    return replace(
+        program,
+        blocks=tuple(
+            replace(block, cost=DenseRows((C + C.T)[None] / 2) if C.any() else None)
+            for block, C in zip(program.blocks, costs, strict=True)
+        ),
+        A=rows.A(),
+        B=rows.B,
+        bounds=replace(program.bounds, hi=rows.hi),
+        c=c,
+        offset=offset,
+        constant=program.stated_constant,
+        terms=(),
+        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u)),
+    )
+
+
+class _Rows:
+    """The rows of a program, to which tangents are added."""
+
+    def __init__(self, program: Program) -> None:
+        self._map, self.B, self.hi = program.A, program.B, program.bounds.hi.copy()
+        self._added: list[tuple[IntArray, list[Array]]] = []
+
+    def add(self, term: ConvexTerm, local: Local, slope: Array, y: Array) -> None:
+        """Add the tangents of a term's components to their rows."""
+        assert term.rows is not None
+        count, size = term.function.count, term.function.size
+        G = sp.csr_array((slope, (term.function.owner, np.arange(size))), (count, size))
+        self.hi[term.rows] -= term.weight * local.value + G @ (term.b - y)
+        spread = sp.csr_array((np.ones(count), (term.rows, np.arange(count))), (len(self.hi), count))
+        self.B = sp.csr_array(self.B + spread @ (G @ term.B))
+        dense = G.toarray()
+        stacks = [
+            np.array([term.A.adjoint(row, b) for row in dense]).reshape(count, n, n)
+            for b, n in enumerate(term.A.orders)
+        ]
+        self._added.append((term.rows, stacks))
+
+    def A(self) -> LinearMap:
+        """Return the map with the tangents; a row meets each block in one term."""
+        if not self._added:
+            return self._map
+        terms: list[Term] = []
+        for b, n in enumerate(self._map.orders):
+            added = [(at, stacks[b]) for at, stacks in self._added if stacks[b].any()]
+            own = self._map.terms_of(b)
+            if not added:
+                terms += own
+                continue
+            changed = np.unique(np.concatenate([at for at, _ in added]))
+            total = np.zeros((len(changed), n, n))
+            for at, stack in added:
+                np.add.at(total, np.searchsorted(changed, at), stack)
+            for term in own:
+                mine = np.isin(term.at, changed)
+                for k in np.flatnonzero(mine):
+                    total[np.searchsorted(changed, term.at[k])] += term.rows.slice(np.array([k])).adjoint(
+                        np.ones(1)
+                    )
+                kept = np.flatnonzero(~mine)
+                if len(kept):
+                    terms.append(Term(b, term.at[kept], term.rows.slice(kept)))
+            terms.append(Term(b, changed, DenseRows((total + total.transpose(0, 2, 1)) / 2)))
+        return LinearMap(self._map.m, self._map.orders, tuple(terms))
