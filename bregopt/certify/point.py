@@ -428,6 +428,8 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
     scale = scale_of(program)
     eta = scale.dual or scale.objective / scale.primal  # without costs the divergences set the prices
     size = np.where(column > 0, eta * column, np.abs(program.c))
+    if program.tangent is not None:
+        size = np.maximum(size, program.tangent.costs)
     miss = left / np.maximum(size, TINY)
     least = float(reduced[closed] @ end[closed])
     return least, float(miss.max()), float(left @ np.abs(u)), float(np.linalg.norm(left))

@@ -1,4 +1,4 @@
-"""Convex functions that are terms of a program: entropies of matrices, and those of numbers with exponentials.
+"""Convex functions that are terms of a program: entropies of matrices, and functions of numbers.
 
 A function has one vector of arguments. A matrix among them is ``hvec(S)``: the real parts on and above the
 diagonal, and for a complex Hermitian matrix the imaginary parts above it; those above the diagonal times the
@@ -28,12 +28,14 @@ __all__ = [
     "EntropySum",
     "Exponential",
     "Local",
+    "LogDeterminant",
     "LogSumExp",
     "Logarithm",
     "Logistic",
     "NegativeEntropy",
     "NumbersRelativeEntropy",
     "RelativeEntropy",
+    "SquaredDistance",
     "TraceLog",
     "hmat",
     "hvec",
@@ -96,7 +98,7 @@ class Local(ABC):
 
     @abstractmethod
     def curvature(self, weight: Array, L: Any) -> Any:
-        """Return ``L' H L``, with ``H`` the second derivative of ``weight @ function``; `L` has `size` rows."""
+        """Return ``L' H L``, with the second derivative ``H`` of ``weight @ function`` and `size` rows in `L`."""
 
 
 class ConvexFunction(ABC):
@@ -324,6 +326,40 @@ class _RelativeAt(Local):
 
 
 @dataclass(frozen=True, eq=False)
+class LogDeterminant(_OfMatrices):
+    """``-log det Y``.
+
+    Parameters
+    ----------
+    orders : tuple of one int
+    hermitian : bool
+    """
+
+    name: ClassVar[str] = "log_det"
+    orders: tuple[int, ...]
+    hermitian: bool
+
+    def at(self, y: Array) -> Local | None:
+        """Return the function at a point, None outside its domain."""
+        spectra = self._spectra(y)
+        return None if spectra is None else _LogDeterminantAt(self, spectra[0])
+
+
+class _LogDeterminantAt(Local):
+    def __init__(self, function: LogDeterminant, spectrum: _Spectrum) -> None:
+        self._function, self._spectrum = function, spectrum
+        U, d = spectrum.U, spectrum.d
+        self.value = np.array([-float(spectrum.logs.sum())])
+        self.gradient = -hvec((U / d) @ U.conj().T)
+
+    def curvature(self, weight: Array, L: Any) -> Any:
+        (stack,) = self._function.matrices(_columns(L))
+        root = np.sqrt(self._spectrum.d)
+        T = hvec(self._spectrum.turned(stack) / (root[:, None] * root))
+        return float(weight[0]) * (T @ T.T)
+
+
+@dataclass(frozen=True, eq=False)
 class TraceLog(_OfMatrices):
     """``-tr C log Y`` with a constant positive semidefinite ``C``.
 
@@ -481,6 +517,35 @@ class Logarithm(_OfPositive):
 
     def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
         return -np.log(y), -1 / y, y**-2.0
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredDistance(_OfNumbers):
+    """The squared distance of each number from an interval.
+
+    Parameters
+    ----------
+    lo, hi : array of shape (count,)
+    """
+
+    name: ClassVar[str] = "square"
+    lo: Array
+    hi: Array
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        """The number of intervals."""
+        return len(self.lo)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of arguments."""
+        return len(self.lo)
+
+    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
+        away = y - np.clip(y, self.lo, self.hi)
+        outside = (y < self.lo) | (y > self.hi) | (self.lo == self.hi)
+        return away**2, 2 * away, np.where(outside, 2.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

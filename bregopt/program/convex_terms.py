@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.program.bounds import Bounds
 from bregopt.program.convex_functions import ConvexFunction, Local
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import Matrix
@@ -22,7 +23,7 @@ from bregopt.program.program import Program
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["ConvexTerm", "Tangent", "tangent_program"]
+__all__ = ["ConvexTerm", "Tangent", "tangent_program", "with_constant_terms"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +65,18 @@ class Tangent:
     program : Program
         The program with convex terms.
     X, u : the point of the tangent
+    size : float
+        The largest slope of a term along a matrix. Near an optimum the slopes of several terms cancel, and
+        what is left is no measure of a dual residual.
+    costs : array of shape (k,)
+        The sum of the magnitudes of the slopes along each variable.
     """
 
     program: Program
     X: tuple[Array, ...]
     u: Array
+    size: float
+    costs: Array
 
 
 def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program | None:
@@ -76,12 +84,15 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program |
     costs = [block.C.copy() for block in program.blocks]
     c, offset = program.c.copy(), program.offset
     rows = _Rows(program)
+    size, magnitudes = 0.0, np.abs(c)
     for term in program.terms:
         y = term.arguments(X, u)
         local = term.function.at(y)
         if local is None:
             return None
         slope = local.gradient * term.weight[term.function.owner]
+        size = max(size, float((np.abs(slope) * term.A.norms()).max(initial=0.0)))
+        magnitudes = magnitudes + abs(term.B).T @ np.abs(slope)
         if term.rows is not None:
             rows.add(term, local, slope, y)
             continue
@@ -102,7 +113,28 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program |
         offset=offset,
         constant=program.stated_constant,
         terms=(),
-        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u)),
+        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u), size, magnitudes),
+    )
+
+
+def with_constant_terms(program: Program) -> Program:
+    """Return the program with rows in place of its terms: along its rays no argument changes."""
+    if not program.terms:
+        return program
+    count = sum(term.function.size for term in program.terms)
+    moved, start = list(program.A.terms), program.m
+    for term in program.terms:
+        moved += [replace(own, at=start + own.at) for own in term.A.terms]
+        start += term.function.size
+    zero = np.zeros(count)
+    return replace(
+        program,
+        A=LinearMap(start, program.A.orders, tuple(moved)),
+        B=sp.csr_array(sp.vstack([program.B, *(term.B for term in program.terms)])),
+        bounds=program.bounds.followed_by(Bounds.of_hard_rows(zero, zero)),
+        labels=(*program.labels, ("arguments of convex terms", count)) if program.labels else (),
+        parameter_slopes=(),
+        terms=(),
     )
 
 

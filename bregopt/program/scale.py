@@ -129,6 +129,8 @@ def _dual_size(program: Program, primal: float) -> float:
         column = program.column_sizes
         used = column > 0
         sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
+    if program.tangent is not None:
+        sizes.append(program.tangent.size)
     square = bounds.kind == int(Penalty.SQUARE)
     if not bounds.all_hard:
         relaxed = np.maximum(np.maximum(bounds.lo, -bounds.hi), 0.0)[square]

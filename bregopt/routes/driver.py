@@ -46,7 +46,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
-from bregopt.program.convex_terms import tangent_program
+from bregopt.program.convex_terms import tangent_program, with_constant_terms
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -152,8 +152,11 @@ def _run(
     with reserved, clock.stoppable(), kept(solver, restated.program):
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
-    if program.terms:  # the tangent program certifies the answer from here on
-        given = program = _tangent(program, answer)
+    if program.terms:  # another program certifies the answer from here on
+        if answer.stop is StopReason.INFEASIBLE:
+            program = replace(program, terms=tuple(t for t in program.terms if t.rows is not None))
+        ray = answer.stop is StopReason.UNBOUNDED
+        given = program = with_constant_terms(program) if ray else _tangent(program, answer)
         restated = Presolved(program, ())
     solved = time.perf_counter()
     with clock.finishing(), kept(solver, restated.program, answer):
@@ -182,7 +185,7 @@ def _tangent(program: Program, answer: Answer) -> Program:
     """Return the program with the tangents at an answer, or at the nearest point inside their domain."""
     X, identity = [np.asarray(X_b) for X_b in answer.X], [np.eye(block.n) for block in program.blocks]
     for share in (0.0, *_INWARD):
-        inside = [X_b + share * max(np.trace(X_b), 1.0) * I for X_b, I in zip(X, identity, strict=True)]
+        inside = [X_b + share * max(np.trace(X_b), 1.0) * unit for X_b, unit in zip(X, identity, strict=True)]
         found = tangent_program(program, inside, answer.u)
         if found is not None:
             return found

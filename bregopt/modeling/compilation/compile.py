@@ -65,7 +65,11 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     cones += reduction.cones
     inequalities += reduction.inequalities
     rows: list[Any] = [*constraints, *penalties, *cones, *inequalities]
-    expressions: list[Affine] = [goal, *(c.body for c in rows), *(p.arguments for p in _parts(reduction, rows))]
+    expressions: list[Affine] = [
+        goal,
+        *(c.body for c in rows),
+        *(p.arguments for p in _parts(reduction, rows)),
+    ]
     mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
     matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
     variables = _ordered(*(e.operands("variables") for e in expressions))
@@ -143,8 +147,8 @@ def _terms(
     for part, rows in [*((part, None) for part in reduction.terms), *in_rows]:
         if part.arguments.products:
             raise TypeError(
-                f"{part.arguments.label} has a parameter times a variable inside {part.function.name}; expected "
-                "affine arguments whose parameters stand alone"
+                f"{part.arguments.label} has a parameter times a variable inside {part.function.name}; "
+                "expected affine arguments whose parameters stand alone"
             )
         own = [(Constraint(part.arguments, None, None, "=="), slice(0, part.arguments.size))]
         A, B = _linear_map(matrices, own), _variable_map(variables, own)

@@ -11,15 +11,20 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, complex_array, hermitian_matrix
 from bregopt.modeling.complex_expressions import (
     ComplexExpression,
-    HermitianPSD,
     as_complex,
     hermitian_parts,
     is_hermitian,
 )
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex.atom import Atom, ConvexPart, Parts, Row, svec
-from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved, curved_argument, symmetric_argument
-from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression
+from bregopt.modeling.convex.atom import Atom, ConvexPart, Parts, Row, sign_of, svec
+from bregopt.modeling.convex.expression import (
+    CurvedExpression,
+    as_curved,
+    curved,
+    curved_argument,
+    symmetric_argument,
+)
+from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 from bregopt.modeling.variables import PSD
 from bregopt.program.convex_functions import (
     ConvexFunction,
@@ -69,6 +74,8 @@ class ConvexAtom(Atom):
     rises : bool
         Whether the atom is nondecreasing in its arguments.
     sign : int
+    positive : bool
+        Whether the arguments are numbers from zero up; rows say so, as a bound of the problem may need them.
     """
 
     def __init__(
@@ -80,8 +87,10 @@ class ConvexAtom(Atom):
         convex: bool = True,
         rises: bool = False,
         sign: int = 0,
+        positive: bool = False,
     ) -> None:
         self.function, self._text, self.sign = function, text, sign
+        self._positive = positive
         self.convex = convex  # type: ignore[misc]
         self._rises = rises
         super().__init__(*arguments, shape=shape)
@@ -112,12 +121,18 @@ class ConvexAtom(Atom):
         row = -flat <= 0 if self.convex else flat <= 0
         assert isinstance(row, Constraint)
         row.convex_part = ConvexPart(self.function, _vector(arguments), np.ones(self.function.count))
-        return [row]
+        return [row, *self._domain(arguments)]
 
     def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
         """Return the functions themselves, as terms of the objective."""
-        weights = np.abs(weights)
-        return Parts(terms=[ConvexPart(self.function, _vector(arguments), weights, parameter)])
+        part = ConvexPart(self.function, _vector(arguments), np.abs(weights), parameter)
+        return Parts(self._domain(arguments), terms=[part])
+
+    def _domain(self, arguments: Sequence[Any]) -> list[Row]:
+        """Return the rows of arguments that are no numbers from zero up by their declaration."""
+        if not self._positive:
+            return []
+        return [e >= 0 for e in arguments if not e.expression().is_constant and sign_of(e) <= 0]
 
 
 def _vector(arguments: Sequence[Any]) -> Expression:
@@ -265,7 +280,10 @@ def quantum_cond_entr(X: Operand, dims: Sequence[int], sys: int = 0) -> CurvedEx
     if sys not in (0, 1):
         raise ValueError(f"sys is {sys!r}; expected 0 or 1, the part that is traced out")
     kept = orders[1 - sys]
-    parts = [np.kron(e[:, None], np.eye(kept)) if sys == 0 else np.kron(np.eye(kept), e[:, None]) for e in np.eye(orders[sys])]
+    parts = [
+        np.kron(e[:, None], np.eye(kept)) if sys == 0 else np.kron(np.eye(kept), e[:, None])
+        for e in np.eye(orders[sys])
+    ]
     reduced = _congruences(x, n, hermitian, [part.T for part in parts])
     function = EntropySum((n, kept), (1.0, -1.0), hermitian)
     text = f"quantum_cond_entr({_name(X)}, {tuple(orders)}, {sys})"
@@ -304,13 +322,15 @@ def key_rate(rho: Operand, kraus: Any = None, pinching: Any = None) -> CurvedExp
     Winick, Lütkenhaus, Coles (2018), Reliable numerical key rates for quantum key distribution, Quantum 2.
     """
     x, n, hermitian = _matrix(rho, "rho of key_rate")
-    K = [np.eye(n)] if kraus is None else [complex_array(k, "an operator of kraus", 2) for k in kraus]
+    K: list[Any] = (
+        [np.eye(n)] if kraus is None else [complex_array(k, "an operator of kraus", 2) for k in kraus]
+    )
     if not K or any(k.shape != (len(K[0]), n) for k in K):
         raise ValueError(f"kraus has shapes {[k.shape for k in K]}; expected matrices of one shape (p, {n})")
     if pinching is None:
         raise ValueError("pinching is missing; expected the projections P_j that measure the key")
     p = len(K[0])
-    projections = [hermitian_matrix(P, "a projection of pinching", p) for P in pinching]
+    projections: list[Any] = [hermitian_matrix(P, "a projection of pinching", p) for P in pinching]
     _check_projections(projections, p)
     if not hermitian and any(np.abs(M.imag).max(initial=0.0) > 0 for M in [*K, *projections]):
         hermitian, x = True, _hermitian_vector(as_complex(rho))
@@ -333,7 +353,7 @@ def _check_projections(projections: list[Any], p: int) -> None:
     miss = max(miss, float(np.abs(sum(projections) - np.eye(p)).max()))
     if miss > 1e-10:
         raise ValueError(
-            f"pinching misses P P = P or sum P = I by {miss:.1e}; expected orthogonal projections with the sum I"
+            f"pinching misses P P = P or sum P = I by {miss:.1e}; expected projections with the sum I"
         )
 
 
@@ -359,7 +379,9 @@ def _matrix(F: Any, name: str) -> tuple[Expression, int, bool]:
         raise TypeError(f"{name}, {F.label}, is {F.curvature}; expected an affine matrix")
     if isinstance(F, ComplexExpression):
         if not is_hermitian(F):
-            raise ValueError(f"{name}, {F.label}, has shape {F.shape} and is not Hermitian; expected (F + F.H) / 2")
+            raise ValueError(
+                f"{name}, {F.label}, has shape {F.shape} and is not Hermitian; expected (F + F.H) / 2"
+            )
         return _hermitian_vector(F), F.shape[0], True
     e = symmetric_argument(F, name)
     e = e[:, :] if isinstance(e, PSD) else e
@@ -371,7 +393,9 @@ def _hermitian_vector(F: ComplexExpression) -> Expression:
     n = F.shape[0]
     i, j = np.triu_indices(n)
     real, *imaginary = hermitian_parts(F)
-    vector = Expression.concatenated([real * np.where(i == j, 1.0, np.sqrt(2)), *(e * np.sqrt(2) for e in imaginary)])
+    vector = Expression.concatenated(
+        [real * np.where(i == j, 1.0, np.sqrt(2)), *(e * np.sqrt(2) for e in imaginary)]
+    )
     return replace(vector, label=F.label)
 
 
@@ -385,7 +409,9 @@ def _constant(C: Any, name: str, n: int, hermitian: bool) -> Any:
     if hermitian:
         return M
     if np.abs(M.imag).max(initial=0.0) > 0:
-        raise TypeError(f"{name} is complex and the other argument real; expected a Hermitian one, PSD(n, hermitian=True)")
+        raise TypeError(
+            f"{name} is complex and the other argument real; expected a Hermitian one, PSD(n, hermitian=True)"
+        )
     return M.real
 
 
@@ -395,7 +421,7 @@ def _check_psd(d: Array, name: str) -> None:
 
 
 def _name(F: Any) -> str:
-    return str(getattr(F, "name", None) or F.label) if isinstance(F, Operand) else "C"
+    return str(getattr(F, "name", None) or getattr(F, "label", F)) if isinstance(F, Operand) else "C"
 
 
 # --- functions of numbers
@@ -420,7 +446,8 @@ def entr(x: Operand) -> CurvedExpression:
         If `x` is not affine, or contains no variable.
     """
     e = curved_argument(x, "x of entr")
-    return curved(ConvexAtom(NegativeEntropy(e.size), [e], f"entr({_label(e)})", e.shape, convex=False))
+    text = f"entr({_label(e)})"
+    return curved(ConvexAtom(NegativeEntropy(e.size), [e], text, e.shape, convex=False, positive=True))
 
 
 def exp(x: Operand) -> CurvedExpression:
@@ -546,14 +573,15 @@ def kl_div(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:
 
 
 def _relative(a: Expression, b: Expression, text: str) -> ConvexAtom:
-    return ConvexAtom(NumbersRelativeEntropy(a.size), [a, b], text, a.shape)
+    return ConvexAtom(NumbersRelativeEntropy(a.size), [a, b], text, a.shape, positive=True)
 
 
 def _pair(x: Any, y: Any, name: str) -> tuple[Expression, Expression]:
-    a, b = as_curved(x, f"x of {name}").expression(), as_curved(y, f"y of {name}").expression()
+    a: Any = as_curved(x, f"x of {name}").expression()
+    b: Any = as_curved(y, f"y of {name}").expression()
     if a.is_constant and b.is_constant:
         raise ValueError(f"the arguments of {name} contain no variable; expected one at least")
-    first, second = as_expression(a).broadcast_with(b)
+    first, second = a.broadcast_with(b)
     return first, second
 
 

@@ -1,20 +1,19 @@
 """A primal-dual interior-point method for convex terms, such as entropies, of affine arguments.
 
-    minimize    c'x + sum_t w_t f_t(y_t)    subject to   E x = e,   G x + sum_t f_t(y_t) + s = h,   s >= 0,
-                X_b(x) psd,   y_t = L_t x + b_t
+    minimize    c'x + sum_t w_t f_t(y_t)
+    subject to  E x = e,   G x + (terms of rows) + s = h,   s >= 0,   x in cones,   y_t = L_t x + b_t
 
 The arguments ``y_t`` are points of their own, inside the domains from the start. Newton's method brings them
-to ``L_t x + b_t`` as it brings ``x`` to the equalities, and they stay there once a step is whole. With the
-scaling ``V`` of Nesterov and Todd (1997), ``V X V = S``, the steps solve
+to ``L_t x + b_t`` as it brings ``x`` to the equalities. They stay there once a step is whole. A step solves
 
-    (sum_t L_t' H_t L_t + V (x) V + G' (lam / s) G) dx - E' dy = r,     E dx = e - E x,
+    (sum_t L_t' H_t L_t + V (x) V + G' (lam / s) G) dx - E' dnu = r,     E dx = e - E x,
 
-with the second derivatives ``H_t``, in a predictor and a corrector step (Mehrotra 1992). ``H_t`` is a matrix in
-all coordinates, so the equations are in ``x``: one Cholesky factorization, then one for the rows.
+with the second derivatives ``H_t``, for a predictor and a corrector (Mehrotra 1992). ``H_t`` couples all
+coordinates, so the equations are in ``x``: one Cholesky factorization of the matrix, then one for the rows.
 
-**The dual slack.** A step of Newton's method meets the dual equation of the linearized gradient. The
-curvature of logarithms near the boundary leaves a residual that does not fall. So before each step ``S``
-is set to the gradient's own ``grad f(x) - E'y + G'lam``, or moved towards it as far as it stays definite.
+**The dual slack.** A step meets the dual equation of the linearized gradient. The curvature of logarithms
+near the boundary leaves a residual that does not fall. So before each step the slack ``S`` is set to what the
+gradient itself leaves, ``grad f - E'nu + G'lam``, or moved towards it as far as it stays in its cone.
 """
 
 from __future__ import annotations
@@ -24,29 +23,35 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve, qr
 
-from bregopt.arrays import EPS, Array, IntArray
+from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.program import Program
-from bregopt.program.convex_functions import ConvexFunction, Local, hvec
-from bregopt.program.convex_terms import ConvexTerm, tangent_program
+from bregopt.program.convex_functions import Local
+from bregopt.program.convex_terms import tangent_program
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.entropy.coordinates import Coordinates
+from bregopt.routes.entropy.equations import (
+    ConeScaling,
+    DenseSystem,
+    DiagonalSystem,
+    MatrixScaling,
+    Scaling,
+    length_in_cone,
+    length_of,
+)
+from bregopt.routes.entropy.standard_form import StandardForm, Term
 from bregopt.routes.monitor import Method
 
 __all__ = ["EntropyPath", "State"]
 
-# Fraction of the way to the boundary of a cone or domain that a step takes at most.
-_LONGEST = 0.98
-# Fraction of the way towards the gradient's own slack, where that is not definite.
+# Fraction of the way to the boundary of a cone or domain that a step takes: the least, and the largest.
+_SHARES = 0.9, 0.98
+# Fraction of the way towards the gradient's own slack, where that is outside the cone.
 _TOWARDS = 0.9
-# Relative size of the equations' residual up to which a point is compared by its certificate.
-_NEAR = 1e-3
-# Rank of equalities: relative size of a dependent one.
-_DEPENDENT = 1e-11
+# Of a step where nothing but domains bounds it: the shortest, and the part of the decrease that is asked for.
+_SHORTEST, _DECREASE = 1e-10, 0.1
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
 
 
@@ -57,25 +62,24 @@ class State:
     Parameters
     ----------
     x : array
-        Coordinates of matrices and variables.
-    points : tuple of arrays
+    points : list of arrays
         The arguments of each term.
-    locals : tuple of Local
+    locals : list of Local
         The terms' functions there.
-    S : tuple of arrays
-        Dual slacks of the matrices.
+    S : list of arrays
+        Coordinates of the dual slacks of the matrices, then of the vectors in second-order cones.
     s, lam : array
         Slacks and multipliers of the inequalities.
     nu : array
         Multipliers of the equalities.
     y : array
-        Multipliers of the rows, in the program's sign.
+        Multipliers of the program's rows.
     """
 
     x: Array
-    points: tuple[Array, ...]
-    locals: tuple[Local, ...]
-    S: tuple[Any, ...]
+    points: list[Array]
+    locals: list[Local]
+    S: list[Array]
     s: Array
     lam: Array
     nu: Array
@@ -88,215 +92,218 @@ class EntropyPath(Method):
     tests_multipliers = False
     patience = 12
 
-    def __init__(self, program: Program, share: float = 0.5) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.coordinates = Coordinates(program)
-        self._c = self.coordinates.cost(program)
-        self._terms = [_Term(self.coordinates, term) for term in program.terms]
-        self._read_rows()
-        scale = scale_of(program)
-        self._size = scale.primal
-
-    def _read_rows(self) -> None:
-        """Split the rows into independent equalities and one-sided inequalities, boxes among these."""
-        program, bounds, width = self.program, self.program.bounds, self.coordinates.width
-        R = self.coordinates.rows(program.A, program.B)
-        equal = np.flatnonzero(bounds.equal)
-        above = np.flatnonzero(np.isfinite(bounds.hi) & ~bounds.equal)
-        below = np.flatnonzero(np.isfinite(bounds.lo) & ~bounds.equal)
-        u = self.coordinates.variables
-        high, low = np.flatnonzero(np.isfinite(program.u_hi)), np.flatnonzero(np.isfinite(program.u_lo))
-        I = sp.eye_array(width, format="csr")[u]
-        self._above, self._below = above, below
-        G = sp.vstack([R[above], -R[below], I[high], -I[low]], format="csr")
-        self._h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
-        dense = width <= 4 * R.shape[0] or self.coordinates.blocks
-        self._G = G
-        E = R[equal].toarray()
-        norms = np.linalg.norm(E, axis=1)
-        self._norms = np.where(norms > 0, norms, 1.0)
-        E, e = E / self._norms[:, None], bounds.lo[equal] / self._norms
-        kept = _independent(E)
-        self._equal, self._norms = equal[kept], self._norms[kept]
-        self._E, self._e = E[kept], e[kept]
-        number = np.full(program.m, -1)
-        number[above] = np.arange(len(above))
-        for term in self._terms:
-            term.place = None if term.rows is None else number[term.rows]
+        self.form = form = StandardForm(program)
+        self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
+        self.cones: list[Any] = [_MatrixCone(own) for own in form.blocks]
+        self.cones += [_VectorCone(own) for own in form.cones]
 
     # --- points
 
     def first(self) -> State:
         """Return the first point: multiples of the identity, and arguments inside the domains."""
-        x = np.zeros(self.coordinates.width)
-        lo, hi = self.program.u_lo, self.program.u_hi
-        size = self._size
-        for own in self.coordinates.blocks:
-            x[own.place] = hvec(size * np.eye(own.n, dtype=complex if own.hermitian else float))
-        u = np.clip(np.zeros(self.program.k), lo, hi)
-        open_ = np.where(np.isfinite(lo) & np.isfinite(hi), (lo + hi) / 2, np.where(np.isfinite(lo), lo + size, hi - size))
-        u = np.where(np.isfinite(lo) | np.isfinite(hi), open_, u)
-        x[self.coordinates.variables] = u
-        points = tuple(t.function.interior(t.L @ x + t.b) for t in self._terms)
-        found = tuple(t.function.at(y) for t, y in zip(self._terms, points, strict=True))
-        assert all(local is not None for local in found)
-        locals_: Any = found
-        s = self._h - self._G @ x - self._paid(locals_)
-        scale = float(np.abs(s).max(initial=0.0)) or 1.0
+        form, size = self.form, scale_of(self.program).primal
+        x = np.zeros(form.width)
+        for cone in self.cones:
+            x[cone.place] = size * cone.identity
+        lo, hi = self._box()
+        below, above = np.isfinite(lo), np.isfinite(hi)
+        x = np.where(below & ~above, lo + size, np.where(above & ~below, hi - size, x))
+        both = below & above
+        x[both] = (lo[both] + hi[both]) / 2
+        points = [t.function.interior(t.arguments(x)) for t in form.terms]
+        locals_ = self._at(points)
+        assert locals_ is not None
+        s = form.h - form.G @ x - self.paid(locals_)
+        scale = float(np.abs(s).max(initial=0.0)) or size
         s = np.maximum(s, 0.1 * scale)
-        unit = np.zeros(len(s))
-        gradient = self._gradient(locals_, unit)
-        own = [float(np.abs(local.gradient).max() * t.weight.max()) for t, local in zip(self._terms, locals_, strict=True)]
-        price = max(float(np.abs(gradient).max(initial=0.0)), *own)
-        S = tuple(price * np.eye(own.n) for own in self.coordinates.blocks)
-        lam = np.full(len(s), price * size / scale)
-        nu = np.zeros(len(self._e))
-        return self._reset(State(x, points, locals_, S, s, lam, nu, self._multipliers(nu, lam)))
+        price = float(np.abs(form.c).max(initial=0.0))
+        for term, local in zip(form.terms, locals_, strict=True):
+            price = max(price, float(np.abs(local.gradient).max() * term.weight.max()))
+        price = price or 1.0
+        nu, lam = np.zeros(len(form.e)), np.full(len(s), price * size / scale)
+        S = [price * cone.identity for cone in self.cones]
+        return self._with_slacks(x, points, locals_, S, s, lam, nu)
 
-    def _paid(self, locals_: Sequence[Local]) -> Array:
+    def _box(self) -> tuple[Array, Array]:
+        """Return the bounds of single coordinates, those of variables."""
+        form, program = self.form, self.program
+        lo, hi = np.full(form.width, -np.inf), np.full(form.width, np.inf)
+        start = form.variables.start
+        lo[start : start + program.k], hi[start : start + program.k] = program.u_lo, program.u_hi
+        lo[start + program.k :] = 0.0  # what rows with a hinge lack
+        return lo, hi
+
+    def _at(self, points: Sequence[Array]) -> list[Local] | None:
+        found = [t.function.at(y) for t, y in zip(self.form.terms, points, strict=True)]
+        return None if any(local is None for local in found) else [own for own in found if own is not None]
+
+    def _with_slacks(
+        self,
+        x: Array,
+        points: list[Array],
+        locals_: list[Local],
+        S: list[Array],
+        s: Array,
+        lam: Array,
+        nu: Array,
+    ) -> State:
+        """Return a point with the dual slacks of its own gradient, or nearer to them."""
+        dual = self.gradient(locals_, lam) - self.form.E.T @ nu
+        slacks = []
+        for cone, own in zip(self.cones, S, strict=True):
+            change = dual[cone.place] - own
+            slacks.append(own + min(1.0, _TOWARDS * cone.length(own, change)) * change)
+        y = self.form.multipliers(nu, lam, locals_)
+        return State(x, points, locals_, slacks, s, lam, nu, y)
+
+    def paid(self, locals_: Sequence[Local]) -> Array:
         """Return the terms' part of the inequalities."""
-        total = np.zeros(len(self._h))
-        for term, local in zip(self._terms, locals_, strict=True):
+        total = np.zeros(len(self.form.h))
+        for term, local in zip(self.form.terms, locals_, strict=True):
             if term.place is not None:
                 np.add.at(total, term.place, term.weight * local.value)
         return total
 
-    def _weights(self, lam: Array) -> list[Array]:
-        """Return the weight of each component in the Lagrangian."""
-        return [t.weight if t.place is None else t.weight * lam[t.place] for t in self._terms]
+    def weights(self, lam: Array) -> list[Array]:
+        """Return the weight of each component of each term in the Lagrangian."""
+        return [t.weight if t.place is None else t.weight * lam[t.place] for t in self.form.terms]
 
-    def _gradient(self, locals_: Sequence[Local], lam: Array) -> Array:
+    def gradient(self, locals_: Sequence[Local], lam: Array) -> Array:
         """Return the gradient of the Lagrangian's terms, the equalities' apart."""
-        total = self._c + self._G.T @ lam
-        for term, local, w in zip(self._terms, locals_, self._weights(lam), strict=True):
-            total = total + term.Lt @ (local.gradient * w[term.function.owner])
+        total = self.form.c + self.form.G.T @ lam
+        weights = self.weights(lam)
+        for term, Lt, local, w in zip(self.form.terms, self._transposed, locals_, weights, strict=True):
+            total = total + Lt @ (local.gradient * w[term.function.owner])
         return total
 
-    def _normals(self, locals_: Sequence[Local]) -> Any:
+    def normals(self, locals_: Sequence[Local]) -> Any:
         """Return the derivatives of the inequalities, shape ``(count, width)``."""
-        G = self._G
-        for term, local in zip(self._terms, locals_, strict=True):
-            if term.place is None:
-                continue
-            size, owner = term.function.size, term.function.owner
-            slope = sp.csr_array(
-                (local.gradient * term.weight[owner], (term.place[owner], np.arange(size))), (G.shape[0], size)
-            )
-            G = G + slope @ sp.csr_array(term.L)
+        G = self.form.G
+        for term, local in zip(self.form.terms, locals_, strict=True):
+            if term.place is not None:
+                owner, size = term.function.owner, term.function.size
+                at = (term.place[owner], np.arange(size))
+                slope = sp.csr_array((local.gradient * term.weight[owner], at), (G.shape[0], size))
+                G = G + slope @ sp.csr_array(term.L)
         return sp.csr_array(G)
-
-    def _multipliers(self, nu: Array, lam: Array) -> Array:
-        """Return the multipliers of the program's rows."""
-        y = np.zeros(self.program.m)
-        y[self._equal] = nu / self._norms
-        a, b = len(self._above), len(self._below)
-        y[self._above] -= lam[:a]
-        y[self._below] += lam[a : a + b]
-        return y
-
-    def _reset(self, at: State) -> State:
-        """Return the point with the dual slacks of its own gradient, or nearer to them."""
-        dual = self._gradient(at.locals, at.lam) - self._E.T @ at.nu
-        slacks = []
-        for own, S in zip(self.coordinates.blocks, at.S, strict=True):
-            wanted = own.matrix(dual)
-            step = min(1.0, _TOWARDS * _length(S, wanted - S))
-            slacks.append(S + step * (wanted - S))
-        return State(at.x, at.points, at.locals, tuple(slacks), at.s, at.lam, at.nu, at.y)
 
     # --- the interface of the monitor
 
-    def point(self, at: State) -> tuple[list[Array], Array]:
-        """Return the matrices and variables of a point."""
-        return self.coordinates.point(at.x)
-
     def certificate(self, at: State) -> Certificate:
-        """Return the certificate of a point: that of the tangent program."""
-        X, u = self.point(at)
+        """Return the certificate of a point, which is that of the tangent program there."""
+        X, u = self.form.point(at.x)
         tangent = tangent_program(self.program, X, u)
-        if tangent is None:
-            return _UNPROVEN
-        return certify(PrimalDualPoint(tangent, X, u, at.y))
+        return _UNPROVEN if tangent is None else certify(PrimalDualPoint(tangent, X, u, at.y))
 
     def advance(self, at: State) -> State | None:
         """Return the next point, None where the equations have no solution in floating point."""
+        checkpoint()
         try:
-            return self._step(at)
+            system = _System(self, at)
+            if not system.count:
+                return self._newton(at, system)
+            return self._step(at, system) if system.mu > 0 else None
         except np.linalg.LinAlgError:
             return None
 
-    # --- a step
-
-    def _step(self, at: State) -> State | None:
-        checkpoint()
-        system = _System(self, at)
-        if system.mu <= 0:
-            return None
+    def _step(self, at: State, system: _System) -> State | None:
         affine = system.direction(0.0, None)
-        a, b = self._lengths(at, affine, 1.0)
-        mu = system.mu_after(affine, min(1.0, a), min(1.0, b))
-        short = min(1.0, a, b)
+        short = min(1.0, self._length(at, affine))
+        mu = system.mu_after(affine, short)
         sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
         step = system.direction(sigma, affine)
-        fraction = max(0.9, min(_LONGEST, 0.9 + 0.09 * short))
-        a, b = self._lengths(at, step, fraction)
-        return self._moved(at, step, min(1.0, a), min(1.0, b))
+        least, largest = _SHARES
+        share = min(largest, least + 0.09 * short)
+        return self._moved(at, step, min(1.0, share * self._length(at, step)))
 
-    def _lengths(self, at: State, step: _Step, fraction: float) -> tuple[float, float]:
-        """Return a primal and a dual length to a fraction of the way to the boundary."""
-        a = b = np.inf
-        for own, S, dS in zip(self.coordinates.blocks, at.S, step.dS, strict=True):
-            a = min(a, _length(own.matrix(at.x), own.matrix(step.dx)))
-            b = min(b, _length(S, dS))
-        for term, y, dy in zip(self._terms, at.points, step.points, strict=True):
-            a = min(a, term.function.reach(y, dy))
-        a, b = min(a, _reach(at.s, step.ds)), min(b, _reach(at.lam, step.dlam))
-        # With curvature in the terms, one length for both keeps the dual equation that a step solves.
-        both = fraction * min(a, b) if step.curved else None
-        return (fraction * a, fraction * b) if both is None else (both, both)
+    def _newton(self, at: State, system: _System) -> State | None:
+        """Return a point of smaller residual, where nothing but the terms' domains bounds a step."""
+        step = system.direction(0.0, None)
+        length, before = min(1.0, _SHARES[1] * self._length(at, step)), self._residual(at)
+        while length > _SHORTEST:
+            new = self._moved(at, step, length)
+            if new is not None and self._residual(new) <= (1 - _DECREASE * length) * before:
+                return new
+            length /= 2
+        return None
 
-    def _moved(self, at: State, step: _Step, a: float, b: float) -> State | None:
-        for _ in range(30):
-            x = at.x + a * step.dx
-            points = tuple(y + a * dy for y, dy in zip(at.points, step.points, strict=True))
-            found = [t.function.at(y) for t, y in zip(self._terms, points, strict=True)]
-            if all(local is not None for local in found):
-                break
-            a, b = a / 2, b / 2
-        else:
-            return None
-        locals_: Any = tuple(found)
-        nu, lam = at.nu + b * step.dnu, at.lam + b * step.dlam
-        s = at.s + a * step.ds
-        # Slacks follow their functions where these are inside.
-        own = self._h - self._G @ x - self._paid(locals_)
+    def _residual(self, at: State) -> float:
+        """Return the norm of the residual of all equations."""
+        dual = self.gradient(at.locals, at.lam) - self.form.E.T @ at.nu
+        missed = [t.arguments(at.x) - y for t, y in zip(self.form.terms, at.points, strict=True)]
+        return float(np.linalg.norm(np.concatenate([dual, self.form.e - self.form.E @ at.x, *missed])))
+
+    def _length(self, at: State, step: _Step) -> float:
+        """Return the length of a step to the boundary; the curvature couples primal and dual lengths."""
+        lengths = [_reach(at.s, step.ds), _reach(at.lam, step.dlam)]
+        for cone, S, dS in zip(self.cones, at.S, step.dS, strict=True):
+            lengths += [cone.length(at.x[cone.place], step.dx[cone.place]), cone.length(S, dS)]
+        for term, y, dy in zip(self.form.terms, at.points, step.points, strict=True):
+            lengths.append(term.function.reach(y, dy))
+        return min(lengths)
+
+    def _moved(self, at: State, step: _Step, length: float) -> State | None:
+        locals_ = None
+        while locals_ is None:
+            if length <= _SHORTEST:
+                return None
+            points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
+            locals_ = self._at(points)
+            length = length if locals_ is not None else length / 2
+        x, lam = at.x + length * step.dx, at.lam + length * step.dlam
+        s = at.s + length * step.ds
+        # Slacks follow their inequalities where these hold well inside.
+        own = self.form.h - self.form.G @ x - self.paid(locals_)
         s = np.where(own > 0.5 * s, own, s)
-        S = tuple(S_b + b * dS for S_b, dS in zip(at.S, step.dS, strict=True))
-        return self._reset(State(x, points, locals_, S, s, lam, nu, self._multipliers(nu, lam)))
+        S = [S_b + length * dS for S_b, dS in zip(at.S, step.dS, strict=True)]
+        return self._with_slacks(x, points, locals_, S, s, lam, at.nu + length * step.dnu)
 
 
-class _Term:
-    """A convex term in coordinates."""
+class _MatrixCone:
+    """The psd matrices of one block."""
 
-    def __init__(self, coordinates: Coordinates, term: ConvexTerm) -> None:
-        self.function: ConvexFunction = term.function
-        L = coordinates.rows(term.A, term.B)
-        dense = L.nnz > 0.1 * L.shape[0] * L.shape[1]
-        self.L: Any = L.toarray() if dense else L
-        self.Lt: Any = self.L.T if dense else sp.csr_array(L.T)
-        self.b, self.weight, self.rows = term.b, term.weight, term.rows
-        self.place: Any = None
+    def __init__(self, own: Any) -> None:
+        self.place, self.identity, self.degree = own.place, own.identity, own.n
+        self._matrix = own.matrix_of
+
+    def scaling(self, x: Array, S: Array) -> Scaling:
+        """Return the scaling at a point and its slack."""
+        return MatrixScaling(self._matrix(x), self._matrix(S))
+
+    def length(self, x: Array, dx: Array) -> float:
+        """Return the length of a step to the boundary."""
+        return length_of(self._matrix(x), self._matrix(dx))
+
+
+class _VectorCone:
+    """A second-order cone."""
+
+    degree = 1
+
+    def __init__(self, place: IntArray) -> None:
+        self.place = place
+        self.identity = np.zeros(len(place))
+        self.identity[0] = 1.0
+
+    def scaling(self, x: Array, S: Array) -> Scaling:
+        """Return the scaling at a point and its slack."""
+        return ConeScaling(x, S)
+
+    def length(self, x: Array, dx: Array) -> float:
+        """Return the length of a step to the boundary."""
+        return length_in_cone(x, dx)
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
     dx: Array
     points: list[Array]
-    dS: list[Any]
+    dS: list[Array]
     ds: Array
     dlam: Array
     dnu: Array
-    curved: bool
 
 
 class _System:
@@ -304,242 +311,102 @@ class _System:
 
     def __init__(self, method: EntropyPath, at: State) -> None:
         self._method, self._at = method, at
-        coordinates = method.coordinates
-        self._X = [own.matrix(at.x) for own in coordinates.blocks]
-        self._scalings = [_Scaling(X, S) for X, S in zip(self._X, at.S, strict=True)]
-        self._normal = method._normals(at.locals)
-        self._residuals = [t.L @ at.x + t.b - y for t, y in zip(method._terms, at.points, strict=True)]
-        self._equations()
+        form = method.form
+        pairs = zip(method.cones, at.S, strict=True)
+        self._scalings = [cone.scaling(at.x[cone.place], S) for cone, S in pairs]
+        self._normal = method.normals(at.locals)
+        self._residuals = [t.arguments(at.x) - y for t, y in zip(form.terms, at.points, strict=True)]
+        self.count = len(at.s) + sum(cone.degree for cone in method.cones)
+        self._factorize()
 
     @cached_property
     def mu(self) -> float:
         """The mean of the products of slacks and multipliers."""
-        total = float(self._at.s @ self._at.lam)
-        total += sum(float(np.vdot(X, S).real) for X, S in zip(self._X, self._at.S, strict=True))
-        return total / max(1, self._count)
+        return self._mean(0.0, None)
 
-    @property
-    def _count(self) -> int:
-        return len(self._at.s) + sum(own.n for own in self._method.coordinates.blocks)
-
-    def mu_after(self, step: _Step, a: float, b: float) -> float:
+    def mu_after(self, step: _Step, length: float) -> float:
         """Return the mean product after a step."""
-        at, blocks = self._at, self._method.coordinates.blocks
-        total = float((at.s + a * step.ds) @ (at.lam + b * step.dlam))
-        for own, X, S, dS in zip(blocks, self._X, at.S, step.dS, strict=True):
-            total += float(np.vdot(X + a * own.matrix(step.dx), S + b * dS).real)
-        return max(total, 0.0) / max(1, self._count)
+        return max(self._mean(length, step), 0.0)
 
-    def _equations(self) -> None:
+    def _mean(self, length: float, step: _Step | None) -> float:
+        at, places = self._at, [cone.place for cone in self._method.cones]
+        x, s, lam, S = at.x, at.s, at.lam, at.S
+        if step is not None:
+            x, s, lam = x + length * step.dx, s + length * step.ds, lam + length * step.dlam
+            S = [own + length * dS for own, dS in zip(S, step.dS, strict=True)]
+        total = float(s @ lam) + sum(float(x[place] @ own) for place, own in zip(places, S, strict=True))
+        return total / max(1, self.count)
+
+    def _factorize(self) -> None:
+        """Form the matrix and factorize it; keep the terms' part ``L' H r`` of their arguments' residuals."""
         method, at = self._method, self._at
-        weights = method._weights(at.lam)
-        width = method.coordinates.width
-        H: Any = 0.0
-        self._shift = np.zeros(width)  # L' H r of the arguments' residuals
-        self.curved = False
-        for term, local, w, r in zip(method._terms, at.locals, weights, self._residuals, strict=True):
-            self.curved = True
-            if r.any():
-                column = r[:, None]
-                L = sp.hstack([term.L, sp.csr_array(column)], format="csr") if sp.issparse(term.L) else np.hstack([term.L, column])
-                own = local.curvature(w, L)
-                own = own.tocsr() if sp.issparse(own) else own
-                self._shift += np.ravel(own[:-1, -1:].toarray() if sp.issparse(own) else own[:-1, -1])
-                own = own[:-1, :-1]
-            else:
-                own = local.curvature(w, term.L)
-            H = H + own
-        ratio = at.lam / at.s
-        curved = self._normal.T @ sp.diags_array(ratio) @ self._normal
-        H = H + curved
-        if sp.issparse(H) and not method.coordinates.blocks:
-            diagonal = _diagonal_of(H)
-            if diagonal is not None:
-                self._solver: Any = _Diagonal(diagonal, method._E)
-                return
-        K = H.toarray() if sp.issparse(H) else np.asarray(H)
-        for own, scaling in zip(method.coordinates.blocks, self._scalings, strict=True):
-            K[own.place, own.place] += scaling.operator()
-        self._solver = _Dense(K, method._E)
+        form = method.form
+        H: Any = sp.csr_array((form.width, form.width))
+        self._shift = np.zeros(form.width)
+        weights = method.weights(at.lam)
+        for term, local, w, r in zip(form.terms, at.locals, weights, self._residuals, strict=True):
+            own, along = _curvature(term, local, w, r)
+            H, self._shift = H + own, self._shift + along
+        H = H + self._normal.T @ sp.diags_array(at.lam / at.s) @ self._normal
+        diagonal = _diagonal_of(H) if sp.issparse(H) and not method.cones else None
+        if diagonal is not None:
+            self._solver: Any = DiagonalSystem(diagonal, form.E)
+            return
+        K: Array = H.toarray() if sp.issparse(H) else np.asarray(H)
+        for cone, scaling in zip(method.cones, self._scalings, strict=True):
+            at_cone: Any = cone.place if isinstance(cone.place, slice) else np.ix_(cone.place, cone.place)
+            K[(at_cone, at_cone) if isinstance(at_cone, slice) else at_cone] += scaling.operator()
+        self._solver = DenseSystem(K, form.E)
 
     def direction(self, sigma: float, affine: _Step | None) -> _Step:
         """Return the step to ``sigma mu``, corrected by the second order of an affine step."""
         method, at = self._method, self._at
-        target = sigma * self.mu
-        inside = method._h - method._G @ at.x - method._paid(at.locals) - at.s
-        # Of the rows' functions at the arguments' residuals.
-        for term, local, r in zip(method._terms, at.locals, self._residuals, strict=True):
+        form, target = method.form, sigma * self.mu
+        inside = form.h - form.G @ at.x - method.paid(at.locals) - at.s
+        for term, local, r in zip(form.terms, at.locals, self._residuals, strict=True):
             if term.place is not None and r.any():
                 moved = np.bincount(term.function.owner, local.gradient * r, term.function.count)
                 np.subtract.at(inside, term.place, term.weight * moved)
-        product = target - at.s * at.lam
-        if affine is not None:
-            product = product - affine.ds * affine.dlam
-        ratio = at.lam / at.s
-        ahead = (product + at.s * at.lam) / at.s  # lam + dlam, at ds = 0
-        gradient = method._gradient(at.locals, np.zeros(len(at.lam))) + self._shift
-        gradient = gradient + method._G.T @ np.zeros(len(at.lam))
-        for term, local, w in zip(method._terms, at.locals, method._weights(at.lam), strict=True):
-            pass
-        b1 = -(gradient - method._E.T @ at.nu)
-        b1 -= self._normal.T @ (ahead - ratio * inside)
+        product = target - (0.0 if affine is None else affine.ds * affine.dlam)
+        ahead = product / at.s - at.lam / at.s * inside  # lam + dlam at dx = 0
+        right = form.E.T @ at.nu - method.gradient(at.locals, 0 * at.lam) - self._shift
+        right = right - self._normal.T @ ahead
         hats = []
-        for k, (own, scaling) in enumerate(zip(method.coordinates.blocks, self._scalings, strict=True)):
-            pair = None if affine is None else (own.matrix(affine.dx), affine.dS[k])
-            hat = scaling.centered(target, pair)
-            hats.append(hat)
-            b1[own.place] += hvec(at.S[k] + hat)
-        rp = method._e - method._E @ at.x
-        dx, dnu = self._solver.solve(b1, rp)
+        for k, (cone, scaling) in enumerate(zip(method.cones, self._scalings, strict=True)):
+            pair = None if affine is None else (affine.dx[cone.place], affine.dS[k])
+            hats.append(scaling.centered(target, pair))
+            right[cone.place] += at.S[k] + hats[k]
+        dx, dnu = self._solver.solve(right, form.e - form.E @ at.x)
         ds = inside - self._normal @ dx
-        dlam = (product - at.lam * ds) / at.s
-        points = [t.L @ dx + r for t, r in zip(method._terms, self._residuals, strict=True)]
+        dlam = (product - at.s * at.lam - at.lam * ds) / at.s
+        points = [t.L @ dx + r for t, r in zip(form.terms, self._residuals, strict=True)]
         dS = [
-            hat - scaling.applied(own.matrix(dx))
-            for own, scaling, hat in zip(method.coordinates.blocks, self._scalings, hats, strict=True)
+            hat - scaling.applied(dx[cone.place])
+            for cone, scaling, hat in zip(method.cones, self._scalings, hats, strict=True)
         ]
-        return _Step(dx, points, dS, ds, dlam, dnu, self.curved)
+        return _Step(dx, points, dS, ds, dlam, dnu)
 
 
-class _Scaling:
-    """The scaling of Nesterov and Todd: ``V X V = S``, and ``P X P' = P'^-1 S P^-1 = diag(d)``."""
-
-    def __init__(self, X: Any, S: Any) -> None:
-        Lx, Ls = np.linalg.cholesky(X), np.linalg.cholesky(S)
-        U, d, _ = np.linalg.svd(Ls.conj().T @ Lx)
-        self.d = d
-        self.P = (U / np.sqrt(d)).conj().T @ Ls.conj().T
-        self.V = self.P.conj().T @ self.P
-
-    def operator(self) -> Array:
-        """Return ``M -> V M V`` on vectors."""
-        n, V = len(self.V), self.V
-        hermitian = np.iscomplexobj(V)
-        basis = _basis(n, hermitian)
-        return hvec(V @ basis @ V)
-
-    def applied(self, M: Any) -> Any:
-        """Return ``V M V``."""
-        return self.V @ M @ self.V
-
-    def centered(self, target: float, affine: tuple[Any, Any] | None) -> Any:
-        """Return the part of ``dS`` that no ``dX`` changes."""
-        R = np.diag(target - self.d**2).astype(self.P.dtype)
-        if affine is not None:
-            dX, dS = affine
-            inverse = np.linalg.inv(self.P)
-            product = (self.P @ dX @ self.P.conj().T) @ (inverse.conj().T @ dS @ inverse)
-            R = R - (product + product.conj().T) / 2
-        hat = 2 * R / (self.d[:, None] + self.d)
-        whole = self.P.conj().T @ hat @ self.P
-        return (whole + whole.conj().T) / 2
-
-
-_BASES: dict[tuple[int, bool], Any] = {}
-
-
-def _basis(n: int, hermitian: bool) -> Any:
-    """Return the matrices of the unit vectors."""
-    from bregopt.program.convex_functions import hmat, hvec_length
-
-    key = n, hermitian
-    if key not in _BASES:
-        if len(_BASES) > 8:
-            _BASES.clear()
-        _BASES[key] = hmat(np.eye(hvec_length(n, hermitian)), n, hermitian)
-    return _BASES[key]
-
-
-class _Dense:
-    """Newton's equations with a dense matrix, by Cholesky factorizations of it and of the rows."""
-
-    def __init__(self, K: Array, E: Array) -> None:
-        self._K, self._E = K, E
-        size = float(np.abs(K.diagonal()).max(initial=0.0))
-        self._weight = 0.0
-        unit = np.sqrt(np.maximum(K.diagonal(), EPS * size))
-        self._unit = 1 / unit
-        scaled = K * self._unit * self._unit[:, None]
-        if len(E):
-            rows = E * self._unit
-            scaled = scaled + rows.T @ rows
-            self._weight = 1.0
-        scaled[np.diag_indices(len(K))] += 4 * EPS
-        self._root = cho_factor(scaled, lower=True, check_finite=False)
-        if len(E):
-            self._half = cho_solve(self._root, rows.T, check_finite=False)
-            M = rows @ self._half
-            M[np.diag_indices(len(M))] *= 1 + 4 * EPS
-            self._schur = cho_factor(M, lower=True, check_finite=False)
-            self._rows = rows
-
-    def solve(self, b: Array, r: Array) -> tuple[Array, Array]:
-        """Return ``dx`` and ``dnu`` with ``K dx - E' dnu = b`` and ``E dx = r``, refined."""
-        dx, dnu = np.zeros(len(b)), np.zeros(len(r))
-        for _ in range(3):
-            rest = b - self._K @ dx + self._E.T @ dnu
-            missed = r - self._E @ dx
-            x, nu = self._once(rest * self._unit, missed)
-            dx, dnu = dx + x * self._unit, dnu + nu
-        return dx, dnu
-
-    def _once(self, b: Array, r: Array) -> tuple[Array, Array]:
-        if not len(r):
-            return cho_solve(self._root, b, check_finite=False), r
-        b = b + self._rows.T @ r
-        y = cho_solve(self._root, b, check_finite=False)
-        nu = cho_solve(self._schur, r - self._rows @ y, check_finite=False)
-        return y + self._half @ nu, nu
-
-
-class _Diagonal:
-    """Newton's equations with a diagonal matrix."""
-
-    def __init__(self, diagonal: Array, E: Array) -> None:
-        self._K, self._E = diagonal, E
-        self._half = E / diagonal
-        M = self._half @ E.T
-        M[np.diag_indices(len(M))] *= 1 + 4 * EPS
-        self._schur = cho_factor(M, lower=True, check_finite=False) if len(E) else None
-
-    def solve(self, b: Array, r: Array) -> tuple[Array, Array]:
-        """Return ``dx`` and ``dnu``, refined once."""
-        dx, dnu = np.zeros(len(b)), np.zeros(len(r))
-        for _ in range(2):
-            rest = b - self._K * dx + self._E.T @ dnu
-            missed = r - self._E @ dx
-            if self._schur is None:
-                return rest / self._K, dnu
-            nu = cho_solve(self._schur, missed - self._half @ rest, check_finite=False)
-            dx, dnu = dx + (rest + self._E.T @ nu) / self._K, dnu + nu
-        return dx, dnu
+def _curvature(term: Term, local: Local, weight: Array, r: Array) -> tuple[Any, Array]:
+    """Return ``L' H L`` and ``L' H r``."""
+    if not r.any():
+        return local.curvature(weight, term.L), np.zeros(term.L.shape[1])
+    column = r[:, None]
+    sparse = sp.issparse(term.L)
+    both = sp.csr_array(sp.hstack([term.L, sp.csr_array(column)])) if sparse else np.hstack([term.L, column])
+    own = local.curvature(weight, both)
+    own = sp.csr_array(own) if sp.issparse(own) else own
+    last = own[:-1, [-1]]
+    return own[:-1, :-1], np.ravel(last.toarray() if sp.issparse(last) else last)
 
 
 def _diagonal_of(H: Any) -> Array | None:
     """Return the diagonal of a sparse matrix that has nothing else and is positive, None for others."""
-    diagonal: Array = H.diagonal()
     own = sp.csr_array(H)
-    off = own.nnz - np.count_nonzero(diagonal)
-    if off and (own - sp.diags_array(diagonal)).count_nonzero():
+    diagonal: Array = own.diagonal()
+    if own.nnz > len(diagonal) and (own - sp.diags_array(diagonal)).count_nonzero():
         return None
     return diagonal if (diagonal > 0).all() else None
-
-
-def _independent(E: Array) -> IntArray:
-    """Return the numbers of independent rows, by a pivoted QR factorization."""
-    if not len(E):
-        return np.zeros(0, dtype=np.intp)
-    R, pivots = qr(E.T, mode="r", pivoting=True, check_finite=False)
-    d = np.abs(np.diagonal(R))
-    rank = int((d > _DEPENDENT * d[0]).sum()) if len(d) and d[0] > 0 else 0
-    return np.sort(pivots[:rank])
-
-
-def _length(X: Any, D: Any) -> float:
-    """Return the length of the step `D` at which the definite `X` becomes singular."""
-    R = np.linalg.inv(np.linalg.cholesky(X))
-    least = float(np.linalg.eigvalsh(R @ D @ R.conj().T)[0])
-    return -1 / least if least < 0 else np.inf
 
 
 def _reach(s: Array, ds: Array) -> float:

@@ -1,0 +1,328 @@
+"""A program in real coordinates, with all its curvature in terms: the form that the method solves.
+
+    minimize    c'x + sum_t w_t f_t(L_t x + b_t)
+    subject to  E x = e,   G x + (terms of rows) <= h,   matrices psd,   vectors in second-order cones
+
+The coordinates ``x`` are the vectors of the matrices, then the ordinary variables. The real form
+``[Re X, -Im X; Im X, Re X]`` of a Hermitian matrix of order ``n`` has the ``n^2`` coordinates of that matrix;
+it is recognized by its data, which all have the form. Divergences of matrices and smooth penalties of rows
+become terms, too, and a hinge becomes two variables that take up what its row lacks, at its price.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import qr
+
+from bregopt.arrays import Array, IntArray
+from bregopt.program import LinearMap, Penalty, Program
+from bregopt.program.convex_functions import (
+    ConvexFunction,
+    EntropySum,
+    Local,
+    Logarithm,
+    LogDeterminant,
+    SquaredDistance,
+    hmat,
+    hvec,
+    hvec_length,
+)
+from bregopt.records import dataclass, replace
+
+__all__ = ["Matrices", "StandardForm", "Term"]
+
+_HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
+_DEPENDENT = 1e-11  # size of an equality, relative to the largest, that depends on the others
+_DENSE = 0.1  # of the entries: a map with more of them is stored dense
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """The coordinates of one matrix.
+
+    Parameters
+    ----------
+    n : int
+        The order of the symmetric or Hermitian matrix.
+    hermitian : bool
+    place : slice
+    entries : csr_array
+        The entries of the program's block as a linear map of the coordinates.
+    """
+
+    n: int
+    hermitian: bool
+    place: slice
+    entries: Any
+
+    @property
+    def copies(self) -> int:
+        """How often each eigenvalue occurs in the program's block."""
+        return 2 if self.hermitian else 1
+
+    @property
+    def identity(self) -> Array:
+        """The coordinates of the identity."""
+        return hvec(np.eye(self.n, dtype=complex if self.hermitian else float))
+
+    def matrix_of(self, own: Array) -> Any:
+        """Return the symmetric or Hermitian matrix of its own coordinates."""
+        return hmat(own, self.n, self.hermitian)
+
+    def block(self, x: Array) -> Array:
+        """Return the program's block."""
+        order = self.copies * self.n
+        block: Array = (self.entries @ x[self.place]).reshape(order, order)
+        return block
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``weight @ f(L x + b)``, in the objective or in inequalities.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    L : array or csr_array of shape (size, width)
+    b : array of shape (size,)
+    weight : array of shape (count,)
+    place : int array of shape (count,), optional
+        The inequalities that the components are added to; None for the objective.
+    soft : int array of shape (count,), optional
+        The soft rows whose penalties they are.
+    """
+
+    function: ConvexFunction
+    L: Any
+    b: Array
+    weight: Array
+    place: IntArray | None = None
+    soft: IntArray | None = None
+
+    def arguments(self, x: Array) -> Array:
+        """Return the function's arguments at a point."""
+        y: Array = self.L @ x + self.b
+        return y
+
+
+class StandardForm:
+    """A program in the form of the method.
+
+    Attributes
+    ----------
+    blocks : list of Matrices
+    cones : list of int arrays
+        The coordinates of each vector in a second-order cone, its axis first.
+    width : int
+    c, E, e, G, h
+    terms : list of Term
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program, whole = program, program
+        program = _without_hinges(program)
+        self._own_variables = whole.k
+        self.blocks: list[Matrices] = []
+        start = 0
+        for b, block in enumerate(program.blocks):
+            hermitian = _is_hermitian(program, b)
+            n = block.n // 2 if hermitian else block.n
+            end = start + hvec_length(n, hermitian)
+            self.blocks.append(Matrices(n, hermitian, slice(start, end), _entries(n, hermitian)))
+            start = end
+        self.variables = slice(start, start + program.k)
+        self.width = start + program.k
+        cones, ends = program.cones, np.cumsum(program.cones.dimensions)
+        self.cones = [start + own for own in np.split(cones.index, ends[:-1])] if cones.count else []
+        costs = [np.ravel(b.C) @ own.entries for b, own in zip(program.blocks, self.blocks, strict=True)]
+        self.c = np.concatenate([*costs, program.c])
+        R = self._rows(program.A, program.B)
+        number = self._read_rows(program, R)
+        self.terms = [self._term(term, number) for term in program.terms]
+        self.terms += self._divergences(program)
+        self.terms += self._penalties(program, R)
+
+    def point(self, x: Array) -> tuple[list[Array], Array]:
+        """Return the program's matrices and variables."""
+        return [own.block(x) for own in self.blocks], x[self.variables][: self._own_variables]
+
+    def multipliers(self, nu: Array, lam: Array, locals_: list[Local]) -> Array:
+        """Return the multipliers of the program's rows, positive at lower bounds."""
+        y = np.zeros(self.program.m)
+        y[self._equal] = nu / self._norms
+        a, b = len(self._above), len(self._below)
+        y[self._above] -= lam[:a]
+        y[self._below] += lam[a : a + b]
+        for term, local in zip(self.terms, locals_, strict=True):
+            if term.soft is not None:
+                y[term.soft] = -term.weight * local.gradient
+        return y
+
+    def _read_rows(self, program: Program, R: Any) -> IntArray:
+        """Split the rows into independent equalities and inequalities; return the numbers of upper bounds."""
+        bounds, u = program.bounds, self.variables
+        equal = np.flatnonzero(bounds.equal)
+        above = np.flatnonzero(bounds.hard & np.isfinite(bounds.hi) & ~bounds.equal)
+        below = np.flatnonzero(bounds.hard & np.isfinite(bounds.lo) & ~bounds.equal)
+        high, low = np.flatnonzero(np.isfinite(program.u_hi)), np.flatnonzero(np.isfinite(program.u_lo))
+        single = sp.eye_array(self.width, format="csr")[u]
+        self._above, self._below = above, below
+        self.G: Any = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
+        self.h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
+        E, e = R[equal].toarray(), bounds.lo[equal]
+        norms = np.linalg.norm(E, axis=1)
+        norms = np.where(norms > 0, norms, 1.0)
+        kept = _independent(E / norms[:, None])
+        self._equal, self._norms = equal[kept], norms[kept]
+        self.E, self.e = E[kept] / norms[kept, None], e[kept] / norms[kept]
+        number = np.full(program.m, -1)
+        number[above] = np.arange(len(above))
+        return number
+
+    def _term(self, term: Any, number: IntArray) -> Term:
+        place = None if term.rows is None else number[term.rows]
+        return Term(term.function, _stored(self._rows(term.A, term.B)), term.b, term.weight, place)
+
+    def _divergences(self, program: Program) -> list[Term]:
+        """Return the divergences of matrices as terms; their linear parts are added to the costs."""
+        terms: list[Term] = []
+        for block, own in zip(program.blocks, self.blocks, strict=True):
+            if block.nearness is None:
+                continue
+            near, length = block.nearness, own.place.stop - own.place.start
+            mu = np.full(1, near.mu * own.copies)
+            L = sp.eye_array(self.width, format="csr")[own.place]
+            X0 = hmat(own.entries.T @ np.ravel(np.asarray(near.X0)) / own.copies, own.n, own.hermitian)
+            if near.divergence == "frobenius":
+                square = SquaredDistance(hvec(X0), hvec(X0))
+                terms.append(Term(square, L, np.zeros(length), np.full(length, mu[0])))
+                continue
+            d, U = np.linalg.eigh(X0)
+            slope = np.log(d) + 1 if near.divergence == "von_neumann" else -1 / d
+            self.c[own.place] -= mu[0] * hvec((U * slope) @ U.conj().T)
+            function: ConvexFunction = (
+                EntropySum((own.n,), (1.0,), own.hermitian)
+                if near.divergence == "von_neumann"
+                else LogDeterminant((own.n,), own.hermitian)
+            )
+            terms.append(Term(function, L, np.zeros(length), mu))
+        return terms
+
+    def _penalties(self, program: Program, R: Any) -> list[Term]:
+        """Return squared and logarithmic penalties of rows as terms."""
+        bounds = program.bounds
+        terms: list[Term] = []
+        for kind in (Penalty.SQUARE, Penalty.LOG):
+            rows = np.flatnonzero(bounds.kind == int(kind))
+            if not len(rows):
+                continue
+            lo, hi = bounds.lo[rows], bounds.hi[rows]
+            square = kind is Penalty.SQUARE
+            function: ConvexFunction = SquaredDistance(lo, hi) if square else Logarithm(len(rows))
+            b = np.zeros(len(rows)) if square else -lo
+            terms.append(Term(function, _stored(R[rows]), b, bounds.gamma[rows], None, rows))
+        return terms
+
+    def _rows(self, A: LinearMap, B: Any) -> Any:
+        """Return rows as a sparse matrix of shape ``(m, width)``."""
+        parts = [_table(A, b) @ own.entries for b, own in enumerate(self.blocks)]
+        return sp.csr_array(sp.hstack([*parts, sp.csr_array(B)], format="csr"))
+
+
+def _without_hinges(program: Program) -> Program:
+    """Return a program with two variables in place of the hinge of each row: what it lacks on either side."""
+    rows = np.flatnonzero(program.bounds.kind == int(Penalty.HINGE))
+    if not len(rows):
+        return program
+    bounds, count = program.bounds, len(rows)
+    at = np.arange(2 * count)
+    signs, price = np.repeat([1.0, -1.0], count), np.tile(bounds.gamma[rows], 2)
+    more = sp.csr_array((signs, (np.tile(rows, 2), at)), (program.m, 2 * count))
+    kind, gamma = bounds.kind.copy(), bounds.gamma.copy()
+    kind[rows], gamma[rows] = int(Penalty.HARD), np.inf
+    none = sp.csr_array
+    return replace(
+        program,
+        B=sp.csr_array(sp.hstack([program.B, more], format="csr")),
+        bounds=replace(bounds, kind=kind, gamma=gamma),
+        c=np.concatenate([program.c, price]),
+        u_lo=np.concatenate([program.u_lo, np.zeros(2 * count)]),
+        u_hi=np.concatenate([program.u_hi, np.full(2 * count, np.inf)]),
+        terms=tuple(
+            replace(t, B=sp.csr_array(sp.hstack([t.B, none((t.function.size, 2 * count))], format="csr")))
+            for t in program.terms
+        ),
+    )
+
+
+def _entries(n: int, hermitian: bool) -> Any:
+    """Return the entries of a block as a linear map of its coordinates, shape ``(order^2, length)``."""
+    i, j = np.triu_indices(n)
+    k, half = np.arange(len(i)), np.where(i == j, 1.0, np.sqrt(0.5))
+    if not hermitian:
+        rows = np.concatenate([i * n + j, (j * n + i)[i != j]])
+        columns, values = np.concatenate([k, k[i != j]]), np.concatenate([half, half[i != j]])
+        return sp.csr_array((values, (rows, columns)), (n * n, len(i)))
+    strict = np.flatnonzero(i != j)
+    a, b, root = i[strict], j[strict], half[strict]
+    imaginary = len(i) + np.arange(len(strict))
+    order = 2 * n
+    entries: list[tuple[IntArray, IntArray, IntArray, Array]] = []
+    for shift in (0, n):
+        entries.append((i + shift, j + shift, k, half))
+        entries.append((b + shift, a + shift, k[strict], root))
+    # The imaginary part of the entry (a, b) is at (n + a, b), and minus it at (n + b, a); the transposes.
+    for row, column, sign in ((n + a, b, 1.0), (n + b, a, -1.0)):
+        entries.append((row, column, imaginary, sign * root))
+        entries.append((column, row, imaginary, sign * root))
+    row, column, number, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return sp.csr_array((value, (row * order + column, number)), (order**2, n * n))
+
+
+def _table(A: LinearMap, b: int) -> Any:
+    """Return the matrices of the rows in one block as vectors, sparse of shape ``(m, n^2)``."""
+    n = A.orders[b]
+    parts = []
+    for term in A.terms_of(b):
+        t = term.rows.coordinates()
+        parts.append((term.at[t.row], t.i * n + t.j, t.value))
+    if not parts:
+        return sp.csr_array((A.m, n * n))
+    row, place, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sp.csr_array((value, (row, place)), (A.m, n * n))
+
+
+def _is_hermitian(program: Program, b: int) -> bool:
+    """Whether the cost and all rows of a block have the real form of Hermitian matrices."""
+    block = program.blocks[b]
+    if block.n % 2:
+        return False
+    R = _entries(block.n // 2, True)
+    turn = np.arange(block.n**2).reshape(block.n, block.n).T.ravel()
+    costs = [block.C] if block.nearness is None else [block.C, np.asarray(block.nearness.X0)]
+    tables = [sp.csr_array(np.array([np.ravel(C) for C in costs]))]
+    tables += [_table(program.A, b), *(_table(term.A, b) for term in program.terms)]
+    return any(table.nnz for table in tables) and all(_within(table, turn, R) for table in tables)
+
+
+def _within(table: Any, turn: IntArray, R: Any) -> bool:
+    symmetric = (table + table[:, turn]) / 2
+    whole, own = symmetric.multiply(symmetric).sum(axis=1), (symmetric @ R).power(2).sum(axis=1) / 2
+    return bool((whole - own <= _HERMITIAN * whole).all())
+
+
+def _stored(L: Any) -> Any:
+    return L.toarray() if L.nnz > _DENSE * L.shape[0] * L.shape[1] else sp.csr_array(L)
+
+
+def _independent(E: Array) -> IntArray:
+    """Return the numbers of independent rows, by a pivoted QR factorization."""
+    if not len(E):
+        return np.zeros(0, dtype=np.intp)
+    R, pivots = qr(E.T, mode="r", pivoting=True, check_finite=False)
+    d = np.abs(np.diagonal(R))
+    rank = int((d > _DEPENDENT * d[0]).sum()) if len(d) and d[0] > 0 else 0
+    return np.sort(pivots[:rank])
