@@ -36,6 +36,7 @@ def suites() -> dict[str, list[Case]]:
     return {
         "path": _path(),
         "bregman": _bregman(),
+        "entropy": _entropy(),
         "psdboost": _psdboost(),
         "lowrank": _lowrank(),
         "definiteboost": _definiteboost(),
@@ -309,6 +310,38 @@ def _some_entries(n: int) -> bo.Problem:
 
 
 # ---------------------------------------------------------------------------------------------- definiteboost
+
+
+def _entropy() -> list[Case]:
+    return [
+        Case("key rate, two qubits", partial(_key_rate, 2), {}),
+        Case("key rate, two parts of order 3", partial(_key_rate, 3), {}),
+        Case("Gibbs state, n = 8", partial(_gibbs, 8), {"tol": 1e-9}),
+        Case("logistic regression, 200 x 10", partial(_logistic, 200, 10), {}),
+    ]
+
+
+def _key_rate(d: int) -> bo.Problem:
+    """BB84 at an error rate of 5 % in two bases, of parts of order `d`."""
+    rho, identity = bo.PSD(d * d, hermitian=True), np.eye(d)
+    fourier = np.exp(2j * np.pi * np.outer(range(d), range(d)) / d) / np.sqrt(d)
+    agree = np.diag([float(i == j) for i in range(d) for j in range(d)])
+    turn = np.kron(fourier, fourier.conj())
+    turned = turn @ agree @ turn.conj().T
+    rows = [bo.trace(rho) == 1, bo.inner(agree, rho) == 0.95, bo.inner(turned, rho) == 0.95]
+    key = [np.kron(np.diag(e), identity) for e in identity]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows)
+
+
+def _gibbs(n: int) -> bo.Problem:
+    rho, H = bo.PSD(n), _symmetric(np.random.default_rng(n), n, n)
+    return bo.Problem(bo.Minimize(bo.inner(H, rho) - bo.von_neumann_entr(rho)), [bo.trace(rho) == 1])
+
+
+def _logistic(m: int, n: int) -> bo.Problem:
+    rng, u = np.random.default_rng(m), bo.Variable(n)
+    margins = rng.choice([-1.0, 1.0], (m, 1)) * rng.standard_normal((m, n))
+    return bo.Problem(bo.Minimize(bo.sum(bo.logistic(margins @ u)) + bo.sum_squares(u)))
 
 
 def _definiteboost() -> list[Case]:

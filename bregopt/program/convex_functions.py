@@ -98,7 +98,7 @@ class Local(ABC):
 
     @abstractmethod
     def curvature(self, weight: Array, L: Any) -> Any:
-        """Return ``L' H L``, with the second derivative ``H`` of ``weight @ function`` and `size` rows in `L`."""
+        """Return ``L' H L`` with the second derivative ``H`` of ``weight @ function``."""
 
 
 class ConvexFunction(ABC):

@@ -70,6 +70,9 @@ def verified(
     start = time.perf_counter()
     if not isinstance(resolve, bool):
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
+    if program.tangent is not None:
+        name = program.tangent.program.terms[0].function.name
+        raise ValueError(f"the problem has {name}, whose bounds verify() does not prove; see sol.error")
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     face = _integer_face(program, raw, _SINGULAR)

@@ -60,6 +60,37 @@ def von_neumann(X, X0):
     return np.trace(X @ sym_log(X) - X @ sym_log(X0) - X + X0)
 
 
+# --- entropies --------------------------------------------------------------------------------------
+
+
+@case
+def key_rate_of_two_qubits():
+    # BB84 at an error rate q in both bases: log 2 - h(q) (Shor and Preskill 2000).
+    q, Z, F = 0.05, np.diag([1.0, -1.0]), np.array([[0, 1], [1, 0.0]])
+    X = bo.PSD(4)
+    errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in (Z, F)]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rows = [bo.trace(X) == 1, *(bo.inner(E, X) == q for E in errors)]
+    rate = np.log(2) + q * np.log(q) + (1 - q) * np.log(1 - q)
+    return Case(bo.Problem(bo.Minimize(bo.key_rate(X, pinching=key)), rows), rate)
+
+
+@case
+def free_energy():
+    H = np.diag([0.0, 1.0, 3.0])
+    X = bo.PSD(3)
+    problem = bo.Problem(bo.Minimize(bo.inner(H, X) - bo.von_neumann_entr(X)), [bo.trace(X) == 1])
+    weights = np.exp(-np.diag(H))
+    return Case(problem, -np.log(weights.sum()), np.diag(weights / weights.sum()))
+
+
+@case
+def entropy_below_a_bound_that_contradicts_it():
+    X = bo.PSD(2)
+    rows = [bo.trace(X) == 1, bo.von_neumann_entr(X) >= 1]
+    return Case(bo.Problem(bo.Minimize(bo.trace(X)), rows), status="infeasible")
+
+
 # --- LogDet -----------------------------------------------------------------------------------------
 
 

@@ -191,6 +191,9 @@ def _without_weight(program: Program | None, X: Any = None) -> str:
 
 def _check(program: Program) -> None:
     """Refuse programs whose derivatives are not known."""
+    if program.tangent is not None:
+        name = program.tangent.program.terms[0].function.name
+        raise ValueError(f"the problem has {name}; derivatives of entropies are not known: use dual values")
     if program.cones.count:
         raise ValueError(
             f"the problem has {program.cones.count} second-order cones; derivatives are known for rows and "

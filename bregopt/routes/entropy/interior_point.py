@@ -50,6 +50,9 @@ __all__ = ["EntropyPath", "State"]
 _SHARES = 0.9, 0.98
 # Fraction of the way towards the gradient's own slack, where that is outside the cone.
 _TOWARDS = 0.9
+# Part of its slack that a row may lose by its curvature, the factor of a step that takes more, the least part
+# of the mean product of slack and multiplier that it keeps, and of a step after which the next one centers.
+_CURVED, _SHORTER, _CENTRAL, _CENTERING = 0.5, 0.6, 0.1, 0.5
 # Of a step where nothing but domains bounds it: the shortest, and the part of the decrease that is asked for.
 _SHORTEST, _DECREASE = 1e-10, 0.1
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
@@ -74,6 +77,8 @@ class State:
         Multipliers of the equalities.
     y : array
         Multipliers of the program's rows.
+    shortened : bool
+        Whether the curvature of rows cut the step here short.
     """
 
     x: Array
@@ -84,6 +89,7 @@ class State:
     lam: Array
     nu: Array
     y: Array
+    shortened: bool = False
 
 
 class EntropyPath(Method):
@@ -96,6 +102,10 @@ class EntropyPath(Method):
         self.program = program
         self.form = form = StandardForm(program)
         self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
+        self._curved = np.zeros(len(form.h))  # 1 for inequalities with convex terms
+        for term in form.terms:
+            if term.place is not None:
+                self._curved[term.place] = 1.0
         self.cones: list[Any] = [_MatrixCone(own) for own in form.blocks]
         self.cones += [_VectorCone(own) for own in form.cones]
 
@@ -115,7 +125,7 @@ class EntropyPath(Method):
         points = [t.function.interior(t.arguments(x)) for t in form.terms]
         locals_ = self._at(points)
         assert locals_ is not None
-        s = form.h - form.G @ x - self.paid(locals_)
+        s = self._slack_left(x, locals_)
         scale = float(np.abs(s).max(initial=0.0)) or size
         s = np.maximum(s, 0.1 * scale)
         price = float(np.abs(form.c).max(initial=0.0))
@@ -148,6 +158,7 @@ class EntropyPath(Method):
         s: Array,
         lam: Array,
         nu: Array,
+        shortened: bool = False,
     ) -> State:
         """Return a point with the dual slacks of its own gradient, or nearer to them."""
         dual = self.gradient(locals_, lam) - self.form.E.T @ nu
@@ -156,7 +167,7 @@ class EntropyPath(Method):
             change = dual[cone.place] - own
             slacks.append(own + min(1.0, _TOWARDS * cone.length(own, change)) * change)
         y = self.form.multipliers(nu, lam, locals_)
-        return State(x, points, locals_, slacks, s, lam, nu, y)
+        return State(x, points, locals_, slacks, s, lam, nu, y, shortened)
 
     def paid(self, locals_: Sequence[Local]) -> Array:
         """Return the terms' part of the inequalities."""
@@ -213,7 +224,7 @@ class EntropyPath(Method):
         short = min(1.0, self._length(at, affine))
         mu = system.mu_after(affine, short)
         sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
-        step = system.direction(sigma, affine)
+        step = system.direction(max(sigma, 0.5), None) if at.shortened else system.direction(sigma, affine)
         least, largest = _SHARES
         share = min(largest, least + 0.09 * short)
         return self._moved(at, step, min(1.0, share * self._length(at, step)))
@@ -245,20 +256,35 @@ class EntropyPath(Method):
         return min(lengths)
 
     def _moved(self, at: State, step: _Step, length: float) -> State | None:
-        locals_ = None
-        while locals_ is None:
-            if length <= _SHORTEST:
-                return None
+        """Return the point after a step, shortened until it is in all domains and no row loses its slack.
+
+        The functions of a row curve away from their tangents, so that its slack is less than the step says.
+        """
+        former = self._slack_left(at.x, at.locals) - at.s
+        products = at.s * at.lam
+        least = _CENTRAL * np.minimum(products, products.mean()) if len(products) else products
+        asked = length
+        while length > _SHORTEST:
             points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
             locals_ = self._at(points)
-            length = length if locals_ is not None else length / 2
-        x, lam = at.x + length * step.dx, at.lam + length * step.dlam
-        s = at.s + length * step.ds
-        # Slacks follow their inequalities where these hold well inside.
-        own = self.form.h - self.form.G @ x - self.paid(locals_)
-        s = np.where(own > 0.5 * s, own, s)
+            if locals_ is not None:
+                x, s = at.x + length * step.dx, at.s + length * step.ds
+                own, lam = self._slack_left(x, locals_), at.lam + length * step.dlam
+                kept = own - s >= -np.abs(former) - _CURVED * s
+                s = np.where(own > (1 - _CURVED) / 2 * s, own, s)
+                if kept.all() and (self._curved * s * lam >= self._curved * least).all():
+                    break
+            length *= _SHORTER
+        else:
+            return None
         S = [S_b + length * dS for S_b, dS in zip(at.S, step.dS, strict=True)]
-        return self._with_slacks(x, points, locals_, S, s, lam, at.nu + length * step.dnu)
+        nu = at.nu + length * step.dnu
+        return self._with_slacks(x, points, locals_, S, s, lam, nu, length < _CENTERING * asked)
+
+    def _slack_left(self, x: Array, locals_: Sequence[Local]) -> Array:
+        """Return what the inequalities leave."""
+        left: Array = self.form.h - self.form.G @ x - self.paid(locals_)
+        return left
 
 
 class _MatrixCone:
@@ -362,7 +388,7 @@ class _System:
         """Return the step to ``sigma mu``, corrected by the second order of an affine step."""
         method, at = self._method, self._at
         form, target = method.form, sigma * self.mu
-        inside = form.h - form.G @ at.x - method.paid(at.locals) - at.s
+        inside = method._slack_left(at.x, at.locals) - at.s
         for term, local, r in zip(form.terms, at.locals, self._residuals, strict=True):
             if term.place is not None and r.any():
                 moved = np.bincount(term.function.owner, local.gradient * r, term.function.count)

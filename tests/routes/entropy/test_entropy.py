@@ -1,0 +1,248 @@
+"""Entropies of affine arguments: closed forms, CVXPY with Clarabel, invariances, and statuses."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+
+X_, Z_ = np.array([[0, 1], [1, 0.0]]), np.diag([1.0, -1.0])
+
+
+def binary_entropy(q):
+    return -q * np.log(q) - (1 - q) * np.log(1 - q)
+
+
+def bb84(q, hermitian=False):
+    rho = bo.PSD(4, name="rho", hermitian=hermitian)
+    errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in (Z_, X_)]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rows = [bo.trace(rho) == 1, *(bo.inner(E, rho) == q for E in errors)]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("q", [1e-4, 0.01, 0.05, 0.11])
+def test_bb84(q, hermitian):
+    """The key rate is ``log 2 - h(q)`` before error correction (Shor and Preskill 2000)."""
+    sol = bb84(q, hermitian).solve(tol=1e-8)
+    rate = np.log(2) - binary_entropy(q)
+    assert sol.status == "optimal"
+    assert sol.solver == "entropy"
+    assert abs(sol.value - rate) <= sol.error + 1e-14
+    assert sol.dual_value <= rate + 1e-14
+    assert sol.error <= 1e-7
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_gibbs_states(hermitian):
+    rng = np.random.default_rng(0)
+    H = rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) * hermitian
+    H = (H + H.conj().T) if hermitian else (H + H.T).real
+    rho = bo.PSD(4, hermitian=hermitian)
+    energy = bo.inner(H, rho)
+    sol = bo.Problem(bo.Minimize(energy - bo.von_neumann_entr(rho)), [bo.trace(rho) == 1]).solve(tol=1e-9)
+    d, U = np.linalg.eigh(H)
+    assert sol.value == pytest.approx(-np.log(np.exp(-d).sum()), abs=1e-8)
+    gibbs = (U * np.exp(-d)) @ U.conj().T / np.exp(-d).sum()
+    np.testing.assert_allclose(sol.X, gibbs, atol=1e-4)
+
+
+def test_entropy_of_an_orthogonal_invariant_problem_turns_with_it():
+    rng = np.random.default_rng(1)
+    Q, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+    C, B = np.diag([0.4, 0.3, 0.2, 0.1]), np.diag([1.0, 2, 0, 1])
+    values = []
+    for turn in (np.eye(4), Q):
+        X = bo.PSD(4)
+        own = bo.quantum_rel_entr(X, turn @ C @ turn.T)
+        rows = [bo.trace(X) == 1, bo.inner(turn @ B @ turn.T, X) == 1.5]
+        values.append(bo.Problem(bo.Minimize(own), rows).solve(tol=1e-9).value)
+    assert values[0] == pytest.approx(values[1], abs=1e-8)
+
+
+def test_relative_entropy_of_both_arguments():
+    """Over all ``B`` of trace one the nearest to ``A`` is ``A``; on diagonals it is the classical one."""
+    A, B = bo.PSD(3), bo.PSD(3)
+    rows = [bo.diag(A) == [0.5, 0.3, 0.2], bo.trace(B) == 1, B[0, 0] == 0.2]
+    sol = bo.Problem(bo.Minimize(bo.quantum_rel_entr(A, B)), rows).solve(tol=1e-9)
+    classical = 0.5 * np.log(0.5 / 0.2) + 0.5 * np.log(0.5 / 0.8)  # the pinching does not increase it
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(classical, abs=1e-8)
+
+
+def test_a_constant_first_argument():
+    """The relative entropy from an isotropic state to the states of least eigenvalue ``t``."""
+    C = np.diag([0.7, 0.2, 0.1])
+    X = bo.PSD(3)
+    sol = bo.Problem(bo.Minimize(bo.quantum_rel_entr(C, X)), [bo.trace(X) == 1, X[0, 0] <= 0.6]).solve(
+        tol=1e-9
+    )
+    expected = 0.7 * np.log(0.7 / 0.6) + 0.3 * np.log(0.3 / 0.4)
+    assert sol.value == pytest.approx(expected, abs=1e-8)
+    minus = bo.Problem(bo.Maximize(bo.trace_logm(X, C)), [bo.trace(X) == 1, X[0, 0] <= 0.6]).solve(tol=1e-9)
+    assert -minus.value + np.sum(np.diag(C) * np.log(np.diag(C))) == pytest.approx(expected, abs=1e-8)
+
+
+def test_conditional_entropy_of_maximally_entangled_states():
+    """``S(A|B)`` is at most ``log d``; a fidelity with the entangled state bounds it from above."""
+    phi = np.eye(2).ravel() / np.sqrt(2)
+    X = bo.PSD(4, hermitian=True)
+    free = bo.Problem(bo.Maximize(bo.quantum_cond_entr(X, (2, 2))), [bo.trace(X) == 1]).solve(tol=1e-8)
+    assert free.value == pytest.approx(np.log(2), abs=1e-7)
+    f = 0.9
+    rows = [bo.trace(X) == 1, bo.inner(np.outer(phi, phi), X) == f]
+    for sys in (0, 1):
+        sol = bo.Problem(bo.Maximize(bo.quantum_cond_entr(X, (2, 2), sys)), rows).solve(tol=1e-8)
+        isotropic = -f * np.log(f) - (1 - f) * np.log((1 - f) / 3) - np.log(2)
+        assert sol.value == pytest.approx(isotropic, abs=1e-7)
+
+
+RNG = np.random.default_rng(3)
+D, LABELS, M, Q = (
+    RNG.standard_normal((20, 4)),
+    np.sign(RNG.standard_normal(20)),
+    RNG.random((2, 4)),
+    np.full(4, 0.25),
+)
+MARGINS = -LABELS[:, None] * D
+CLASSICAL = {
+    "maximum entropy": lambda m, u: (m.Maximize(m.sum(m.entr(u))), [m.sum(u) == 1, M @ u <= M @ Q - 0.02]),
+    "kl_div": lambda m, u: (m.Minimize(m.sum(m.kl_div(u, Q))), [m.sum(u) == 1, M @ u == M @ Q + 0.02]),
+    "rel_entr": lambda m, u: (
+        m.Minimize(m.sum(m.rel_entr(u[:2], u[2:]))),
+        [m.sum(u) == 1, u[0] == 0.4, u[2] <= 0.1],
+    ),
+    "logistic": lambda m, u: (m.Minimize(m.sum(m.logistic(MARGINS @ u)) + 0.3 * m.norm1(u)), []),
+    "ridge": lambda m, u: (m.Minimize(m.sum(m.logistic(MARGINS @ u)) + 0.3 * m.sum_squares(u)), []),
+    "in a ball": lambda m, u: (m.Minimize(m.sum(m.logistic(MARGINS @ u))), [m.norm2(u) <= 0.2]),
+    "log_sum_exp": lambda m, u: (m.Minimize(m.log_sum_exp(D @ u) + m.norm2(u)), [u <= 1, u >= -1]),
+    "exp below": lambda m, u: (m.Maximize(m.sum(u)), [m.sum(m.exp(u)) <= 3]),
+    "log_sum_exp below": lambda m, u: (m.Maximize(u[0] + u[1]), [m.log_sum_exp(D @ u) <= 5, u >= -2]),
+    "entropy from below": lambda m, u: (m.Maximize(M[0] @ u), [m.sum(u) == 1, m.sum(m.entr(u)) >= 1.2]),
+    "logarithms": lambda m, u: (m.Maximize(m.sum(m.log(u)) - m.log_sum_exp(D[:5] @ u)), [m.sum(u) <= 1]),
+    "composition": lambda m, u: (m.Minimize(m.sum(m.exp(m.abs(D[:6] @ u - 1)))), [u >= -1]),
+}
+
+
+@pytest.mark.parametrize("name", CLASSICAL)
+def test_functions_of_numbers_agree_with_cvxpy(name):
+    problem, peer = (
+        bo.Problem(*CLASSICAL[name](bo, bo.Variable(4))),
+        cp.Problem(*CLASSICAL[name](cp, cp.Variable(4))),
+    )
+    sol = problem.solve(tol=1e-8)
+    peer.solve(solver=cp.CLARABEL)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(peer.value, abs=2e-6 * max(1, abs(peer.value)))
+    assert abs(sol.value - sol.dual_value) <= sol.error + 1e-12
+    for own, theirs in zip(problem.constraints, peer.constraints, strict=True):
+        np.testing.assert_allclose(own.dual_value, theirs.dual_value, atol=2e-3)
+
+
+def test_matrices_and_numbers_together():
+    X, Y = bo.PSD(3), cp.Variable((3, 3), PSD=True)
+    A = np.diag([1.0, 2.0, -1.0]) + 0.2
+    own = bo.frobenius_div(X, A) - bo.von_neumann_entr(X) + bo.sum(bo.kl_div(bo.diag(X), [0.2, 0.3, 0.5]))
+    theirs = cp.sum_squares(Y - A) - cp.von_neumann_entr(Y) + cp.sum(cp.kl_div(cp.diag(Y), [0.2, 0.3, 0.5]))
+    sol = bo.Problem(bo.Minimize(own)).solve(tol=1e-8)
+    assert sol.value == pytest.approx(cp.Problem(cp.Minimize(theirs)).solve(solver=cp.CLARABEL), abs=1e-5)
+    determinant = bo.Problem(bo.Maximize(bo.log_det(X) + bo.von_neumann_entr(X)), [bo.trace(X) <= 1]).solve()
+    assert determinant.value == pytest.approx(-2 * np.log(3), abs=1e-5)  # at I / 3
+
+
+def test_a_bound_on_a_relative_entropy():
+    """The optimum on a ball of relative entropy is attained at an exponential."""
+    C, r = np.diag([0.5, 0.3, 0.2]), 0.1
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == 1, bo.quantum_rel_entr(X, C) <= r]
+    problem = bo.Problem(bo.Maximize(X[0, 0]), rows)
+    sol = problem.solve(tol=1e-9)
+    p = sol.value  # then X = diag(p, (1 - p) .6, (1 - p) .4), whose relative entropy is r
+    assert p * np.log(p / 0.5) + (1 - p) * np.log((1 - p) / 0.5) == pytest.approx(r, abs=1e-8)
+    price = 1 / (np.log(p / 0.5) - np.log((1 - p) / 0.5))  # dp / dr
+    assert problem.constraints[1].dual_value == pytest.approx(price, rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_units_change_nothing(size):
+    X = bo.PSD(3)
+    C = np.diag([0.5, 0.3, 0.2])
+    rows = [bo.trace(X) == size, X[0, 0] == 0.4 * size, X[0, 1] == 0.1 * size]
+    sol = bo.Problem(bo.Minimize(bo.quantum_rel_entr(X, size * C)), rows).solve()
+    weighed = bo.Problem(
+        bo.Minimize(size * bo.quantum_rel_entr(X, C)), [bo.trace(X) == 1, X[0, 0] == 0.4, X[0, 1] == 0.1]
+    ).solve()
+    assert sol.status == weighed.status == "optimal"
+    assert sol.value / size == pytest.approx(0.0466914357, abs=1e-7)
+    assert weighed.value / size == pytest.approx(0.0466914357, abs=1e-7)
+
+
+def test_parameters():
+    X, q, w = bo.PSD(4), bo.Parameter(value=0.05), bo.Parameter(value=2.0)
+    errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in (Z_, X_)]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rows = [bo.trace(X) == 1, *(bo.inner(E, X) == q for E in errors)]
+    problem = bo.Problem(bo.Minimize(w * bo.key_rate(X, pinching=key)), rows)
+    for rate in (0.05, 0.02):
+        q.value = rate
+        assert problem.solve(tol=1e-9).value == pytest.approx(
+            2 * (np.log(2) - binary_entropy(rate)), abs=1e-8
+        )
+    w.value = -1.0
+    with pytest.raises(ValueError, match="weight"):
+        problem.solve()
+
+
+def test_problems_without_an_answer():
+    X, u = bo.PSD(3), bo.Variable(3)
+    entropy, exponential = bo.von_neumann_entr(X), bo.exp(u[0])
+    infeasible = [
+        bo.Problem(bo.Maximize(entropy), [bo.trace(X) == 1, X[0, 0] == 2]),
+        bo.Problem(bo.Maximize(entropy), [bo.trace(X) == 1, 2 * bo.trace(X) == 3]),
+        bo.Problem(bo.Minimize(bo.trace(X)), [bo.quantum_rel_entr(X, np.eye(3) / 3) <= -1, bo.trace(X) == 1]),
+        bo.Problem(bo.Maximize(bo.sum(bo.entr(u))), [u[0] <= -1]),
+    ]
+    for problem in infeasible:
+        assert problem.solve().status == "infeasible"
+    unbounded = [
+        bo.Problem(bo.Minimize(u[2] + exponential), [u[1] >= 0]),
+        bo.Problem(bo.Minimize(exponential - bo.trace(X)), [u[0] >= 0]),
+    ]
+    for problem in unbounded:
+        assert problem.solve().status == "unbounded"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda X, u: bo.Minimize(bo.von_neumann_entr(X)), TypeError, "concave"),
+        (lambda X, u: bo.Maximize(bo.quantum_rel_entr(X, np.eye(3))), TypeError, "convex"),
+        (lambda X, u: bo.Minimize(bo.quantum_rel_entr(X, np.diag([1.0, 1, 0]))), ValueError, "not pos"),
+        (lambda X, u: bo.Minimize(bo.quantum_rel_entr(np.diag([1.0, 1, -1]), X)), ValueError, "semidefinite"),
+        (lambda X, u: bo.Minimize(bo.quantum_rel_entr(np.eye(3), np.eye(3))), TypeError, "constant"),
+        (lambda X, u: bo.Minimize(bo.quantum_rel_entr(X, bo.PSD(2))), ValueError, "orders"),
+        (lambda X, u: bo.Maximize(bo.quantum_cond_entr(X, (2, 2))), ValueError, "dims"),
+        (lambda X, u: bo.Minimize(bo.key_rate(X, pinching=[np.eye(3), np.eye(3)])), ValueError, "pinching"),
+        (lambda X, u: bo.Minimize(bo.key_rate(X, [np.eye(2)], [np.eye(2)])), ValueError, "kraus"),
+        (lambda X, u: bo.Minimize(bo.entr(bo.square(u))), TypeError, "entr"),
+        (lambda X, u: bo.Minimize(bo.exp(bo.min(u))), TypeError, "exp"),
+        (lambda X, u: bo.Minimize(bo.kl_div([1.0], [2.0])), ValueError, "variable"),
+        (lambda X, u: bo.Minimize(bo.log_sum_exp(u, axis=3)), ValueError, "axis"),
+        (lambda X, u: bo.Minimize(bo.sum(bo.exp(bo.Parameter(value=2.0) * u))), TypeError, "parameter"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(make, error, message):
+    X, u = bo.PSD(3), bo.Variable(3)
+    with pytest.raises(error, match=message):
+        bo.Problem(make(X, u), [bo.trace(X) == 1]).solve()
+
+
+def test_limits_and_steps():
+    problem, steps = bb84(0.05), []
+    with pytest.warns(bo.ConvergenceWarning):
+        sol = problem.solve(callback=lambda step: steps.append(step) or len(steps) == 3)
+    assert sol.status == "user_limit"
+    assert len(steps) == 3
+    with pytest.warns(bo.ConvergenceWarning):
+        assert problem.solve(max_iter=2).status == "user_limit"
