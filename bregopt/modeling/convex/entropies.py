@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, complex_array, hermitian_matrix
 from bregopt.modeling.complex_expressions import (
-    ComplexExpression,
+    ComplexForms,
     as_complex,
     hermitian_parts,
     is_hermitian,
@@ -377,7 +377,7 @@ def _matrix(F: Any, name: str) -> tuple[Expression, int, bool]:
     """Return the vector of a symmetric or Hermitian matrix, its order, and whether it is Hermitian."""
     if isinstance(F, CurvedExpression) and F.terms:
         raise TypeError(f"{name}, {F.label}, is {F.curvature}; expected an affine matrix")
-    if isinstance(F, ComplexExpression):
+    if isinstance(F, ComplexForms):
         if not is_hermitian(F):
             raise ValueError(
                 f"{name}, {F.label}, has shape {F.shape} and is not Hermitian; expected (F + F.H) / 2"
@@ -388,7 +388,7 @@ def _matrix(F: Any, name: str) -> tuple[Expression, int, bool]:
     return svec(e) if e.shape[0] > 1 else e.taken(np.arange(1), (1,), e.label), e.shape[0], False
 
 
-def _hermitian_vector(F: ComplexExpression) -> Expression:
+def _hermitian_vector(F: ComplexForms) -> Expression:
     """Return the vector of a Hermitian matrix."""
     n = F.shape[0]
     i, j = np.triu_indices(n)
