@@ -84,7 +84,6 @@ class ComplexForms(Operand):
         The two parts, of one shape.
     """
 
-    __array_ufunc__: Any = None  # NumPy defers to the operators of this class
     is_complex = True
 
     label: str
@@ -167,9 +166,12 @@ class ComplexForms(Operand):
     def __mul__(self, factor: Any) -> Any:
         if _is_curved(factor):
             return NotImplemented
-        label = f"c {as_factor(self.label)}"
+        own = as_factor(self.label)
         if isinstance(factor, Operand):
-            label = f"{as_factor(self.label)} * {as_factor(as_complex(factor).label)}"
+            label = f"{own} * {as_factor(as_complex(factor).label)}"
+        else:
+            number = _text(factor) if np.ndim(factor) == 0 else "A *"
+            label = f"({number}) {own}" if "+" in number[1:] or "-" in number[1:] else f"{number} {own}"
         return _product(operator.mul, _factor(self), _factor(factor), label)
 
     __rmul__ = __mul__
@@ -592,7 +594,9 @@ def _text(side: Any) -> str:
         return e.label
     first = e.real.constant[0] + 1j * e.imag.constant[0]
     same = (e.real.constant == first.real).all() and (e.imag.constant == first.imag).all()
-    return "B" if not same else f"{first + 0.0:g}" if first.imag else f"{first.real:g}"
+    if not same:
+        return "B"
+    return f"{first.real:g}" if not first.imag else f"{first:g}" if first.real else f"{first.imag:g}j"
 
 
 def _joined(first: str, sign: str, second: str) -> str:

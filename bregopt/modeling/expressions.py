@@ -104,7 +104,8 @@ class Operand:
         """Evaluate ``array + operand``, ``array <= operand``, ...; refuse all other functions of NumPy."""
         reflected = _REFLECTED.get(function.__name__)
         if reflected and method == "__call__" and len(inputs) == 2 and not isinstance(inputs[0], Operand):
-            if reflected != "__rmatmul__" and not _absorbs(self) and not holds_complex(inputs[0]):
+            plain = not (_absorbs(self) or self.is_complex or holds_complex(inputs[0]))
+            if plain and reflected != "__rmatmul__":
                 _pair(*inputs)  # here they still stand as the user wrote them
             return getattr(self, reflected)(inputs[0])
         raise TypeError(_refusal(f"numpy.{function.__name__}", function.__name__))

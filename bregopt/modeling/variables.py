@@ -217,8 +217,8 @@ class Variable(Operand):
         for key in named:
             if key != "name" and named[key] is not None and named[key] is not False:
                 raise TypeError(
-                    f"{key} is given for a complex variable, whose values have no order; expected rows that "
-                    "bound its .real and .imag, or hermitian=True in place of symmetric=True"
+                    f"{key} is given for a complex variable; expected rows of its .real and .imag, or "
+                    "hermitian=True alone"
                 )
         own = cls(parts, name=named.get("name"))
         own._whole = ComplexOperand(own, hermitian)

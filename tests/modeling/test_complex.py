@@ -388,8 +388,11 @@ def test_bad_input_is_refused_by_name():
         bo.inner(A, r)
     with pytest.raises(TypeError, match=r"X0 of logdet_div is .*; expected numbers or"):
         bo.logdet_div(bo.PSD(2), P)
-    with pytest.raises(ValueError, match="x of abs contains no variable"):
-        bo.abs(1j * P)
+    for constant in (1j * P, A):
+        with pytest.raises(ValueError, match="x of abs contains no variable"):
+            bo.abs(constant)
+    with pytest.raises(TypeError, match=r"numpy.conjugate takes no expression of bregopt; use bo\.conj"):
+        np.conj(c)
     prob = bo.Problem(bo.Minimize(bo.inner(P, r)), [bo.trace(r) == 1])
     with pytest.raises(ValueError, match="parameter P has no value"):
         prob.solve()
@@ -450,6 +453,10 @@ def test_texts(problem):
     assert "c (2, complex), F (2 × 2, Hermitian)" in str(problem)
     assert r"c \in \mathbb{C}^{2}" in problem._repr_latex_()
     assert "Im F" in str(problem)
+    r = problem.matrices[0]
+    assert (2j * r[0, 1] == 1j).label == "2j r[0, 1] == 1j"
+    assert ((2 - 1j) * r[0, 0]).label == "(2-1j) r[0, 0]"
+    assert (PAULI_Y * r).label == "A * r"
     assert "F.H[0, 1]" in problem.constraints[5].label
     assert repr(problem.parameters[0]) == "Parameter((2, 2), name='P', hermitian=True)"
     assert repr(problem.variables[-1]).startswith("Variable(")

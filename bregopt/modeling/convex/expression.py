@@ -14,6 +14,7 @@ from bregopt.modeling.block_matrices import bmat
 from bregopt.modeling.complex_expressions import (
     ComplexForms,
     HermitianPSD,
+    as_complex,
     is_hermitian,
     relabeled,
     vanishing_parts,
@@ -26,7 +27,13 @@ from bregopt.modeling.convex.atom import (
     is_symmetric,
     text_of,
 )
-from bregopt.modeling.expressions import Expression, Operand, as_expression, check_not_empty
+from bregopt.modeling.expressions import (
+    Expression,
+    Operand,
+    as_expression,
+    check_not_empty,
+    holds_complex,
+)
 from bregopt.modeling.variables import PSD
 from bregopt.records import dataclass, replace
 
@@ -451,6 +458,7 @@ def complex_argument(x: Any, name: str) -> Any:
     TypeError, ValueError
         If it is no operand, or contains no variable.
     """
+    x = as_complex(x, name) if holds_complex(x) else x
     if not isinstance(x, ComplexForms) or vanishing_parts(x)[1].all():
         return curved_argument(x, name)
     if x.real.is_constant and x.imag.is_constant:
