@@ -22,7 +22,7 @@ from bregopt import clock
 from bregopt.arrays import IntArray
 from bregopt.clock import Ending
 from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, Task
-from bregopt.problems.cuts.branch_and_bound.leaves import Form, Node
+from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Form, Node
 from bregopt.problems.cuts.branch_and_bound.reduction import Piece, Reduction
 from bregopt.problems.cuts.branch_and_bound.search import Explored, explored
 from bregopt.problems.cuts.proof import Lattice
@@ -232,6 +232,8 @@ def _reductions(task: Task, left_out: int, pieces: list[Piece]) -> str:
 
 def _method(piece: Piece, linear: bool) -> str:
     size = f"{piece.n} vertices, {len(piece.i)} edges"
+    if piece.n <= ENUMERATED:
+        return f"{size}: all cuts are compared, as it has at most {ENUMERATED} vertices"
     if not linear:
         return (
             f"{size}: semidefinite bounds with clique inequalities, as it has over {_SPARSE:g} edges a vertex"
