@@ -14,10 +14,14 @@ import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
+from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.faces import has_rows_of_integers
+from bregopt.presolve.reduction import Tolerances
 from bregopt.program import LowRank, Program
+from bregopt.program.convex_terms import Tangent
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
+from bregopt.rigorous.ball import up
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.dual_trace import with_bounded_slack
@@ -26,7 +30,8 @@ from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, best_lower, best_upper
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced
-from bregopt.rigorous.upper import factor_bound, fixes_diagonal
+from bregopt.rigorous.tangents import data_of_tangent, value_of_terms
+from bregopt.rigorous.upper import distance, factor_bound, fixes_diagonal
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
@@ -37,6 +42,7 @@ _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
 _SHARP_TOL = 1e-8  # of a further solve on a face, which ends in a few steps more
+_SHARPEST_TOL = 1e-10  # of a further solve with entropies
 _SINGULAR = 1e-13  # least eigenvalue, relative to the trace, of an answer on a face
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
@@ -47,6 +53,7 @@ _NO_RAY = (
 )
 _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
 _BOUNDED_SLACK = "the optimum is that of multipliers y whose slack C - A*(y) has a trace of at most {:g}"
+_ROUNDED_ARGUMENTS = "the arguments of entropies are the linear maps of the program, in doubles"
 _DEPENDENT = (
     "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
 )
@@ -71,8 +78,7 @@ def verified(
     if not isinstance(resolve, bool):
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
     if program.tangent is not None:
-        name = program.tangent.program.terms[0].function.name
-        raise ValueError(f"the problem has {name}, whose bounds verify() does not prove; see sol.error")
+        return _verified_tangents(program.tangent, raw, resolve, trace_bound, eigenvalue_bound)
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     face = _integer_face(program, raw, _SINGULAR)
@@ -96,6 +102,49 @@ def verified(
     seconds = time.perf_counter() - start
     return Verification(
         lower, upper, reasons, certificate.given, intervals, seconds, search.solves, certificate
+    )
+
+
+def _verified_tangents(
+    tangent: Tangent, raw: Solution, resolve: bool, trace_bound: Any, eigenvalue_bound: Any
+) -> Verification:
+    """Return proven bounds of a program with convex terms, by its tangent program and a feasible point."""
+    start, program, solves = time.perf_counter(), tangent.program, 0
+    if raw.X is None:
+        raise ValueError(f"the answer is {raw.status}; verify() has no proof of that for entropies")
+    if resolve:
+        solves, sharper = 1, routing.solve(program, warn=False, tol=_SHARPEST_TOL)
+        if sharper.X is not None and sharper.error < raw.error:
+            raw = sharper
+            assert raw._program is not None
+            assert raw._program.tangent is not None
+            tangent = raw._program.tangent
+    linear = replace(program, terms=(), maximize=False)
+    boxed = Boxes().apply(linear, Tolerances(_SHARPEST_TOL, _SHARPEST_TOL))
+    if boxed is not None and boxed.farkas is None and raw.duals is not None:
+        linear = boxed.program
+        tangent = replace(tangent, program=replace(linear, terms=program.terms))
+        raw = replace(raw, duals=np.asarray(raw.duals)[boxed.kept])
+    own, data, reason = data_of_tangent(tangent)
+    if own is None or data is None:
+        reasons = {"lower": reason, "upper": reason}
+        return Verification(-math.inf, math.inf, reasons, (), (), time.perf_counter() - start, solves)
+    lower = verified(own, raw, False, trace_bound, eigenvalue_bound, (own, data, ()))
+    plain = data_of(linear)
+    upper = best_upper(plain, _candidate(raw, (None,) * len(program.blocks)), ())
+    value, reasons = upper.side.value, {"lower": lower.reasons.get("lower", ""), "upper": upper.side.reason}
+    bottom, top = lower.certificate.claims[0] if lower.certificate else -math.inf, math.inf
+    if upper.point is not None and value < math.inf:
+        point = upper.point
+        top = up(value + value_of_terms(program, point.X, point.u, distance(plain, point)))
+        reasons["upper"] = "" if top < math.inf else "the answer is not proven inside the domain"
+    if program.maximize:
+        bottom, top = -top, -bottom
+        reasons = {"lower": reasons["upper"], "upper": reasons["lower"]}
+    seconds = time.perf_counter() - start
+    shown = {name: text for name, text in reasons.items() if text}
+    return Verification(
+        bottom, top, shown, (*lower.given, _ROUNDED_ARGUMENTS), (), seconds, solves, lower.certificate
     )
 
 

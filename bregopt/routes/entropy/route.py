@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bregopt.certify import NEAR
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.convex_terms import tangent_program, with_constant_terms
 from bregopt.records import replace
@@ -60,7 +61,9 @@ class Entropy:
         at, stop, step, _ = monitor.follow(method, method.first(), settings.max_iter or _STEPS)
         X, u = method.form.point(at.x)
         answer = Answer(tuple(X), u, at.y, stop, step)
-        return answer if stop is not StopReason.STALLED else _without_optimum(program, answer) or answer
+        if stop is not StopReason.STALLED or method.certificate(at).worst <= NEAR:
+            return answer
+        return _without_optimum(program, answer) or answer
 
 
 def _without_optimum(program: Program, answer: Answer) -> Answer | None:
@@ -82,11 +85,12 @@ def _without_optimum(program: Program, answer: Answer) -> Answer | None:
     fixed = with_constant_terms(program)
     ray = _Solved(steepest_ray(fixed))
     sizes = np.append(ray.u, [np.trace(X_b) for X_b in ray.X])
-    for part in (0.0, *_NOISE):
-        u = without_noise(sizes, sizes, part)[: program.k]
-        if proves_unbounded(fixed, ray.X, u):
+    for part in _NOISE:
+        own = without_noise(sizes, sizes, part)
+        u, X = own[: program.k], [X_b * (t > 0) for X_b, t in zip(ray.X, own[program.k :], strict=True)]
+        if proves_unbounded(fixed, X, u):
             y = np.zeros(fixed.m)
-            return replace(answer, X=tuple(ray.X), u=u, y=y, stop=StopReason.UNBOUNDED)
+            return replace(answer, X=tuple(X), u=u, y=y, stop=StopReason.UNBOUNDED)
     return None
 
 

@@ -1,0 +1,453 @@
+"""Bounds of programs with convex terms, by tangents whose slopes and constants are enclosed.
+
+A convex ``f`` is above its tangent at any point of its domain, feasible or not. At the exact image ``Y`` of a
+matrix of doubles the tangent of ``tr Y log Y`` is ``<log Y + I, .> - tr Y``. Only one side of it is needed.
+The logarithm is monotone, so that from ``H (D - e) H' <= Y <= H (D + e) H'`` with an orthogonal ``H``
+
+    H log(D - e) H' <= log Y <= H log(D + e) H',
+
+and for positive semidefinite ``Z`` the products with ``Z`` are in the same order. The lower end costs ``e``
+relative to each eigenvalue in its own direction, where a norm of the error would cost ``e`` over the least
+eigenvalue in all. With such slopes the tangent program has data with radii, and the proofs of semidefinite
+programs apply. Complex Hermitian matrices have their real forms, with every eigenvalue twice.
+
+From above, a feasible matrix within a radius of one of doubles has an image within a radius. So its
+eigenvalues have enclosures, and sums of ``d log d`` need no condition number.
+
+After Winick, Lütkenhaus and Coles (2018), Reliable numerical key rates for quantum key distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import TINY, Array
+from bregopt.linalg import symmetrize
+from bregopt.program import LinearMap, Program
+from bregopt.program.convex_functions import (
+    EntropySum,
+    Exponential,
+    Logistic,
+    LogSumExp,
+    NegativeEntropy,
+    NumbersRelativeEntropy,
+    RelativeEntropy,
+    TraceLog,
+    hvec_length,
+)
+from bregopt.program.convex_terms import ConvexTerm, Tangent
+from bregopt.program.rows import DenseRows
+from bregopt.records import replace
+from bregopt.rigorous.ball import UNIT, Ball, down, exp, inflated, log, sparse_product, up
+from bregopt.rigorous.data import Data, Spread, data_of
+from bregopt.rigorous.linear_algebra import decomposition, orthogonality
+
+__all__ = ["data_of_tangent", "value_of_terms"]
+
+_SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
+_OUTSIDE = "the answer is not proven inside the domain of {}: solve to a larger tol"
+
+
+class _Slope(NamedTuple):
+    """A tangent ``<slope, y> + constant`` below a function, in the coordinates of its matrices' entries."""
+
+    slope: Ball
+    constant: Ball
+
+
+class _Image:
+    """The exact arguments of a term as entries of matrices, or as numbers, at a point and near it.
+
+    Parameters
+    ----------
+    term : ConvexTerm
+    """
+
+    def __init__(self, term: ConvexTerm) -> None:
+        f: Any = term.function
+        self.function = f
+        self.of_matrices = hasattr(f, "orders")
+        hermitian = self.of_matrices and f.hermitian
+        self.copies = 2 if hermitian else 1
+        self.orders = [self.copies * n for n in f.orders] if self.of_matrices else []
+        parts = [entries_of(n, hermitian) for n in f.orders] if self.of_matrices else [sp.eye_array(f.size)]
+        entries = sp.csr_array(sp.block_diag(parts, format="csr"))
+        self.maps = [_product(entries, _table(term.A, b)) for b in range(len(term.A.orders))]
+        self.of_variables = _product(entries, sp.csr_array(term.B))
+        self.constant = Ball(entries @ term.b, 4 * UNIT * (abs(entries) @ np.abs(term.b)))
+
+    def at(self, X: Sequence[Array], u: Array, radius: float = 0.0) -> Ball:
+        """Return the arguments at a point, or within a radius of it in the norm of all its entries."""
+        total = self.constant
+        for (M, rad), X_b in zip(self.maps, X, strict=True):
+            total = total + sparse_product(M, rad, Ball.exact(np.ravel(X_b)))
+        M, rad = self.of_variables
+        total = total + sparse_product(M, rad, Ball.exact(u))
+        if radius == 0:
+            return total
+        squares = np.zeros(len(total.mid))
+        for M, rad in (*self.maps, self.of_variables):
+            squares += np.asarray((abs(M) + rad).power(2).sum(axis=1)).ravel()
+        return Ball(total.mid, inflated(total.rad + np.sqrt(squares) * radius * (1 + 1e-12)))
+
+    def matrices(self, y: Ball) -> list[Ball]:
+        """Return the matrices of arguments, in real form."""
+        found, start = [], 0
+        for n in self.orders:
+            own = y[start : start + n * n]
+            found.append(Ball(own.mid.reshape(n, n), own.rad.reshape(n, n)))
+            start += n * n
+        return found
+
+
+def entries_of(n: int, hermitian: bool) -> Any:
+    """Return the entries of a matrix, in real form, as a map of its vector, in doubles near it."""
+    i, j = np.triu_indices(n)
+    order, k = (2 * n if hermitian else n), np.arange(len(i))
+    half = np.where(i == j, 1.0, np.sqrt(0.5))
+    strict = np.flatnonzero(i != j)
+    a, b, root = i[strict], j[strict], half[strict]
+    entries = [(i + s, j + s, k, half) for s in ((0, n) if hermitian else (0,))]
+    entries += [(b + s, a + s, k[strict], root) for s in ((0, n) if hermitian else (0,))]
+    if hermitian:
+        imaginary = len(i) + np.arange(len(strict))
+        for row, column, sign in ((n + a, b, 1.0), (n + b, a, -1.0)):
+            entries += [(row, column, imaginary, sign * root), (column, row, imaginary, sign * root)]
+    row, column, number, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return sp.csr_array((value, (row * order + column, number)), (order**2, hvec_length(n, hermitian)))
+
+
+def _product(entries: Any, rows: Any) -> tuple[Any, Any]:
+    """Return the product with an error of a few units: each factor of the root of one half is rounded."""
+    M = sp.csr_array(entries @ rows)
+    size = sp.csr_array(abs(entries) @ abs(rows))
+    return M, 8 * UNIT * size
+
+
+def _table(A: LinearMap, b: int) -> Any:
+    """Return the matrices of the rows in one block as symmetric vectors, sparse of shape ``(m, n^2)``."""
+    n = A.orders[b]
+    parts = []
+    for term in A.terms_of(b):
+        t = term.rows.coordinates()
+        parts += [(term.at[t.row], t.i * n + t.j, t.value / 2), (term.at[t.row], t.j * n + t.i, t.value / 2)]
+    if not parts:
+        return sp.csr_array((A.m, n * n))
+    row, place, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sp.csr_array((value, (row, place)), (A.m, n * n))
+
+
+# --- tangents
+
+
+def data_of_tangent(tangent: Tangent) -> tuple[Program | None, Data | None, str]:
+    """Return the tangent program with data that enclose the exact tangents, or why there are none."""
+    program = tangent.program
+    costs = [[Ball.exact(block.C)] for block in program.blocks]
+    c, constant = Ball.exact(program.c), Ball.exact(program.offset)
+    for term in program.terms:
+        name = term.function.name
+        if term.rows is not None:
+            return None, None, f"{name} is in a constraint; proofs are known for terms of the objective"
+        image = _Image(term)
+        found = _TANGENTS[type(term.function)](image, image.at(tangent.X, tangent.u), term.weight)
+        if found is None or not np.isfinite(found.slope.rad).all():
+            return None, None, _OUTSIDE.format(name)
+        for own, (M, rad), block in zip(costs, image.maps, program.blocks, strict=True):
+            entry = _adjoint(M, rad, found.slope)
+            own.append(Ball(entry.mid.reshape(block.n, -1), entry.rad.reshape(block.n, -1)))
+        c = c + _adjoint(*image.of_variables, found.slope)
+        constant = constant + found.constant + image.constant.dot(found.slope)
+    sums = [_summed(own) for own in costs]
+    linear = replace(
+        program,
+        blocks=tuple(
+            replace(block, cost=DenseRows(symmetrize(C.mid)[None]))
+            for block, C in zip(program.blocks, sums, strict=True)
+        ),
+        c=c.mid,
+        offset=down(float(constant.lo)),
+        terms=(),
+        maximize=False,
+    )
+    spreads = [_spread(C, linear.m) for C in sums]
+    return linear, replace(data_of(linear, spreads), c=c), ""
+
+
+def _summed(parts: list[Ball]) -> Ball:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _spread(C: Ball, row: int) -> Spread:
+    """Return the radii of a cost, with what its symmetric part differs from it by."""
+    n = len(C.mid)
+    rad = np.maximum(C.rad, C.rad.T) + np.abs(C.mid - C.mid.T) + 2 * UNIT * np.abs(C.mid)
+    return Spread(np.full(n * n, row), np.arange(n * n), inflated(rad).ravel())
+
+
+def _adjoint(M: Any, rad: Any, slope: Ball) -> Ball:
+    return sparse_product(sp.csr_array(M.T), sp.csr_array(rad.T), slope)
+
+
+class _Spectrum:
+    """``H (D - e) H' <= Y <= H (D + e) H'`` for a matrix with radii."""
+
+    def __init__(self, Y: Ball) -> None:
+        rad = np.maximum(Y.rad, Y.rad.T) + np.abs(Y.mid - Y.mid.T)
+        self.Q, self.d, distance = decomposition(Ball((Y.mid + Y.mid.T) / 2, inflated(rad)))
+        self.distance = inflated(distance + TINY)
+        self.definite = bool(math.isfinite(self.distance) and self.d[0] > 2 * self.distance)
+        delta = orthogonality(self.Q)
+        self.turn, self.delta = inflated(delta * (2 + delta)), delta
+
+    def logarithm(self, below: bool) -> Ball:
+        """Return a matrix below the logarithm, or above it."""
+        moved = Ball.exact(self.d) + (-self.distance if below else self.distance)
+        ends = log(moved).lo if below else log(moved).hi
+        size = self.turn * float(np.abs(ends).max(initial=0.0))
+        K = (Ball.exact(self.Q) * ends) @ self.Q.T
+        return K + (-size if below else size) * np.eye(len(self.d))
+
+    def derivative(self, C: Ball) -> Ball:
+        """Return the derivative of the logarithm along a positive semidefinite matrix.
+
+        ``||D2log[Y](C, E)|| <= ||C|| ||E|| / least^2``: both are integrals of products of resolvents.
+        """
+        n, least = len(self.d), float(self.d[0]) - self.distance
+        Q = Ball.exact(self.Q)
+        turned = Q.T @ C @ Q
+        M = Q @ (_differences(self.d) * turned) @ Q.T
+        size = C.frobenius()
+        error = size * self.distance / least**2 + 6 * self.delta * size / least
+        return Ball(M.mid, M.rad + np.full((n, n), inflated(error)))
+
+
+def _differences(d: Array) -> Ball:
+    """Return the divided differences of the logarithm of positive doubles."""
+    a, b = Ball.exact(d[:, None] + 0 * d), Ball.exact(d + 0 * d[:, None])
+    total = a + b
+    m = (a - b) / total
+    near = np.abs(m.mid) <= _SERIES
+    square, term, series = m * m, Ball.exact(np.ones_like(m.mid)), Ball.exact(np.ones_like(m.mid))
+    for k in range(1, 7):
+        term = term * square
+        rounded = Ball(np.zeros_like(m.mid), UNIT * term.magnitude)  # of 1 / (2 k + 1)
+        series = series + term * (1.0 / (2 * k + 1)) + rounded
+    rest = _SERIES**14  # of the terms that are left out, below a geometric series
+    close = Ball(series.mid, series.rad + rest) * 2.0 / total
+    apart = np.where(near, 2.0 * d[:, None], d[:, None] + 0 * d)
+    logs = log(Ball.exact(apart)) - log(b)
+    far = logs / (Ball.exact(apart) - b)
+    return Ball(np.where(near, close.mid, far.mid), np.where(near, close.rad, far.rad))
+
+
+def _of_entropies(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    slopes, constant = [], Ball.exact(0.0)
+    for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
+        w = w * float(weight[0]) / image.copies
+        spectrum = _Spectrum(Y)
+        if not spectrum.definite:
+            return None
+        slopes.append((spectrum.logarithm(below=w > 0) + np.eye(len(Y.mid))) * w)
+        constant = constant - Y[np.diag_indices(len(Y.mid))].sum() * w
+    return _Slope(_joined(slopes), constant)
+
+
+def _of_relative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    A, B = image.matrices(y)
+    a, b = _Spectrum(A), _Spectrum(B)
+    if not (a.definite and b.definite):
+        return None
+    w = float(weight[0]) / image.copies
+    first = a.logarithm(below=True) + np.eye(len(A.mid)) - b.logarithm(below=False)
+    return _Slope(_joined([first * w, b.derivative(A) * -w]), Ball.exact(0.0))
+
+
+def _of_trace_log(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    (Y,) = image.matrices(y)
+    spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
+    if not spectrum.definite:
+        return None
+    C = _real_form(image.function.C)
+    value = spectrum.logarithm(below=False).dot(C) * -w
+    own = Ball.exact(C)
+    return _Slope(_joined([spectrum.derivative(own) * -w]), value + Ball.exact(np.diagonal(C)).sum() * w)
+
+
+def _of_negative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    if not (y.lo > 0).all():
+        return None
+    point = Ball.exact(y.mid)  # a tangent at any point will do, one for each number
+    return _Slope((log(point) + 1.0) * weight, -(point * weight).sum())
+
+
+def _of_ratios(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    if not (y.lo > 0).all():
+        return None
+    a, b = (Ball.exact(part) for part in np.split(y.mid, 2))
+    first, second = (log(a) - log(b) + 1.0) * weight, -(a / b) * weight
+    slope = Ball(np.concatenate([first.mid, second.mid]), np.concatenate([first.rad, second.rad]))
+    return _Slope(slope, Ball.exact(0.0))
+
+
+def _of_exponentials(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    point = Ball.exact(y.mid)
+    e = exp(point) * weight
+    return _Slope(e, (e * (1.0 - point)).sum())
+
+
+def _of_logistics(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    point = Ball.exact(y.mid)
+    p = Ball.exact(1.0) / (exp(-point) + 1.0)
+    value = _log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.zeros((len(y.mid), 2))))
+    return _Slope(p * weight, ((value - p * point) * weight).sum())
+
+
+def _of_log_sums(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    f = image.function
+    point = Ball.exact(y.mid.reshape(f.count, f.group))
+    value = _log_of_sum(point)
+    p = exp(point - Ball(value.mid[:, None], value.rad[:, None]))
+    w = weight[:, None] + 0 * y.mid.reshape(f.count, f.group)
+    slope = p * w
+    return _Slope(Ball(slope.mid.ravel(), slope.rad.ravel()), (value * weight).sum() - (slope * point).sum())
+
+
+def _log_of_sum(y: Ball) -> Ball:
+    """Return ``log(sum exp)`` of each row."""
+    largest = y.mid.max(axis=1)
+    return log(exp(y - largest[:, None]).sum(1)) + largest
+
+
+def _joined(slopes: list[Ball]) -> Ball:
+    mid, rad = ([part.ravel() for part in own] for own in zip(*((s.mid, s.rad) for s in slopes), strict=True))
+    return Ball(np.concatenate(mid), np.concatenate(rad))
+
+
+def _real_form(C: Any) -> Array:
+    return np.block([[C.real, -C.imag], [C.imag, C.real]]) if np.iscomplexobj(C) else np.asarray(C)
+
+
+_TANGENTS: dict[type, Callable[[_Image, Ball, Array], _Slope | None]] = {
+    EntropySum: _of_entropies,
+    RelativeEntropy: _of_relative_entropy,
+    TraceLog: _of_trace_log,
+    NegativeEntropy: _of_negative_entropy,
+    NumbersRelativeEntropy: _of_ratios,
+    Exponential: _of_exponentials,
+    Logistic: _of_logistics,
+    LogSumExp: _of_log_sums,
+}
+
+
+# --- values
+
+
+def value_of_terms(program: Program, X: Sequence[Array], u: Array, radius: float) -> float:
+    """Return an upper bound on the objective's terms at every feasible point within `radius` of a point."""
+    total = 0.0
+    for term in program.terms:
+        image = _Image(term)
+        y = image.at(X, u, radius)
+        total = up(total + _VALUES[type(term.function)](image, y, term.weight))
+    return total
+
+
+def _value_of_entropies(image: _Image, y: Ball, weight: Array) -> float:
+    total = 0.0
+    for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
+        spectrum = _Spectrum(Y)
+        if not math.isfinite(spectrum.distance):
+            return math.inf
+        w = w * float(weight[0]) / image.copies
+        total = up(total + float((_entropy(spectrum, largest=w > 0) * w).hi))
+    return total
+
+
+def _entropy(spectrum: _Spectrum, largest: bool) -> Ball:
+    """Return the largest or the least ``sum d log d`` of nonnegative numbers in enclosures."""
+    lo = np.maximum(np.nextafter(spectrum.d - spectrum.distance, -np.inf), 0.0)
+    hi = np.maximum(np.nextafter(spectrum.d + spectrum.distance, np.inf), TINY)
+    ends = [_product_with_log(end) for end in (np.maximum(lo, TINY), hi)]
+    if largest:
+        values = np.maximum(ends[0].hi, ends[1].hi)
+        values = np.where(lo == 0, np.maximum(values, 0.0), values)
+    else:
+        values = np.minimum(ends[0].lo, ends[1].lo)
+        inside = (lo <= 0.3678794411714424) & (hi >= 0.3678794411714423)
+        values = np.where(inside, -0.3678794411714424, values)
+    return Ball.exact(values).sum()
+
+
+def _product_with_log(d: Array) -> Ball:
+    return log(Ball.exact(d)) * d
+
+
+def _value_of_relative_entropy(image: _Image, y: Ball, weight: Array) -> float:
+    A, B = image.matrices(y)
+    a, b, w = _Spectrum(A), _Spectrum(B), float(weight[0]) / image.copies
+    if not (b.definite and math.isfinite(a.distance)):
+        return math.inf
+    return up(float((_entropy(a, largest=True) * w).hi) + float((b.logarithm(below=True).dot(A) * -w).hi))
+
+
+def _value_of_trace_log(image: _Image, y: Ball, weight: Array) -> float:
+    (Y,) = image.matrices(y)
+    spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
+    if not spectrum.definite:
+        return math.inf
+    return float((spectrum.logarithm(below=True).dot(_real_form(image.function.C)) * -w).hi)
+
+
+def _value_of_numbers(image: _Image, y: Ball, weight: Array) -> float:
+    """Return the value of functions of one number that are convex, from the ends of its interval."""
+    f = image.function
+    ends = [_NUMBERS[type(f)](Ball.exact(end)).hi for end in (y.lo, y.hi)]
+    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
+
+
+def _value_of_ratios(image: _Image, y: Ball, weight: Array) -> float:
+    lo, hi = np.split(y.lo, 2), np.split(y.hi, 2)
+    if not (lo[0] > 0).all() or not (lo[1] > 0).all():
+        return math.inf
+    b = log(Ball.exact(lo[1]))
+    ends = [((log(Ball.exact(x)) - b) * x).hi for x in (lo[0], hi[0])]
+    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
+
+
+def _value_of_log_sums(image: _Image, y: Ball, weight: Array) -> float:
+    f = image.function
+    return float((_log_of_sum(Ball.exact(y.hi.reshape(f.count, f.group))) * weight).sum().hi)
+
+
+def _entropy_of_numbers(y: Ball) -> Ball:
+    positive = y.mid > 0
+    found = _product_with_log(np.where(positive, y.mid, 1.0))
+    return Ball(np.where(positive, found.mid, 0.0), np.where(y.mid >= 0, found.rad, np.inf))
+
+
+def _logistic_of_numbers(y: Ball) -> Ball:
+    return _log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.stack([0 * y.rad, y.rad], 1)))
+
+
+_NUMBERS: dict[type, Callable[[Ball], Ball]] = {
+    NegativeEntropy: _entropy_of_numbers,
+    Exponential: exp,
+    Logistic: _logistic_of_numbers,
+}
+_VALUES: dict[type, Callable[[_Image, Ball, Array], float]] = {
+    EntropySum: _value_of_entropies,
+    RelativeEntropy: _value_of_relative_entropy,
+    TraceLog: _value_of_trace_log,
+    NumbersRelativeEntropy: _value_of_ratios,
+    LogSumExp: _value_of_log_sums,
+    **dict.fromkeys(_NUMBERS, _value_of_numbers),
+}

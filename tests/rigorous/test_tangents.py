@@ -1,0 +1,125 @@
+"""Proven bounds of problems with entropies: intervals hold closed forms, and enclosures true slopes."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.program.convex_functions import TraceLog, hvec
+from bregopt.rigorous.ball import Ball
+from bregopt.rigorous.tangents import _differences, _Spectrum
+
+Z, F = np.diag([1.0, -1.0]), np.array([[0, 1], [1, 0.0]])
+SMALL = 1e-14  # what a closed form loses in doubles
+
+
+def bb84(q, hermitian):
+    rho = bo.PSD(4, hermitian=hermitian)
+    errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in (Z, F)]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rows = [bo.trace(rho) == 1, *(bo.inner(E, rho) == q for E in errors)]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("q", [1e-4, 0.05, 0.11])
+def test_key_rates_are_theorems(q, hermitian):
+    rate = np.log(2) + q * np.log(q) + (1 - q) * np.log(1 - q)
+    found = bb84(q, hermitian).solve().verify()
+    assert found.lower - SMALL <= rate <= found.upper + SMALL
+    assert found.upper - found.lower <= 1e-8
+    assert "doubles" in found.given[-1]
+
+
+def test_relative_entropies():
+    A, B, X = bo.PSD(3), bo.PSD(3), bo.PSD(3)
+    rows = [bo.diag(A) == [0.5, 0.3, 0.2], bo.trace(B) == 1, B[0, 0] == 0.2]
+    both = bo.Problem(bo.Minimize(bo.quantum_rel_entr(A, B)), rows).solve().verify()
+    exact = 0.5 * np.log(0.5 / 0.2) + 0.5 * np.log(0.5 / 0.8)
+    assert both.lower - SMALL <= exact <= both.upper + SMALL
+    assert both.upper - both.lower <= 1e-8
+    C = np.diag([0.7, 0.2, 0.1])
+    second = (
+        bo.Problem(bo.Minimize(bo.quantum_rel_entr(C, X)), [bo.trace(X) == 1, X[0, 0] <= 0.6])
+        .solve()
+        .verify()
+    )
+    exact = 0.7 * np.log(0.7 / 0.6) + 0.3 * np.log(0.3 / 0.4)
+    assert second.lower - SMALL <= exact <= second.upper + SMALL
+    assert second.upper - second.lower <= 1e-8
+
+
+def test_free_energies_of_random_hamiltonians():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        H = rng.standard_normal((4, 4))
+        H, X = H + H.T, bo.PSD(4)
+        problem = bo.Problem(bo.Maximize(bo.von_neumann_entr(X) - bo.inner(H, X)), [bo.trace(X) == 1])
+        found = problem.solve().verify()
+        exact = np.log(np.exp(-np.linalg.eigvalsh(H)).sum())
+        assert found.lower - SMALL <= exact <= found.upper + SMALL
+        assert found.upper - found.lower <= 1e-6
+
+
+def test_maximum_entropy_of_numbers():
+    p, eyes = bo.Variable(6), np.arange(1, 7)
+    sol = bo.Problem(bo.Maximize(bo.sum(bo.entr(p))), [bo.sum(p) == 1, eyes @ p == 4.5]).solve()
+    found = sol.verify()
+    weights = np.exp(0.3710489387 * eyes)  # Jaynes's die
+    exact = -np.sum(weights / weights.sum() * np.log(weights / weights.sum()))
+    assert found.lower <= sol.value + sol.error
+    assert found.lower <= exact + 1e-9
+    assert found.upper >= exact - 1e-9
+
+
+def test_what_is_not_proven_has_a_reason():
+    w, X = bo.Variable(2), bo.PSD(3)
+    free = bo.Problem(bo.Minimize(bo.sum(bo.exp(w)) - bo.sum(w))).solve().verify()
+    assert free.lower == -np.inf
+    assert free.reasons["lower"]
+    in_row = bo.Problem(
+        bo.Maximize(X[0, 0]), [bo.trace(X) == 1, bo.quantum_rel_entr(X, np.eye(3)) <= -1]
+    ).solve()
+    assert "constraint" in in_row.verify().reasons["upper"]
+
+
+@pytest.mark.parametrize("near", [0.0, 1e-12, 1e-3, 0.5])
+def test_divided_differences_are_enclosed(near):
+    """Sixty digits of mpmath are inside."""
+    mpmath = pytest.importorskip("mpmath")
+    d = np.array([0.3, 0.3 * (1 + near), 2.0])
+    found = _differences(d)
+    with mpmath.workdps(60):
+        for i in range(3):
+            for j in range(3):
+                a, b = mpmath.mpf(d[i]), mpmath.mpf(d[j])
+                exact = 1 / a if a == b else (mpmath.log(a) - mpmath.log(b)) / (a - b)
+                assert abs(exact - mpmath.mpf(found.mid[i, j])) <= mpmath.mpf(found.rad[i, j])
+                assert found.rad[i, j] <= 1e-12 * abs(found.mid[i, j])
+
+
+def test_logarithms_are_enclosed_in_the_order_of_matrices():
+    mpmath = pytest.importorskip("mpmath")
+    rng = np.random.default_rng(1)
+    Q, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+    Y = (Q * [1e-9, 1e-4, 0.3, 1.0]) @ Q.T
+    Y = (Y + Y.T) / 2
+    spectrum = _Spectrum(Ball.exact(Y))
+    with mpmath.workdps(60):
+        E, V = mpmath.eigsy(mpmath.matrix(Y.tolist()))
+        exact = V * mpmath.diag([mpmath.log(e) for e in E]) * V.T
+        for below in (True, False):
+            K = spectrum.logarithm(below)
+            gap = (exact - mpmath.matrix(K.mid.tolist())) * (1 if below else -1)
+            slack = float(np.linalg.norm(K.rad))
+            assert min(mpmath.eigsy(gap, eigvals_only=True)) >= -slack
+            assert float(mpmath.norm(gap)) <= 1e-5  # the least eigenvalue is known to 1e-7 of itself
+
+
+def test_a_derivative_of_the_logarithm_is_enclosed():
+    rng = np.random.default_rng(2)
+    G, H = rng.standard_normal((2, 3, 3))
+    Y, C = G @ G.T + 0.1 * np.eye(3), H @ H.T
+    found = _Spectrum(Ball.exact(Y)).derivative(Ball.exact(C))
+    floats = -TraceLog(C, False).at(hvec(Y)).gradient
+    assert (np.abs(hvec(found.mid) - floats) <= hvec(found.rad) + 1e-12).all()
+    assert found.rad.max() <= 1e-10
