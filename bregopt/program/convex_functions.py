@@ -1,13 +1,8 @@
-"""Convex functions that are terms of a program: entropies of matrices, and functions of numbers.
+"""Convex functions that are terms of a program: the interface, vectors of matrices, functions of numbers.
 
 A function has one vector of arguments. A matrix among them is ``hvec(S)``: the real parts on and above the
 diagonal, and for a complex Hermitian matrix the imaginary parts above it; those above the diagonal times the
 root of two. Inner products of vectors are the real inner products of matrices.
-
-With the eigenvectors ``U`` of ``Y`` and its eigenvalues ``d``, derivatives are elementwise (Daleckii, Krein):
-
-    Dlog[Y](H) = U (L o U'HU) U',        L_ij = (log d_i - log d_j) / (d_i - d_j),
-    D2log[Y](H, H) = 2 U (sum_k L_ikj (U'HU)_ik (U'HU)_kj) U',   with second divided differences ``L_ikj``.
 """
 
 from __future__ import annotations
@@ -21,31 +16,24 @@ import scipy.sparse as sp
 from scipy.special import expit, rel_entr, xlogy
 
 from bregopt.arrays import Array, IntArray
-from bregopt.records import cached_property, dataclass
+from bregopt.records import dataclass
 
 __all__ = [
     "ConvexFunction",
-    "EntropySum",
     "Exponential",
     "Local",
-    "LogDeterminant",
     "LogSumExp",
     "Logarithm",
     "Logistic",
     "NegativeEntropy",
     "NumbersRelativeEntropy",
-    "RelativeEntropy",
     "SquaredDistance",
-    "TraceLog",
+    "entries_of",
     "hmat",
     "hvec",
     "hvec_length",
+    "upper_places",
 ]
-
-# Relative distance of eigenvalues below which a second divided difference is that of three equal ones. Its
-# error is the square of the distance, and only Newton's steps use it.
-_NEAR = 1e-4
-_ROUND_OFF = 1e-12  # an eigenvalue, relative to the largest, that is negative by round-off only
 
 
 def hvec_length(n: int, hermitian: bool) -> int:
@@ -55,7 +43,7 @@ def hvec_length(n: int, hermitian: bool) -> int:
 
 def hvec(S: Array) -> Array:
     """Return the vectors of real symmetric or complex Hermitian matrices, shape ``(..., n, n)``."""
-    i, j, scale, strict = _places(S.shape[-1])
+    i, j, scale, strict = upper_places(S.shape[-1])
     upper = S[..., i, j] * scale
     if not np.iscomplexobj(S):
         return upper
@@ -64,7 +52,7 @@ def hvec(S: Array) -> Array:
 
 def hmat(vectors: Array, n: int, hermitian: bool) -> Any:
     """Return the matrices of vectors, shape ``(..., length)``."""
-    i, j, scale, strict = _places(n)
+    i, j, scale, strict = upper_places(n)
     upper: Any = vectors[..., : len(i)]
     if hermitian:
         upper = upper.astype(complex)
@@ -76,8 +64,28 @@ def hmat(vectors: Array, n: int, hermitian: bool) -> Any:
     return S
 
 
+def entries_of(n: int, hermitian: bool) -> Any:
+    """Return the entries of a matrix, in real form, as a sparse map of its vector.
+
+    The real form of a Hermitian ``X`` is ``[Re X, -Im X; Im X, Re X]``, of twice the order.
+    """
+    i, j = np.triu_indices(n)
+    order, k = (2 * n if hermitian else n), np.arange(len(i))
+    half = np.where(i == j, 1.0, np.sqrt(0.5))
+    strict = np.flatnonzero(i != j)
+    a, b, root = i[strict], j[strict], half[strict]
+    entries = [(i + s, j + s, k, half) for s in ((0, n) if hermitian else (0,))]
+    entries += [(b + s, a + s, k[strict], root) for s in ((0, n) if hermitian else (0,))]
+    if hermitian:
+        imaginary = len(i) + np.arange(len(strict))
+        for row, column, sign in ((n + a, b, 1.0), (n + b, a, -1.0)):
+            entries += [(row, column, imaginary, sign * root), (column, row, imaginary, sign * root)]
+    row, column, number, value = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return sp.csr_array((value, (row * order + column, number)), (order**2, hvec_length(n, hermitian)))
+
+
 @lru_cache(maxsize=64)
-def _places(n: int) -> tuple[IntArray, IntArray, Array, IntArray]:
+def upper_places(n: int) -> tuple[IntArray, IntArray, Array, IntArray]:
     """Return the places on and above the diagonal, their factors, and the numbers of those above it."""
     i, j = np.triu_indices(n)
     return i, j, np.where(i == j, 1.0, np.sqrt(2)), np.flatnonzero(i != j)
@@ -141,287 +149,6 @@ class ConvexFunction(ABC):
     def reach(self, y: Array, dy: Array) -> float:
         """Return the length of the step `dy` from `y` at which it leaves the domain."""
         return np.inf
-
-
-# --- entropies of matrices
-
-
-class _Spectrum:
-    """The eigenvalues and eigenvectors of one positive definite matrix, and logarithms on them."""
-
-    def __init__(self, Y: Any) -> None:
-        self.d, self.U = np.linalg.eigh(Y)
-        self.inside = bool(self.d[0] > 0)
-
-    @cached_property
-    def logs(self) -> Array:
-        """The logarithms of the eigenvalues."""
-        return np.log(self.d)
-
-    @cached_property
-    def log(self) -> Any:
-        """The logarithm of the matrix."""
-        return (self.U * self.logs) @ self.U.conj().T
-
-    @cached_property
-    def differences(self) -> Array:
-        """The divided differences of the logarithm, shape ``(n, n)``."""
-        a, b = self.d[:, None], self.d[None]
-        m = (a - b) / (a + b)
-        ratio = np.divide(np.arctanh(m), m, out=np.ones_like(m), where=np.abs(m) > 1e-8)
-        return 2 * ratio / (a + b)
-
-    @cached_property
-    def second_differences(self) -> Array:
-        """The second divided differences ``L_ikj`` of the logarithm, negative, shape ``(n, n, n)``."""
-        d, L = self.d, self.differences
-        i, k, j = np.meshgrid(*[np.arange(len(d))] * 3, indexing="ij")
-        order = np.sort(np.stack([i, k, j]), axis=0)  # eigenvalues ascend
-        low, middle, high = order
-        spread = d[high] - d[low]
-        apart = spread > _NEAR * d[high]
-        difference = L[middle, high] - L[low, middle]
-        equal = -0.5 / (np.cbrt(d[low] * d[middle] * d[high])) ** 2
-        return np.divide(difference, spread, out=equal, where=apart)
-
-    def turned(self, stack: Any) -> Any:
-        """Return ``U' M U`` of matrices."""
-        return self.U.conj().T @ stack @ self.U
-
-
-class _OfMatrices(ConvexFunction):
-    """A function of symmetric or Hermitian positive definite matrices of given orders."""
-
-    orders: tuple[int, ...]
-    hermitian: bool
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return sum(self._lengths)
-
-    @property
-    def _lengths(self) -> list[int]:
-        return [hvec_length(n, self.hermitian) for n in self.orders]
-
-    def matrices(self, y: Array) -> list[Any]:
-        """Return the matrices, or stacks of them, of vectors of shape ``(..., size)``."""
-        ends = np.cumsum([0, *self._lengths])
-        return [
-            hmat(y[..., a:b], n, self.hermitian)
-            for n, a, b in zip(self.orders, ends[:-1], ends[1:], strict=True)
-        ]
-
-    def interior(self, near: Array) -> Array:
-        """Return the matrices, plus a multiple of the identity where they are not definite."""
-        inside = []
-        for Y in self.matrices(near):
-            d = np.linalg.eigvalsh(Y)
-            least = max(1e-3 * float(np.abs(d).max()), 1e-6 if not d.any() else 0.0)
-            shift = 0.0 if d[0] > least else least - d[0] + (float(np.abs(d).mean()) or 1.0)
-            inside.append(hvec(Y + shift * np.eye(len(Y))))
-        return np.concatenate(inside)
-
-    def reach(self, y: Array, dy: Array) -> float:
-        """Return the length of the step at which a matrix is singular."""
-        longest = np.inf
-        for Y, D in zip(self.matrices(y), self.matrices(dy), strict=True):
-            R = np.linalg.inv(np.linalg.cholesky(Y))
-            least = float(np.linalg.eigvalsh(R @ D @ R.conj().T)[0])
-            longest = min(longest, -1 / least if least < 0 else np.inf)
-        return longest
-
-    def _spectra(self, y: Array) -> list[_Spectrum] | None:
-        spectra = [_Spectrum(Y) for Y in self.matrices(y)]
-        return spectra if all(own.inside for own in spectra) else None
-
-
-@dataclass(frozen=True, eq=False)
-class EntropySum(_OfMatrices):
-    """``sum_j w_j tr Y_j log Y_j``, convex as a whole where some of the weights are negative.
-
-    Parameters
-    ----------
-    orders : tuple of int
-    weights : tuple of float
-    hermitian : bool
-    """
-
-    name: ClassVar[str] = "entropies"
-    homogeneous: ClassVar[bool] = False
-    orders: tuple[int, ...]
-    weights: tuple[float, ...]
-    hermitian: bool
-
-    def at(self, y: Array) -> Local | None:
-        """Return the function at a point, None outside its domain."""
-        spectra = self._spectra(y)
-        return None if spectra is None else _EntropiesAt(self, spectra)
-
-    def value(self, y: Array) -> Array:
-        """Return the sum for psd matrices; eigenvalues that are negative by round-off count as zero."""
-        total = 0.0
-        for w, Y in zip(self.weights, self.matrices(y), strict=True):
-            d = np.linalg.eigvalsh(Y)
-            if d[0] < -_ROUND_OFF * np.abs(d).max():
-                return np.array([np.inf])
-            total += w * float(xlogy(d.clip(0), d.clip(0)).sum())
-        return np.array([total])
-
-
-class _EntropiesAt(Local):
-    def __init__(self, function: EntropySum, spectra: list[_Spectrum]) -> None:
-        self._function, self._spectra = function, spectra
-        own = list(zip(function.weights, spectra, strict=True))
-        self.value = np.array([sum(w * float(s.d @ s.logs) for w, s in own)])
-        self.gradient = np.concatenate([w * hvec(s.log + np.eye(len(s.d))) for w, s in own])
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        stacks = self._function.matrices(_columns(L))
-        total = np.zeros((L.shape[1],) * 2)
-        for w, spectrum, M in zip(self._function.weights, self._spectra, stacks, strict=True):
-            T = hvec(spectrum.turned(M))
-            total += (T * (float(weight[0]) * w * _as_vector(spectrum.differences, M))) @ T.T
-        return total
-
-
-@dataclass(frozen=True, eq=False)
-class RelativeEntropy(_OfMatrices):
-    """``tr A (log A - log B)`` of two matrices of one order (Lindblad 1974: jointly convex).
-
-    Parameters
-    ----------
-    orders : tuple of int
-        The order, twice.
-    hermitian : bool
-    """
-
-    name: ClassVar[str] = "quantum_rel_entr"
-    homogeneous: ClassVar[bool] = True
-    orders: tuple[int, ...]
-    hermitian: bool
-
-    def at(self, y: Array) -> Local | None:
-        """Return the function at a point, None outside its domain."""
-        spectra = self._spectra(y)
-        return None if spectra is None else _RelativeAt(self, spectra, self.matrices(y)[0])
-
-
-class _RelativeAt(Local):
-    def __init__(self, function: RelativeEntropy, spectra: list[_Spectrum], A: Any) -> None:
-        self._function, (self._a, self._b) = function, spectra
-        self._of_log = _TraceLogAt(A, self._b)
-        entropy = float(self._a.d @ self._a.logs)
-        self.value = entropy + self._of_log.value
-        rest = self._a.log + np.eye(len(A)) - self._b.log
-        self.gradient = np.concatenate([hvec(rest), self._of_log.gradient])
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        MA, MB = self._function.matrices(_columns(L))
-        T = hvec(self._a.turned(MA))
-        total = (T * _as_vector(self._a.differences, MA)) @ T.T
-        across = hvec(self._b.turned(MA)) * _as_vector(self._b.differences, MA)
-        cross = across @ hvec(self._b.turned(MB)).T
-        return float(weight[0]) * (total - cross - cross.T + self._of_log.of_stack(MB))
-
-
-@dataclass(frozen=True, eq=False)
-class LogDeterminant(_OfMatrices):
-    """``-log det Y``.
-
-    Parameters
-    ----------
-    orders : tuple of one int
-    hermitian : bool
-    """
-
-    name: ClassVar[str] = "log_det"
-    orders: tuple[int, ...]
-    hermitian: bool
-
-    def at(self, y: Array) -> Local | None:
-        """Return the function at a point, None outside its domain."""
-        spectra = self._spectra(y)
-        return None if spectra is None else _LogDeterminantAt(self, spectra[0])
-
-
-class _LogDeterminantAt(Local):
-    def __init__(self, function: LogDeterminant, spectrum: _Spectrum) -> None:
-        self._function, self._spectrum = function, spectrum
-        U, d = spectrum.U, spectrum.d
-        self.value = np.array([-float(spectrum.logs.sum())])
-        self.gradient = -hvec((U / d) @ U.conj().T)
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        (stack,) = self._function.matrices(_columns(L))
-        root = np.sqrt(self._spectrum.d)
-        T = hvec(self._spectrum.turned(stack) / (root[:, None] * root))
-        return float(weight[0]) * (T @ T.T)
-
-
-@dataclass(frozen=True, eq=False)
-class TraceLog(_OfMatrices):
-    """``-tr C log Y`` with a constant positive semidefinite ``C``.
-
-    Parameters
-    ----------
-    C : array of shape (n, n)
-    hermitian : bool
-    """
-
-    name: ClassVar[str] = "trace_logm"
-    C: Any
-    hermitian: bool
-
-    @property
-    def orders(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The order of ``Y``."""
-        return (len(self.C),)
-
-    def at(self, y: Array) -> Local | None:
-        """Return the function at a point, None outside its domain."""
-        spectra = self._spectra(y)
-        return None if spectra is None else _TraceLogAt(self.C, spectra[0])
-
-
-class _TraceLogAt(Local):
-    """``-tr C log Y`` at one ``Y``."""
-
-    def __init__(self, C: Any, spectrum: _Spectrum) -> None:
-        self._spectrum, self._C = spectrum, spectrum.turned(C)
-        U = spectrum.U
-        self.value = np.array([-float(np.real(np.diagonal(self._C)) @ spectrum.logs)])
-        self.gradient = -hvec(U @ (spectrum.differences * self._C) @ U.conj().T)
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        columns, n = _columns(L), len(self._C)
-        return float(weight[0]) * self.of_stack(hmat(columns, n, np.iscomplexobj(self._C)))
-
-    def of_stack(self, stack: Any) -> Array:
-        """Return the second derivative along each two of several matrices."""
-        H = self._spectrum.turned(stack)
-        differences = self._spectrum.second_differences
-        total = np.zeros((len(stack),) * 2)
-        for k in range(len(self._C)):
-            column = H[:, :, k]
-            total -= 2 * np.real(column.conj() @ (self._C * differences[:, k, :]) @ column.T)
-        return total
-
-
-def _columns(L: Any) -> Array:
-    """Return the columns of a matrix, dense, as rows."""
-    dense: Array = (L.toarray() if sp.issparse(L) else L).T
-    return dense
-
-
-def _as_vector(factors: Array, stack: Any) -> Array:
-    """Return factors of the entries of matrices as factors of their vectors."""
-    i, j, _, strict = _places(len(factors))
-    upper = factors[i, j]
-    return np.concatenate([upper, upper[strict]]) if np.iscomplexobj(stack) else upper
-
-
-# --- functions of numbers
 
 
 class _OfNumbers(ConvexFunction):

@@ -23,7 +23,7 @@ from bregopt.program.program import Program
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["ConvexTerm", "Tangent", "tangent_program", "with_constant_terms"]
+__all__ = ["ConvexTerm", "Tangent", "row_vectors", "tangent_program", "with_constant_terms"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +136,19 @@ def with_constant_terms(program: Program) -> Program:
         parameter_slopes=(),
         terms=(),
     )
+
+
+def row_vectors(A: LinearMap, b: int) -> Any:
+    """Return the symmetric matrices of rows in one block as vectors, sparse of shape ``(m, n^2)``."""
+    n, parts = A.orders[b], []
+    for term in A.terms_of(b):
+        t = term.rows.coordinates()
+        row, half = term.at[t.row], t.value / 2
+        parts += [(row, t.i * n + t.j, half), (row, t.j * n + t.i, half)]
+    if not parts:
+        return sp.csr_array((A.m, n * n))
+    row, place, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sp.csr_array((value, (row, place)), (A.m, n * n))
 
 
 class _Rows:

@@ -28,19 +28,17 @@ import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array
 from bregopt.linalg import symmetrize
-from bregopt.program import LinearMap, Program
+from bregopt.program import Program
 from bregopt.program.convex_functions import (
-    EntropySum,
     Exponential,
     Logistic,
     LogSumExp,
     NegativeEntropy,
     NumbersRelativeEntropy,
-    RelativeEntropy,
-    TraceLog,
-    hvec_length,
+    entries_of,
 )
-from bregopt.program.convex_terms import ConvexTerm, Tangent
+from bregopt.program.convex_terms import ConvexTerm, Tangent, row_vectors
+from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.program.rows import DenseRows
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, exp, inflated, log, sparse_product, up
@@ -77,7 +75,7 @@ class _Image:
         self.orders = [self.copies * n for n in f.orders] if self.of_matrices else []
         parts = [entries_of(n, hermitian) for n in f.orders] if self.of_matrices else [sp.eye_array(f.size)]
         entries = sp.csr_array(sp.block_diag(parts, format="csr"))
-        self.maps = [_product(entries, _table(term.A, b)) for b in range(len(term.A.orders))]
+        self.maps = [_product(entries, row_vectors(term.A, b)) for b in range(len(term.A.orders))]
         self.of_variables = _product(entries, sp.csr_array(term.B))
         self.constant = Ball(entries @ term.b, 4 * UNIT * (abs(entries) @ np.abs(term.b)))
 
@@ -105,41 +103,11 @@ class _Image:
         return found
 
 
-def entries_of(n: int, hermitian: bool) -> Any:
-    """Return the entries of a matrix, in real form, as a map of its vector, in doubles near it."""
-    i, j = np.triu_indices(n)
-    order, k = (2 * n if hermitian else n), np.arange(len(i))
-    half = np.where(i == j, 1.0, np.sqrt(0.5))
-    strict = np.flatnonzero(i != j)
-    a, b, root = i[strict], j[strict], half[strict]
-    entries = [(i + s, j + s, k, half) for s in ((0, n) if hermitian else (0,))]
-    entries += [(b + s, a + s, k[strict], root) for s in ((0, n) if hermitian else (0,))]
-    if hermitian:
-        imaginary = len(i) + np.arange(len(strict))
-        for row, column, sign in ((n + a, b, 1.0), (n + b, a, -1.0)):
-            entries += [(row, column, imaginary, sign * root), (column, row, imaginary, sign * root)]
-    row, column, number, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    return sp.csr_array((value, (row * order + column, number)), (order**2, hvec_length(n, hermitian)))
-
-
 def _product(entries: Any, rows: Any) -> tuple[Any, Any]:
     """Return the product with an error of a few units: each factor of the root of one half is rounded."""
     M = sp.csr_array(entries @ rows)
     size = sp.csr_array(abs(entries) @ abs(rows))
     return M, 8 * UNIT * size
-
-
-def _table(A: LinearMap, b: int) -> Any:
-    """Return the matrices of the rows in one block as symmetric vectors, sparse of shape ``(m, n^2)``."""
-    n = A.orders[b]
-    parts = []
-    for term in A.terms_of(b):
-        t = term.rows.coordinates()
-        parts += [(term.at[t.row], t.i * n + t.j, t.value / 2), (term.at[t.row], t.j * n + t.i, t.value / 2)]
-    if not parts:
-        return sp.csr_array((A.m, n * n))
-    row, place, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return sp.csr_array((value, (row, place)), (A.m, n * n))
 
 
 # --- tangents

@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 
 from bregopt.program.convex_functions import (
-    EntropySum,
     Exponential,
     Logarithm,
-    LogDeterminant,
     Logistic,
     LogSumExp,
     NegativeEntropy,
     NumbersRelativeEntropy,
-    RelativeEntropy,
     SquaredDistance,
-    TraceLog,
     hmat,
     hvec,
 )
+from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, RelativeEntropy, TraceLog
 
 N = 3
 

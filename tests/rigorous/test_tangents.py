@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.program.convex_functions import TraceLog, hvec
+from bregopt.program.convex_functions import hvec
+from bregopt.program.matrix_entropies import TraceLog
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.tangents import _differences, _Spectrum
 

@@ -28,16 +28,14 @@ from bregopt.modeling.expressions import Expression, ExpressionLike, Operand
 from bregopt.modeling.variables import PSD
 from bregopt.program.convex_functions import (
     ConvexFunction,
-    EntropySum,
     Exponential,
     Logistic,
     LogSumExp,
     NegativeEntropy,
     NumbersRelativeEntropy,
-    RelativeEntropy,
-    TraceLog,
     hvec,
 )
+from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.records import replace
 
 __all__ = [

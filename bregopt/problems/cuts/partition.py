@@ -57,7 +57,7 @@ __all__ = ["PartSearch", "Partition", "assigned", "clustered", "lovasz_theta", "
 _SEARCHED, _RELAXED = 0.5, 0.9
 _STARTS = 6  # rounds that divide all of the graph, by recursive bisection
 # Edge ends in all rounds, for each pair of parts that a vertex is in: so many, and more for few rounds. One
-# round cuts graphs of 1,000 vertices in 8 parts with less weight than KaHIP's eco and strong modes.
+# round cuts graphs of 1,000 vertices in 8 parts with no more weight than KaHIP's eco and strong modes.
 _EDGES, _EDGES_FEW, _FEW_ROUNDS = 250_000, 1_000_000, 5
 _MOST_ROUNDS = 66
 _SWEEPS = 10  # over all pairs of parts

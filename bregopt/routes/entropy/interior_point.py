@@ -55,6 +55,7 @@ _TOWARDS = 0.9
 _CURVED, _SHORTER, _CENTRAL, _CENTERING = 0.5, 0.6, 0.1, 0.5
 # Of a step where nothing but domains bounds it: the shortest, and the part of the decrease that is asked for.
 _SHORTEST, _DECREASE = 1e-10, 0.1
+_SETTLED = 1e-13  # distance of arguments from their affine forms, relative to the largest, that is round-off
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
 
 
@@ -192,6 +193,8 @@ class EntropyPath(Method):
     def normals(self, locals_: Sequence[Local]) -> Any:
         """Return the derivatives of the inequalities, shape ``(count, width)``."""
         G = self.form.G
+        if not self._curved.any():
+            return G
         for term, local in zip(self.form.terms, locals_, strict=True):
             if term.place is not None:
                 owner, size = term.function.owner, term.function.size
@@ -265,10 +268,11 @@ class EntropyPath(Method):
         least = _CENTRAL * np.minimum(products, products.mean()) if len(products) else products
         asked = length
         while length > _SHORTEST:
+            x, s = at.x + length * step.dx, at.s + length * step.ds
             points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
+            points = [_settled(y, t.arguments(x)) for y, t in zip(points, self.form.terms, strict=True)]
             locals_ = self._at(points)
             if locals_ is not None:
-                x, s = at.x + length * step.dx, at.s + length * step.ds
                 own, lam = self._slack_left(x, locals_), at.lam + length * step.dlam
                 kept = own - s >= -np.abs(former) - _CURVED * s
                 s = np.where(own > (1 - _CURVED) / 2 * s, own, s)
@@ -373,7 +377,8 @@ class _System:
         for term, local, w, r in zip(form.terms, at.locals, weights, self._residuals, strict=True):
             own, along = _curvature(term, local, w, r)
             H, self._shift = H + own, self._shift + along
-        H = H + self._normal.T @ sp.diags_array(at.lam / at.s) @ self._normal
+        if len(at.s):
+            H = H + self._normal.T @ sp.diags_array(at.lam / at.s) @ self._normal
         diagonal = _diagonal_of(H) if sp.issparse(H) and not method.cones else None
         if diagonal is not None:
             self._solver: Any = DiagonalSystem(diagonal, form.E)
@@ -411,6 +416,12 @@ class _System:
             for cone, scaling, hat in zip(method.cones, self._scalings, hats, strict=True)
         ]
         return _Step(dx, points, dS, ds, dlam, dnu)
+
+
+def _settled(y: Array, own: Array) -> Array:
+    """Return the affine arguments themselves, once a point differs from them by round-off."""
+    near = np.abs(y - own).max(initial=0.0) <= _SETTLED * np.abs(own).max(initial=0.0)
+    return own if near else y
 
 
 def _curvature(term: Term, local: Local, weight: Array, r: Array) -> tuple[Any, Array]:

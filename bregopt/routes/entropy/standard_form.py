@@ -21,22 +21,25 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program import LinearMap, Penalty, Program
 from bregopt.program.convex_functions import (
     ConvexFunction,
-    EntropySum,
     Local,
     Logarithm,
-    LogDeterminant,
     SquaredDistance,
+    entries_of,
     hmat,
     hvec,
     hvec_length,
 )
+from bregopt.program.convex_terms import row_vectors
+from bregopt.program.matrix_entropies import EntropySum, LogDeterminant
 from bregopt.records import dataclass, replace
 
 __all__ = ["Matrices", "StandardForm", "Term"]
 
 _HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
 _DEPENDENT = 1e-11  # size of an equality, relative to the largest, that depends on the others
-_DENSE = 0.1  # of the entries: a map with more of them is stored dense
+# Part of the entries, and their number: a map with more of them, or no more, is stored dense. For a small one
+# the calls for sparse products take longer than the products.
+_DENSE, _SMALL = 0.1, 40_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +134,7 @@ class StandardForm:
             hermitian = _is_hermitian(program, b)
             n = block.n // 2 if hermitian else block.n
             end = start + hvec_length(n, hermitian)
-            self.blocks.append(Matrices(n, hermitian, slice(start, end), _entries(n, hermitian)))
+            self.blocks.append(Matrices(n, hermitian, slice(start, end), entries_of(n, hermitian)))
             start = end
         self.variables = slice(start, start + program.k)
         self.width = start + program.k
@@ -228,7 +231,7 @@ class StandardForm:
 
     def _rows(self, A: LinearMap, B: Any) -> Any:
         """Return rows as a sparse matrix of shape ``(m, width)``."""
-        parts = [_table(A, b) @ own.entries for b, own in enumerate(self.blocks)]
+        parts = [row_vectors(A, b) @ own.entries for b, own in enumerate(self.blocks)]
         return sp.csr_array(sp.hstack([*parts, sp.csr_array(B)], format="csr"))
 
 
@@ -258,64 +261,27 @@ def _without_hinges(program: Program) -> Program:
     )
 
 
-def _entries(n: int, hermitian: bool) -> Any:
-    """Return the entries of a block as a linear map of its coordinates, shape ``(order^2, length)``."""
-    i, j = np.triu_indices(n)
-    k, half = np.arange(len(i)), np.where(i == j, 1.0, np.sqrt(0.5))
-    if not hermitian:
-        rows = np.concatenate([i * n + j, (j * n + i)[i != j]])
-        columns, values = np.concatenate([k, k[i != j]]), np.concatenate([half, half[i != j]])
-        return sp.csr_array((values, (rows, columns)), (n * n, len(i)))
-    strict = np.flatnonzero(i != j)
-    a, b, root = i[strict], j[strict], half[strict]
-    imaginary = len(i) + np.arange(len(strict))
-    order = 2 * n
-    entries: list[tuple[IntArray, IntArray, IntArray, Array]] = []
-    for shift in (0, n):
-        entries.append((i + shift, j + shift, k, half))
-        entries.append((b + shift, a + shift, k[strict], root))
-    # The imaginary part of the entry (a, b) is at (n + a, b), and minus it at (n + b, a); the transposes.
-    for row, column, sign in ((n + a, b, 1.0), (n + b, a, -1.0)):
-        entries.append((row, column, imaginary, sign * root))
-        entries.append((column, row, imaginary, sign * root))
-    row, column, number, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    return sp.csr_array((value, (row * order + column, number)), (order**2, n * n))
-
-
-def _table(A: LinearMap, b: int) -> Any:
-    """Return the matrices of the rows in one block as vectors, sparse of shape ``(m, n^2)``."""
-    n = A.orders[b]
-    parts = []
-    for term in A.terms_of(b):
-        t = term.rows.coordinates()
-        parts.append((term.at[t.row], t.i * n + t.j, t.value))
-    if not parts:
-        return sp.csr_array((A.m, n * n))
-    row, place, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return sp.csr_array((value, (row, place)), (A.m, n * n))
-
-
 def _is_hermitian(program: Program, b: int) -> bool:
     """Whether the cost and all rows of a block have the real form of Hermitian matrices."""
     block = program.blocks[b]
     if block.n % 2:
         return False
-    R = _entries(block.n // 2, True)
-    turn = np.arange(block.n**2).reshape(block.n, block.n).T.ravel()
+    R = entries_of(block.n // 2, True)
     costs = [block.C] if block.nearness is None else [block.C, np.asarray(block.nearness.X0)]
     tables = [sp.csr_array(np.array([np.ravel(C) for C in costs]))]
-    tables += [_table(program.A, b), *(_table(term.A, b) for term in program.terms)]
-    return any(table.nnz for table in tables) and all(_within(table, turn, R) for table in tables)
+    tables += [row_vectors(program.A, b), *(row_vectors(term.A, b) for term in program.terms)]
+    return any(table.nnz for table in tables) and all(_within(table, R) for table in tables)
 
 
-def _within(table: Any, turn: IntArray, R: Any) -> bool:
-    symmetric = (table + table[:, turn]) / 2
-    whole, own = symmetric.multiply(symmetric).sum(axis=1), (symmetric @ R).power(2).sum(axis=1) / 2
+def _within(table: Any, R: Any) -> bool:
+    """Whether symmetric matrices, as vectors, are in the range of a map that is a multiple of an isometry."""
+    whole, own = table.multiply(table).sum(axis=1), (table @ R).power(2).sum(axis=1) / 2
     return bool((whole - own <= _HERMITIAN * whole).all())
 
 
 def _stored(L: Any) -> Any:
-    return L.toarray() if L.nnz > _DENSE * L.shape[0] * L.shape[1] else sp.csr_array(L)
+    size = L.shape[0] * L.shape[1]
+    return L.toarray() if size <= _SMALL or L.nnz > _DENSE * size else sp.csr_array(L)
 
 
 def _independent(E: Array) -> IntArray:
