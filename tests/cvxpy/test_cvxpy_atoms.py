@@ -267,7 +267,7 @@ def test_each_atom_in_an_objective_ends_as_clarabel_does(name):
 @pytest.mark.parametrize("name", SLOW)
 def test_entropies_of_matrices_are_read_or_refused_with_the_reason(name, form):
     for problem in problems(name, form):
-        if name != "quantum_cond_entr" and form == "objective":
+        if form == "objective":
             assert bo.from_cvxpy(problem).program().blocks
         else:
             with pytest.raises(bo.UnsupportedProblemError, match=r"quantum|von_neumann"):

@@ -42,6 +42,7 @@ ARBITRARY = {
 
 # They repeat the fields of Solution.
 SUBCLASSES = (
+    "Communities",
     "CorrelationSolution",
     "Cut",
     "FactorModel",

@@ -114,7 +114,7 @@ class TestPlugins:
         monkeypatch.setattr(registry, "_loaded_plugins", False)
         with pytest.warns(bo.PluginWarning, match="'broken'.*skipped.*no_such_module"):
             names = set(bo.solvers())
-        assert names == {"bregman", "path", "psdboost", "lowrank", "definiteboost", "cvxpy"}
+        assert names == {"bregman", "path", "entropy", "psdboost", "lowrank", "definiteboost", "cvxpy"}
 
     def test_entry_point_is_loaded(self, monkeypatch):
         point = EntryPoint(name="lazy", value=f"{__name__}:Lazy", group="bregopt.solvers")
@@ -343,7 +343,8 @@ class TestSolution:
         matplotlib = pytest.importorskip("matplotlib")
         matplotlib.use("Agg")
         ax = nearness().solve().plot()
-        assert {line.get_label() for line in ax.lines} == {"certified gap", "primal residual"}
+        names = {line.get_label().partition(":")[0] for line in ax.lines}  # a residual of zero says so
+        assert names == {"certified gap", "primal residual"}
         matplotlib.pyplot.close("all")
 
     def test_first_solve_equals_second(self):

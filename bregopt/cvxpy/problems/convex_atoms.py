@@ -6,14 +6,15 @@ as soft rows have. The rest is affine. Each such atom has one function below; `e
 with their weights in the sum to be minimized.
 
 CVXPY knows the epigraph of each of its atoms: a norm is a variable and a second-order cone, a nuclear norm a
-psd matrix and its trace. Other atoms are replaced by it, in constraints and in objectives, where all cones of
-the epigraph are ours.
+psd matrix and its trace, a logistic function two exponential cones. Other atoms are replaced by it, in
+constraints and in objectives, where all cones of the epigraph are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -25,12 +26,23 @@ from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, one_n
 from bregopt.cvxpy.problems.psd_constraints import is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
+from bregopt.modeling.convex.entropies import (
+    exp,
+    kl_div,
+    log_sum_exp,
+    logistic,
+    quantum_cond_entr,
+    quantum_rel_entr,
+    rel_entr,
+)
 from bregopt.records import dataclass
 
 __all__ = [
     "SENSES",
     "AtomTerms",
+    "Curved",
     "ElementPenalty",
+    "Entropy",
     "Spectral",
     "affine_problem",
     "epigraph",
@@ -38,7 +50,7 @@ __all__ = [
 ]
 
 SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
-_CONES = ("PSD", "SOC")
+_CONES = ("PSD", "SOC", "ExpCone")
 _APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
 
 
@@ -71,11 +83,32 @@ class ElementPenalty:
     bound: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Entropy:
+    """``weight`` times one of our entropies of affine matrices, made by `atom` of them."""
+
+    atom: Callable[..., Any]
+    matrices: Sequence[Any]
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Curved:
+    """``weight @ atom(expressions)`` of our atom, at the elements `at` of affine expressions of one shape."""
+
+    atom: Callable[..., Any]
+    expressions: Sequence[Any]
+    at: IntArray
+    weight: Array
+
+
 @dataclass(eq=False)
 class AtomTerms:
     """The terms of one convex atom."""
 
     spectral: list[Spectral] = field(default_factory=list)
+    entropies: list[Entropy] = field(default_factory=list)
+    curved: list[Curved] = field(default_factory=list)
     penalties: list[ElementPenalty] = field(default_factory=list)
     affine: list[tuple[Any, Elements]] = field(default_factory=list)
     constraints: list[Any] = field(default_factory=list)
@@ -109,19 +142,28 @@ def _von_neumann_entropy(atom: Any, elements: Elements) -> AtomTerms:
 
 
 def _relative_entropy(atom: Any, elements: Elements) -> AtomTerms:
-    """Read ``tr(F log F) - <log Y, F>``."""
+    """Read ``tr(F log F) - <log Y, F>``, or the entropy of two variable matrices."""
+    weight = float(elements.weight.sum())
     F, Y = atom.args
     if not Y.is_constant():
-        raise UnsupportedProblemError("the objective contains quantum_rel_entr with a variable second matrix")
+        own = Entropy(quantum_rel_entr, [_symmetric(M, "quantum_rel_entr") for M in (F, Y)], weight)
+        return AtomTerms(entropies=[own])
     eigenvalues, Q = np.linalg.eigh(np.asarray(Y.value, dtype=float))
     if eigenvalues[0] <= 0:
         raise UnsupportedProblemError(
             "the objective contains quantum_rel_entr with a second argument that is not positive definite"
         )
-    weight = float(elements.weight.sum())
     slope = -weight * ((Q * np.log(eigenvalues)) @ Q.T).ravel(order="F")
     linear = Elements(np.zeros(F.size, dtype=np.intp), np.arange(F.size), slope)
     return AtomTerms([Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
+
+
+def _conditional_entropy(atom: Any, elements: Elements) -> AtomTerms:
+    if tuple(atom.dims) == () or len(atom.dims) != 2:
+        raise UnsupportedProblemError("the objective contains quantum_cond_entr of other than two parts")
+    X = _symmetric(atom.args[0], "quantum_cond_entr")
+    own = partial(quantum_cond_entr, dims=tuple(atom.dims), sys=int(atom.sys))
+    return AtomTerms(entropies=[Entropy(own, [X], float(elements.weight.sum()))])
 
 
 def _quad_over_lin(atom: Any, elements: Elements) -> AtomTerms:
@@ -183,13 +225,40 @@ def _entropy(atom: Any, elements: Elements) -> AtomTerms:
     )
 
 
+def _elementwise(own: Callable[..., Any]) -> Callable[[Any, Elements], AtomTerms]:
+    """Return the rule of an atom that is one of ours, element by element."""
+
+    def rule(atom: Any, elements: Elements) -> AtomTerms:
+        if any(argument.shape != atom.shape for argument in atom.args):
+            raise UnsupportedProblemError(f"the objective contains {_name(atom)} of different shapes")
+        return AtomTerms(curved=[Curved(own, atom.args, elements.at, elements.weight)])
+
+    return rule
+
+
+def _log_sum_exp(atom: Any, elements: Elements) -> AtomTerms:
+    (x,) = atom.args
+    if atom.size > 1:
+        raise UnsupportedProblemError("the objective contains log_sum_exp with an axis")
+    whole = partial(_scaled_log_sum_exp, weight=float(elements.weight.sum()))
+    return AtomTerms(curved=[Curved(whole, [x], np.arange(x.size), np.ones(1))])
+
+
+def _scaled_log_sum_exp(x: Any, weight: float) -> Any:
+    return weight * log_sum_exp(x)
+
+
 def _kl_div(atom: Any, elements: Elements) -> AtomTerms:
+    if not atom.args[1].is_constant():
+        return _elementwise(kl_div)(atom, elements)
     x, bound = _above_zero(atom, elements)
     return AtomTerms(penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)])
 
 
 def _rel_entr(atom: Any, elements: Elements) -> AtomTerms:
     """Use ``a log(a/b) = d(a, b) + a - b``."""
+    if not atom.args[1].is_constant():
+        return _elementwise(rel_entr)(atom, elements)
     x, bound = _above_zero(atom, elements)
     return AtomTerms(
         penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)],
@@ -203,6 +272,7 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
     "log_det": (-1, _log_det),
     "von_neumann_entr": (-1, _von_neumann_entropy),
     "quantum_rel_entr": (1, _relative_entropy),
+    "quantum_cond_entr": (-1, _conditional_entropy),
     "quad_over_lin": (1, _quad_over_lin),
     "power": (1, _power),
     "abs": (1, _absolute),
@@ -213,6 +283,9 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
     "entr": (-1, _entropy),
     "kl_div": (1, _kl_div),
     "rel_entr": (1, _rel_entr),
+    "exp": (1, _elementwise(exp)),
+    "logistic": (1, _elementwise(logistic)),
+    "log_sum_exp": (1, _log_sum_exp),
 }
 
 

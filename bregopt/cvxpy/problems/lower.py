@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cvxpy.cones import isometry
 from bregopt.cvxpy.conic_solver import check_sizes
 from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
@@ -44,6 +44,8 @@ from bregopt.cvxpy.problems.variables import (
 )
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, multiplier_of_cone
+from bregopt.modeling.convex.entropies import rel_entr
+from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter
@@ -52,6 +54,7 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "lower"]
 
+_MOST_EXPONENTIALS = 300  # each has variables and a row of its own in dense equations
 _LONGEST = 60  # characters of a constraint's text
 _CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
@@ -91,6 +94,7 @@ def lower(problem: Any) -> Lowered:
     rows, symmetric, trivial = _rows(problem, given, forms, parameters, written)
     cones, linked = _cones(problem, claims, forms, links)
     second_orders = _second_orders(problem, forms, parameters, written)
+    exponentials = _exponentials(problem, forms)
     spectral, more = _arguments(goal.spectral, forms, links)
     objective, paid = objective_of(goal, forms, spectral)
     others, in_cones = [*linked, *more, *_boxes(forms)], [own.constraint for own in second_orders.values()]
@@ -99,7 +103,8 @@ def lower(problem: Any) -> Lowered:
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
     if not goal.spectral and not goal.penalties:  # divergences and penalties have labels of their own
         sense.source_text = _text(given_objective)
-    constraints: list[Any] = [*rows.values(), *others, *paid, *in_cones]
+    in_exponentials = [own.constraint for own in exponentials.values()]
+    constraints: list[Any] = [*rows.values(), *others, *paid, *in_cones, *in_exponentials]
     try:
         ours = Problem(sense, constraints)
     except ValueError as error:
@@ -112,6 +117,7 @@ def lower(problem: Any) -> Lowered:
         symmetric,
         cones,
         second_orders,
+        exponentials,
         given,
         trivial,
         relaxed,
@@ -128,7 +134,7 @@ def _check_kinds(problem: Any) -> None:
     for variable in problem.variables():
         check_variable(variable)
     for number, c in enumerate(problem.constraints):
-        if not _is_cone(c) and type(c).__name__ not in (*SENSES, "SOC"):
+        if not _is_cone(c) and type(c).__name__ not in (*SENSES, "SOC", "ExpCone"):
             order = f" over an array of {len(c.shape)} dimensions" if type(c).__name__ == "PSD" else ""
             raise UnsupportedProblemError(f"constraint {number} is of the kind {type(c).__name__}{order}")
 
@@ -250,6 +256,28 @@ def _second_orders(
                 found[c] = _second_order(c, forms, parameters, written)
             found[c].constraint.label = _text(c)
     return found
+
+
+def _exponentials(problem: Any, forms: dict[Any, VariableForm]) -> dict[Any, InExponentialCones]:
+    """Return the constraints with exponential cones: ``y exp(x / y) <= z`` is ``x + y log(y / z) <= 0``."""
+    found: dict[Any, InExponentialCones] = {}
+    count = sum(c.args[0].size for c in problem.constraints if type(c).__name__ == "ExpCone")
+    if count > _MOST_EXPONENTIALS:
+        raise UnsupportedProblemError(f"it has {count} exponential cones, for which other solvers are faster")
+    for number, c in enumerate(problem.constraints):
+        if type(c).__name__ == "ExpCone":
+            with _named(number):
+                x, y, z = (_elements(argument, forms) for argument in c.args)
+                if y.is_constant and z.is_constant:
+                    raise UnsupportedProblemError("its exponential cone has two constant arguments")
+                found[c] = InExponentialCones(rel_entr(y, z) <= -x, y, z)
+    return found
+
+
+def _elements(e: Any, forms: dict[Any, VariableForm]) -> Expression:
+    """Return an affine expression of CVXPY's as a vector of ours, by columns."""
+    order = np.arange(e.size)
+    return expression_of(rows_of(e, Elements(order, order, np.ones(e.size)), e.size), forms, "cone")
 
 
 @contextmanager
@@ -403,6 +431,22 @@ class VectorsInCones:
 
 
 @dataclass(frozen=True, eq=False)
+class InExponentialCones:
+    """A constraint ``cvxpy.ExpCone`` as ours, and its last two arguments."""
+
+    constraint: Any
+    y: Expression
+    z: Expression
+
+    def multipliers(self) -> Array:
+        """Return CVXPY's duals, a vector of the dual cone for each element, shape ``(size, 3)``."""
+        lam = np.ravel(np.asarray(self.constraint.dual_value))
+        y, z = np.ravel(np.asarray(self.y.value)), np.ravel(np.asarray(self.z.value))
+        ratio = np.maximum(y, TINY) / np.maximum(z, TINY)
+        return np.column_stack([-lam, -lam * (np.log(ratio) + 1), lam * ratio])
+
+
+@dataclass(frozen=True, eq=False)
 class ImpliedCone:
     """A psd constraint that `psd` implies; its dual is that of `psd` over `scale`, or zero."""
 
@@ -423,6 +467,7 @@ class Lowered:
         Those of `rows` whose coefficients form a symmetric matrix: mirrored entries are one row.
     cones : dict from psd constraint of CVXPY to the psd matrix that implies it
     second_orders : dict from SOC constraint of CVXPY to VectorsInCones
+    exponentials : dict from ExpCone constraint of CVXPY to InExponentialCones
     given : dict
         The user's constraint for each of CVXPY's whose convex atoms were replaced by their epigraphs.
     trivial : list
@@ -443,6 +488,7 @@ class Lowered:
     symmetric: set[Any]
     cones: dict[Any, ImpliedCone]
     second_orders: dict[Any, VectorsInCones]
+    exponentials: dict[Any, InExponentialCones]
     given: dict[Any, Any]
     trivial: list[Any]
     relaxed: list[RelaxedBound]
@@ -490,6 +536,8 @@ class Lowered:
             duals[c.id] = np.zeros(c.shape) if cone.psd is None else slacks[cone.psd] / cone.scale
         for c, second_order in self.second_orders.items():
             duals[c.id] = second_order.multipliers()
+        for c, exponential in self.exponentials.items():
+            duals[c.id] = exponential.multipliers()
         duals |= {theirs.id: duals[c.id].reshape(theirs.shape) for c, theirs in self.given.items()}
         return duals
 

@@ -9,11 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from cvxpy.atoms.atom import Atom
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, joined, rows_of
 from bregopt.cvxpy.problems.convex_atoms import (
     AtomTerms,
+    Curved,
     ElementPenalty,
+    Entropy,
     Spectral,
     epigraph,
     read_convex_atom,
@@ -24,6 +26,7 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint, SoftPenalty
 from bregopt.modeling.convex.elementwise import log
+from bregopt.modeling.convex.entropies import kl_div
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import (
@@ -42,12 +45,14 @@ _ZERO = 1e-14  # relative to the linear term, times the order: smaller remainder
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """The terms to be minimized: affine rows, spectral terms, penalties, a constant.
+    """The terms to be minimized: affine rows, terms of our atoms, spectral terms, penalties, a constant.
 
     The `constraints`, of CVXPY, belong to the epigraphs of other convex atoms.
     """
 
     affine: list[Coefficients]
+    entropies: list[Entropy]
+    curved: list[Curved]
     spectral: list[Spectral]
     penalties: list[ElementPenalty]
     constraints: list[Any]
@@ -65,10 +70,12 @@ def read_objective(objective: Any) -> Goal:
     sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
     whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
     found = rows_of(objective.args[0], whole, 1, convex=True)
-    goal = Goal([found], [], [], [], 0.0)
+    goal = Goal([found], [], [], [], [], [], 0.0)
     for term in found.convex_terms or []:
         read = _read(term)
         goal.constraints.extend(read.constraints)
+        goal.entropies.extend(read.entropies)
+        goal.curved.extend(read.curved)
         goal.spectral.extend(read.spectral)
         goal.penalties.extend(read.penalties)
         goal.affine.extend(rows_of(expression, elements, 1) for expression, elements in read.affine)
@@ -115,6 +122,12 @@ def objective_of(
         terms.append(_spectral(term, X, factor, linear))
     for X, square in squares.items():
         terms.append(_distance(X, square))
+    for entropy in goal.entropies:
+        matrices = [_matrix(F, forms) for F in entropy.matrices]
+        terms.append(entropy.weight * entropy.atom(*matrices))
+    for curved in goal.curved:
+        parts = [_elements(e, curved.at, forms) for e in curved.expressions]
+        terms.append(_weighted(curved.atom(*parts), curved.weight))
     objective = as_objective(affine)
     for more in terms:
         objective = objective + more
@@ -128,9 +141,22 @@ def objective_of(
                 penalties.append(replace(penalty, kind=Penalty.LOGDET, bound=penalty.bound + 1))
             else:
                 objective = objective + _weighted(log(body), -penalty.weight)
+        elif penalty.kind is Penalty.VON_NEUMANN and own != {penalty.kind}:
+            objective = objective + _weighted(kl_div(_body(penalty, forms), penalty.bound), penalty.weight)
         else:
             penalties.append(penalty)
     return objective, [_soft(penalty, forms, objective) for penalty in penalties]
+
+
+def _matrix(F: Any, forms: dict[Any, VariableForm]) -> Any:
+    """Return an affine symmetric matrix of CVXPY's as ours, a constant one as numbers."""
+    if F.is_constant():
+        return np.asarray(F.value, dtype=float)
+    n = F.shape[0]
+    order = np.arange(n * n).reshape(n, n, order="F").ravel()  # ours are read by rows
+    rows = rows_of(F, Elements(np.arange(n * n), order, np.ones(n * n)), n * n)
+    body = expression_of(rows, forms, "entropy")
+    return replace(body, shape=(n, n))
 
 
 # --- Spectral terms -----------------------------------------------------------------------------------
@@ -238,11 +264,15 @@ def _distance(X: PSD, square: _Square) -> CurvedExpression:
 # --- Soft rows ----------------------------------------------------------------------------------------
 
 
+def _elements(e: Any, at: IntArray, forms: dict[Any, VariableForm]) -> Expression:
+    """Return some elements of an affine expression of CVXPY's as a vector of ours."""
+    m = len(at)
+    return expression_of(rows_of(e, Elements(np.arange(m), at, np.ones(m)), m), forms, "penalty")
+
+
 def _body(penalty: ElementPenalty, forms: dict[Any, VariableForm]) -> Expression:
     """Return the elements that pay a penalty."""
-    m = len(penalty.at)
-    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
-    body = expression_of(rows, forms, "penalty")
+    body = _elements(penalty.expression, penalty.at, forms)
     if body.is_constant:
         raise UnsupportedProblemError("the objective has a penalty of constants")
     return body

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, complex_array, hermitian_matrix
 from bregopt.modeling.complex_expressions import (
@@ -166,7 +167,7 @@ def von_neumann_entr(X: Operand) -> CurvedExpression:
     return curved(ConvexAtom(function, [x], f"von_neumann_entr({_name(X)})", convex=False))
 
 
-def quantum_rel_entr(A: Any, B: Any) -> CurvedExpression:
+def quantum_rel_entr(A: Operand | ArrayLike, B: Operand | ArrayLike) -> CurvedExpression:
     """Return the quantum relative entropy ``tr A (log A - log B)``, in nats; it is jointly convex.
 
     Parameters
@@ -221,7 +222,7 @@ def quantum_rel_entr(A: Any, B: Any) -> CurvedExpression:
     return curved(ConvexAtom(RelativeEntropy((n, n), hermitian), [x, y], text))
 
 
-def trace_logm(X: Operand, C: Any) -> CurvedExpression:
+def trace_logm(X: Operand, C: ArrayLike) -> CurvedExpression:
     """Return ``tr C log X`` with a constant positive semidefinite ``C``; it is concave.
 
     Parameters
@@ -288,7 +289,9 @@ def quantum_cond_entr(X: Operand, dims: Sequence[int], sys: int = 0) -> CurvedEx
     return curved(ConvexAtom(function, [x, reduced], text, convex=False))
 
 
-def key_rate(rho: Operand, kraus: Any = None, pinching: Any = None) -> CurvedExpression:
+def key_rate(
+    rho: Operand, kraus: Sequence[ArrayLike] | None = None, pinching: Sequence[ArrayLike] | None = None
+) -> CurvedExpression:
     """Return ``D(G(rho) || Z(G(rho)))``, the term of an asymptotic key rate, in nats; it is convex.
 
     ``G(rho) = sum_i K_i rho K_i*`` and ``Z(Y) = sum_j P_j Y P_j``. Minimized over the states that agree with

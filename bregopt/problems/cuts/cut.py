@@ -35,7 +35,7 @@ from bregopt.problems.cuts.answer import PartedGraph, check_bound, check_exact, 
 from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
 from bregopt.problems.cuts.optimum import best_cut
-from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
+from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, status_of, unrelaxed
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
@@ -43,7 +43,7 @@ from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
 from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 from bregopt.threads import threads_for
 
 __all__ = ["Cut", "Search", "ascended", "max_cut", "min_balanced_cut", "proven_cut"]
@@ -308,7 +308,7 @@ def proven_cut(
     closed = settled.optimal or not found.open
     answer = replace(
         unrelaxed(bound),
-        status=(Status.OPTIMAL if closed else Status.USER_LIMIT).value,
+        status=status_of(closed).value,
         stop_reason=found.stopped or _ALL_LEAVES,
         value=cut,
         gap=abs(bound - cut) / max(abs(bound), abs(cut)) if bound != cut else 0.0,

@@ -42,6 +42,7 @@ __all__ = [
     "partitions",
     "principal",
     "relaxed",
+    "status_of",
     "strongest",
     "unrelaxed",
 ]
@@ -315,11 +316,17 @@ def _tol(proof: Proof, part: IntArray) -> float:
     return min(TOL, _SHARE * proof.distance(part) / largest) if largest else 0.0
 
 
+def status_of(closed: bool) -> Status:
+    """Return the status of a search: that of a gap of zero once it is closed, otherwise of a limit."""
+    gap = 0.0 if closed else np.inf
+    return Certificate(0.0, -gap, gap, 0.0, 0.0, gap).status(TOL, StopReason.TIME_LIMIT)
+
+
 def unrelaxed(bound: float, compared: int = 0) -> Solution:
     """Return the answer without a relaxation: none was asked for, or so many partitions were compared."""
     error = 0.0 if compared else np.nan
     return Solution(
-        status=(Status.OPTIMAL if compared else Status.USER_LIMIT).value,
+        status=status_of(bool(compared)).value,
         stop_reason=_COMPARED if compared else "No relaxation was asked for: bound=False.",
         value=bound if compared else np.nan,
         X=None,

@@ -307,7 +307,7 @@ class CutCertificate:
         facts |= {
             "name": self.name if name is None else str(name),
             "claim": float(self.claim).hex(),
-            "optimal": bool(self.optimal),
+            "closed": bool(self.optimal),
             "trees": [],
         }
         arrays["side"] = self.side
@@ -351,7 +351,7 @@ class CutCertificate:
             side,
             read,
             claim=fields.number("claim"),
-            optimal=fields.fact("optimal", lambda value: isinstance(value, bool), "true or false"),
+            optimal=fields.fact("closed", lambda value: isinstance(value, bool), "true or false"),
             name=fields.text("name"),
         )
         fields.finish()

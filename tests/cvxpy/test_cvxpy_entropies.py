@@ -1,0 +1,66 @@
+"""Entropies and exponential cones of CVXPY, read by ``method="bregopt"``: values and duals of Clarabel."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt.cvxpy  # noqa: F401
+
+RNG = np.random.default_rng(3)
+D, M, Q = RNG.standard_normal((20, 4)), RNG.random((2, 4)), np.full(4, 0.25)
+
+
+def numbers(u):
+    """Yield problems in numbers alone."""
+    yield cp.Problem(cp.Maximize(cp.sum(cp.entr(u))), [cp.sum(u) == 1, M @ u <= M @ Q - 0.02])
+    yield cp.Problem(cp.Minimize(cp.sum(cp.kl_div(u, Q))), [cp.sum(u) == 1, M @ u == M @ Q + 0.02])
+    shares = [cp.sum(u) == 1, u[0] == 0.4, u[2] <= 0.1]
+    yield cp.Problem(cp.Minimize(cp.sum(cp.rel_entr(u[:2], u[2:]))), shares)
+    yield cp.Problem(cp.Minimize(cp.sum(cp.kl_div(u[:2], u[2:])) + u[1]), shares)
+    yield cp.Problem(cp.Minimize(cp.sum(cp.logistic(D @ u)) + 0.3 * cp.norm1(u)), [])
+    yield cp.Problem(cp.Minimize(2 * cp.log_sum_exp(D @ u)), [u <= 1, u >= -1])
+    yield cp.Problem(cp.Maximize(cp.sum(u)), [cp.sum(cp.exp(u)) <= 3])
+    yield cp.Problem(cp.Maximize(u[0] + u[1]), [cp.log_sum_exp(D @ u) <= 5, u >= -2])
+    yield cp.Problem(cp.Minimize(cp.sum(u)), [cp.log(u) >= -1])
+    cone = cp.constraints.ExpCone(u[0], u[1], u[2])
+    yield cp.Problem(cp.Minimize(u[2]), [cone, u[0] >= 1, u[1] == 1.5, u[3] == 0])
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_numbers(number):
+    ours, theirs = (list(numbers(cp.Variable(4)))[number] for _ in range(2))
+    theirs.solve(solver=cp.CLARABEL)
+    ours.solve(method="bregopt", strict=True)
+    assert ours.status == "optimal"
+    assert ours.solver_stats.solver_name == "bregopt: entropy"
+    assert ours.value == pytest.approx(theirs.value, rel=2e-6, abs=2e-6)
+    for own, other in zip(ours.constraints, theirs.constraints, strict=True):
+        for a, b in zip(np.atleast_1d(own.dual_value), np.atleast_1d(other.dual_value), strict=True):
+            np.testing.assert_allclose(a, b, atol=3e-3)
+
+
+def test_matrices():
+    X, Y = cp.Variable((3, 3), PSD=True), cp.Variable((3, 3), PSD=True)
+    rows = [cp.diag(X) == [0.5, 0.3, 0.2], cp.trace(Y) == 1, Y[0, 0] == 0.2]
+    both = cp.Problem(cp.Minimize(cp.quantum_rel_entr(X, Y)), rows)
+    both.solve(method="bregopt", strict=True)
+    expected = 0.5 * np.log(0.5 / 0.2) + 0.5 * np.log(0.5 / 0.8)
+    assert both.solution.opt_val == pytest.approx(expected, abs=1e-5)
+    second = cp.Problem(cp.Minimize(cp.quantum_rel_entr(np.diag([0.7, 0.2, 0.1]), Y)), [cp.trace(Y) == 1])
+    second.solve(method="bregopt", strict=True)
+    np.testing.assert_allclose(Y.value, np.diag([0.7, 0.2, 0.1]), atol=1e-2)
+    W, f = cp.Variable((4, 4), PSD=True), 0.9
+    phi = np.eye(2).ravel() / np.sqrt(2)
+    rows = [cp.trace(W) == 1, phi @ W @ phi == f]
+    conditional = cp.Problem(cp.Maximize(cp.quantum_cond_entr(W, [2, 2], 0)), rows)
+    conditional.solve(method="bregopt", strict=True)
+    isotropic = -f * np.log(f) - (1 - f) * np.log((1 - f) / 3) - np.log(2)
+    assert conditional.solution.opt_val == pytest.approx(isotropic, abs=1e-5)
+
+
+def test_many_exponential_cones_go_to_other_solvers():
+    u = cp.Variable(400)
+    problem = cp.Problem(cp.Minimize(cp.sum(u)), [cp.exp(-u) <= 2])
+    with pytest.warns(UserWarning, match="exponential cones"):
+        problem.solve(method="bregopt")
+    assert problem.value == pytest.approx(-400 * np.log(2), rel=1e-5)
