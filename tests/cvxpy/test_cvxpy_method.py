@@ -330,7 +330,7 @@ def in_a_power_cone():
 
 def bounded_entropy():
     X = psd()
-    return cp.Problem(cp.Minimize(cp.trace(X)), [cp.von_neumann_entr(X) >= 0.5])
+    return cp.Problem(cp.Minimize(cp.trace(X)), [cp.quantum_rel_entr(X, np.eye(N)) <= 0.5])
 
 
 def not_convex():
@@ -361,7 +361,7 @@ def infinite():
 FOREIGN = {
     "constraint 1: NaN or Inf": infinite,
     "constraint 0 is of the kind PowCone3D": in_a_power_cone,
-    "constraint 0: von_neumann_entr is not affine": bounded_entropy,
+    "constraint 0: quantum_rel_entr is not affine": bounded_entropy,
     "constraint 0: Pnorm is not affine": not_convex,
     "no bo.PSD variable": no_matrix,
     "constraint 1 has no variable": constant_row,
