@@ -128,7 +128,9 @@ def _dual_size(program: Program, primal: float) -> float:
     if program.k:
         column = program.column_sizes
         used = column > 0
-        sizes.append(float((np.abs(program.c[used]) / column[used]).max(initial=0.0)))
+        # Slopes of convex terms cancel at an optimum; the costs alone would be no measure.
+        costs = np.abs(program.c) if program.tangent is None else program.tangent.costs
+        sizes.append(float((costs[used] / column[used]).max(initial=0.0)))
     if program.tangent is not None:
         sizes.append(program.tangent.size)
     square = bounds.kind == int(Penalty.SQUARE)

@@ -485,6 +485,8 @@ def _with_attainment(
 
 
 def _found(program: Program, X: Sequence[Any]) -> Recession | None:
+    if not program.blocks:
+        return None
     from bregopt.presolve.revealed_faces import recession  # only answers that diverge wait
 
     try:

@@ -54,7 +54,10 @@ _TOWARDS = 0.9
 # of the mean product of slack and multiplier that it keeps, and of a step after which the next one centers.
 _CURVED, _SHORTER, _CENTRAL, _CENTERING = 0.5, 0.6, 0.1, 0.5
 # Of a step where nothing but domains bounds it: the shortest, and the part of the decrease that is asked for.
-_SHORTEST, _DECREASE = 1e-10, 0.1
+_SHORTEST, _DECREASE = 1e-10, 0.01
+# Part of a step of the interior-point method below which a decrease of the residual is not waited for: the
+# second order of the corrector may raise it.
+_LEAST_SHARE = 0.1
 _SETTLED = 1e-13  # distance of arguments from their affine forms, relative to the largest, that is round-off
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
 
@@ -97,7 +100,7 @@ class EntropyPath(Method):
     """The method for one program, a step at a time."""
 
     tests_multipliers = False
-    patience = 12
+    patience = 20
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -216,8 +219,10 @@ class EntropyPath(Method):
         checkpoint()
         try:
             system = _System(self, at)
-            if not system.count:
-                return self._newton(at, system)
+            if not system.count:  # nothing but the terms' domains bounds a step
+                step = system.direction(0.0, None)
+                length = min(1.0, _SHARES[1] * self._length(at, step))
+                return self._decreasing(at, step, length, 0.0)
             return self._step(at, system) if system.mu > 0 else None
         except np.linalg.LinAlgError:
             return None
@@ -227,27 +232,40 @@ class EntropyPath(Method):
         short = min(1.0, self._length(at, affine))
         mu = system.mu_after(affine, short)
         sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
-        step = system.direction(max(sigma, 0.5), None) if at.shortened else system.direction(sigma, affine)
+        sigma = 1.0 if at.shortened else sigma
+        step = system.direction(sigma, None if at.shortened else affine)
         least, largest = _SHARES
-        share = min(largest, least + 0.09 * short)
-        return self._moved(at, step, min(1.0, share * self._length(at, step)))
+        length = min(1.0, min(largest, least + 0.09 * short) * self._length(at, step))
+        if self.cones:  # their slacks are set to the gradient's own after each step
+            return self._moved(at, step, length)
+        shortest = _LEAST_SHARE * length
+        damped = self._decreasing(at, step, length, sigma * system.mu, shortest)
+        return damped or self._moved(at, step, length)
 
-    def _newton(self, at: State, system: _System) -> State | None:
-        """Return a point of smaller residual, where nothing but the terms' domains bounds a step."""
-        step = system.direction(0.0, None)
-        length, before = min(1.0, _SHARES[1] * self._length(at, step)), self._residual(at)
-        while length > _SHORTEST:
+    def _decreasing(
+        self, at: State, step: _Step, length: float, target: float, shortest: float = _SHORTEST
+    ) -> State | None:
+        """Return a point of smaller residual of all equations, None where no length leads to one.
+
+        Functions of numbers, such as ``exp``, may be far from their quadratic models (Boyd and Vandenberghe
+        2004, §11.7).
+        """
+        before = self._residual(at, target)
+        while length > shortest:
             new = self._moved(at, step, length)
-            if new is not None and self._residual(new) <= (1 - _DECREASE * length) * before:
+            if new is not None and self._residual(new, target) <= (1 - _DECREASE * length) * before:
                 return new
             length /= 2
         return None
 
-    def _residual(self, at: State) -> float:
-        """Return the norm of the residual of all equations."""
+    def _residual(self, at: State, target: float) -> float:
+        """Return the norm of the residual of all equations, with products of slacks and multipliers."""
         dual = self.gradient(at.locals, at.lam) - self.form.E.T @ at.nu
         missed = [t.arguments(at.x) - y for t, y in zip(self.form.terms, at.points, strict=True)]
-        return float(np.linalg.norm(np.concatenate([dual, self.form.e - self.form.E @ at.x, *missed])))
+        rows = self._slack_left(at.x, at.locals) - at.s
+        products = at.s * at.lam - target
+        own = [dual, self.form.e - self.form.E @ at.x, rows, products, *missed]
+        return float(np.linalg.norm(np.concatenate(own)))
 
     def _length(self, at: State, step: _Step) -> float:
         """Return the length of a step to the boundary; the curvature couples primal and dual lengths."""

@@ -246,3 +246,44 @@ def test_limits_and_steps():
     assert len(steps) == 3
     with pytest.warns(bo.ConvergenceWarning):
         assert problem.solve(max_iter=2).status == "user_limit"
+
+
+def random_program(m, seed):
+    """Return a program of a few functions of numbers, over decades of weights, in bounded rows."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 7))
+    u, A, weight = (
+        m.Variable(n),
+        rng.standard_normal((int(rng.integers(1, 8)), n)),
+        10.0 ** rng.integers(-3, 4),
+    )
+    terms = [rng.standard_normal(n) @ u]
+    for _ in range(int(rng.integers(1, 4))):
+        R, r, w = rng.standard_normal((3, n)), rng.standard_normal(3), rng.random() + 0.1
+        kinds = [
+            lambda R=R, r=r: m.sum(m.exp(R @ u + r)),
+            lambda R=R, r=r: m.log_sum_exp(R @ u + r),
+            lambda R=R, r=r: m.sum(m.logistic(R @ u + r)),
+            lambda: -m.sum(m.entr(u)),
+            lambda: m.sum(m.kl_div(u, np.full(n, 0.3))),
+        ]
+        terms.append(float(w) * kinds[int(rng.integers(len(kinds)))]())
+    rows = [
+        lambda: [m.sum(u) == 1, u >= 0],
+        lambda: [u <= 2, u >= -2],
+        lambda: [m.log_sum_exp(A @ u) <= 3, u <= 5, u >= -5],
+        lambda: [m.sum(m.exp(u)) <= n + 3, u >= -5],
+        lambda: [m.norm2(u) <= 2],
+    ]
+    return m.Problem(
+        m.Minimize(float(weight) * sum(terms[1:], terms[0])), rows[int(rng.integers(len(rows)))]()
+    )
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs_agree_with_clarabel(seed):
+    problem, peer = random_program(bo, seed), random_program(cp, seed)
+    peer.solve(solver=cp.CLARABEL)
+    sol = problem.solve()
+    assert (sol.status, peer.status) == ("optimal", "optimal")
+    assert abs(sol.value - peer.value) <= sol.error + 1e-5 * max(1.0, abs(peer.value))
