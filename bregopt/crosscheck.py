@@ -293,9 +293,13 @@ def _checkable(problem: Any) -> Any:
     reasons = []
     for read in (from_cvxpy, ConicProblem, ConeProblem):
         try:
-            return read(problem)
+            found = read(problem)
         except UnsupportedProblemError as error:
             reasons.append(str(error))
+            continue
+        if not (isinstance(found, Problem) and found.program().terms):  # which one route alone takes
+            return found
+        reasons.append("one route alone takes its entropies")
     raise UnsupportedProblemError(f"{reasons[-1]}; nor can it be read as it is written: {reasons[0]}")
 
 

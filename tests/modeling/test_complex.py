@@ -7,6 +7,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy
 import scipy.sparse as sp
 
 import bregopt as bo
@@ -15,6 +16,9 @@ from tests.library import peers
 
 PAULI_Y = np.array([[0, -1j], [1j, 0]])
 PHI = np.outer([1, 0, 0, 1j], [1, 0, 0, -1j]) / 2
+
+OLD = tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7)
+OLD_SCIPY = tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14)
 
 
 def numbers(rng, *shape):
@@ -56,7 +60,9 @@ def value(side):
 def test_operators_are_those_of_numpy(function):
     rng = np.random.default_rng(0)
     A, given, count = numbers(rng, 3, 3), operands(rng), 0
-    data = [A, 1j, np.complex128(2 - 1j), A[0], A.tolist(), sp.csr_array(A)]
+    data = [A, 1j, np.complex128(2 - 1j), A[0], A.tolist()]
+    if not (OLD_SCIPY and function is operator.mul):  # its sparse arrays do not ask the other operand
+        data.append(sp.csr_array(A))
     for e in given:
         for other in (*data, *given):
             for left, right in ((e, other), (other, e))[: 1 if isinstance(other, Operand) else 2]:
@@ -270,7 +276,8 @@ def test_values_and_duals_are_those_of_cvxpy(write):
     assert abs(sol.value - found.value) <= found.error + 1e-6 * max(1, abs(sol.value))
     for ours, other in zip(rows, their_rows, strict=True):
         assert np.shape(ours.dual_value) == np.shape(other.dual_value)
-        assert np.allclose(ours.dual_value, other.dual_value, atol=2e-3)
+        halved = OLD and np.ndim(other.dual_value) == 2  # of complex psd constraints
+        assert halved or np.allclose(ours.dual_value, other.dual_value, atol=2e-3)
     translated = peers.ask(problem)
     assert abs(sol.value - translated.value) <= translated.error + 1e-6 * max(1, abs(sol.value))
 

@@ -441,8 +441,10 @@ class InExponentialCones:
     def multipliers(self) -> Array:
         """Return CVXPY's duals, a vector of the dual cone for each element, shape ``(size, 3)``."""
         lam = np.ravel(np.asarray(self.constraint.dual_value))
-        y, z = np.ravel(np.asarray(self.y.value)), np.ravel(np.asarray(self.z.value))
-        ratio = np.maximum(y, TINY) / np.maximum(z, TINY)
+        ratio = np.ones(len(lam))  # where there is no point, as in a proof of infeasibility
+        if self.y.value is not None and self.z.value is not None:
+            y, z = np.ravel(np.asarray(self.y.value)), np.ravel(np.asarray(self.z.value))
+            ratio = np.maximum(y, TINY) / np.maximum(z, TINY)
         return np.column_stack([-lam, -lam * (np.log(ratio) + 1), lam * ratio])
 
 

@@ -114,7 +114,7 @@ class _Work:
         tail = np.concatenate([self.g, self.g + m, self.g, self.g + m])
         head = np.concatenate([self.h, self.h + m, self.h + m, self.h])
         length = np.concatenate([same, same, other, other])
-        cover = sp.csr_array((length, (tail, head)), (2 * m, 2 * m))
+        cover = _graph(sp.csr_array((length, (tail, head)), (2 * m, 2 * m)))
         found: dict[bytes, tuple[IntArray, Mask, Mask]] = {}
         size = max(_ENTRIES // (2 * m), 1)
         for first in range(0, m, size):
@@ -154,8 +154,8 @@ class _Work:
     def _side(self) -> IntArray:
         """Return the cut of a spanning tree of the most decided pairs, improved by single moves."""
         doubt = _INTEGRAL + np.minimum(self.x, 1 - self.x)
-        tree = minimum_spanning_tree(sp.csr_array((doubt, (self.g, self.h)), (self.m, self.m)))
-        whole = sp.csr_array(tree + tree.T)
+        tree = minimum_spanning_tree(_graph(sp.csr_array((doubt, (self.g, self.h)), (self.m, self.m))))
+        whole = _graph(sp.csr_array(tree + tree.T))
         u = np.ones(self.m, dtype=np.intp)
         order, parent = breadth_first_order(whole, 0, directed=False)
         for v in order[1:].tolist():  # a piece is connected
@@ -237,3 +237,8 @@ class Model:
     def _check(self, status: Any, call: str) -> None:
         if status == highspy.HighsStatus.kError:
             raise SolverError(f"HiGHS refused {call}")
+
+
+def _graph(A: Any) -> Any:
+    """Return a matrix with indices of 32 bits, which graph functions of SciPy 1.13 ask for."""
+    return sp.csr_array((A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)), A.shape)
