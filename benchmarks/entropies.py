@@ -115,7 +115,8 @@ def qics_of(d, A, b):
 
     n = d * d
     table = np.array([np.stack([M.real, M.imag], -1).ravel() for M in A])
-    cone = qics.cones.QuantKeyDist(n, (d, 1), iscomplex=True)
+    key = [np.kron(np.diag(e), np.eye(d)).astype(complex) for e in np.eye(d)]
+    cone = qics.cones.QuantKeyDist(n, key, iscomplex=True)
     c = np.zeros((1 + 2 * n * n, 1))
     c[0] = 1.0
     model = qics.Model(c=c, A=np.hstack([np.zeros((len(A), 1)), table]), b=np.array(b)[:, None], cones=[cone])
