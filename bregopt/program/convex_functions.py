@@ -119,14 +119,15 @@ class ConvexFunction(ABC):
         The number of arguments.
     count : int
         The number of functions.
-    homogeneous : bool
-        Whether ``f(t y) = t f(y)`` for all ``t > 0``.
     """
 
     name: ClassVar[str]
-    homogeneous: ClassVar[bool] = False
-    size: int
     count: int = 1
+
+    @property
+    def size(self) -> int:
+        """The number of arguments; by default one for each function."""
+        return self.count
 
     @property
     def owner(self) -> IntArray:
@@ -142,9 +143,9 @@ class ConvexFunction(ABC):
         local = self.at(y)
         return np.full(self.count, np.inf) if local is None else local.value
 
-    @abstractmethod
     def interior(self, near: Array) -> Array:
         """Return a point inside the domain: `near` itself, moved inside where that is needed."""
+        return near
 
     def reach(self, y: Array, dy: Array) -> float:
         """Return the length of the step `dy` from `y` at which it leaves the domain."""
@@ -152,7 +153,7 @@ class ConvexFunction(ABC):
 
 
 class _OfNumbers(ConvexFunction):
-    """Functions of one number each."""
+    """Functions of numbers, element by element."""
 
     @property
     def owner(self) -> IntArray:
@@ -161,25 +162,19 @@ class _OfNumbers(ConvexFunction):
 
     def at(self, y: Array) -> Local | None:
         """Return the functions at a point, None outside the interior of their domain."""
-        if not self._inside(y):
-            return None
-        with np.errstate(over="ignore"):
-            value, slope, second = self._derivatives(y)
-        return _NumbersAt(value, slope, second)
-
-    def interior(self, near: Array) -> Array:
-        """Return the nearest point that is well inside."""
-        return near
+        return self._local(y) if self._inside(y) else None
 
     def _inside(self, y: Array) -> bool:
         return True
 
     @abstractmethod
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
-        """Return the value of each function, its first and its second derivative."""
+    def _local(self, y: Array) -> Local:
+        """Return the functions at a point inside."""
 
 
 class _NumbersAt(Local):
+    """Functions of one number each, with their first and second derivatives."""
+
     def __init__(self, value: Array, gradient: Array, second: Array) -> None:
         self.value, self.gradient, self._second = value, gradient, second
 
@@ -214,20 +209,15 @@ class NegativeEntropy(_OfPositive):
     name: ClassVar[str] = "entr"
     count: int
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return self.count
-
     def value(self, y: Array) -> Array:
         """Return the values, zero at zero."""
         inside = y >= 0
         values: Array = np.where(inside, xlogy(y, np.where(inside, y, 1.0)), np.inf)
         return values
 
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
+    def _local(self, y: Array) -> Local:
         logs = np.log(y)
-        return y * logs, logs + 1, 1 / y
+        return _NumbersAt(y * logs, logs + 1, 1 / y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,13 +227,8 @@ class Logarithm(_OfPositive):
     name: ClassVar[str] = "log"
     count: int
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return self.count
-
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
-        return -np.log(y), -1 / y, y**-2.0
+    def _local(self, y: Array) -> Local:
+        return _NumbersAt(-np.log(y), -1 / y, y**-2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,15 +249,10 @@ class SquaredDistance(_OfNumbers):
         """The number of intervals."""
         return len(self.lo)
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return len(self.lo)
-
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
+    def _local(self, y: Array) -> Local:
         away = y - np.clip(y, self.lo, self.hi)
         outside = (y < self.lo) | (y > self.hi) | (self.lo == self.hi)
-        return away**2, 2 * away, np.where(outside, 2.0, 0.0)
+        return _NumbersAt(away**2, 2 * away, np.where(outside, 2.0, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,14 +262,9 @@ class Exponential(_OfNumbers):
     name: ClassVar[str] = "exp"
     count: int
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return self.count
-
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
+    def _local(self, y: Array) -> Local:
         e = np.exp(y)
-        return e, e, e
+        return _NumbersAt(e, e, e)
 
     def _inside(self, y: Array) -> bool:
         return bool((y < 300).all())
@@ -302,14 +277,9 @@ class Logistic(_OfNumbers):
     name: ClassVar[str] = "logistic"
     count: int
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """The number of arguments."""
-        return self.count
-
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
+    def _local(self, y: Array) -> Local:
         p = expit(y)
-        return np.logaddexp(0.0, y), p, p * expit(-y)
+        return _NumbersAt(np.logaddexp(0.0, y), p, p * expit(-y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,25 +287,20 @@ class NumbersRelativeEntropy(_OfPositive):
     """``x log(x / y)``, elementwise: the arguments are all ``x``, then all ``y``."""
 
     name: ClassVar[str] = "rel_entr"
-    homogeneous: ClassVar[bool] = True
     count: int
 
     @property
-    def size(self) -> int:  # type: ignore[override]
+    def size(self) -> int:
         """The number of arguments."""
         return 2 * self.count
-
-    def at(self, y: Array) -> Local | None:
-        """Return the functions at a point, None outside the interior of their domain."""
-        return _RatiosAt(*np.split(y, 2)) if self._inside(y) else None
 
     def value(self, y: Array) -> Array:
         """Return the values, zero where ``x`` is zero."""
         values: Array = rel_entr(*np.split(y, 2))
         return values
 
-    def _derivatives(self, y: Array) -> tuple[Array, Array, Array]:
-        raise NotImplementedError
+    def _local(self, y: Array) -> Local:
+        return _RatiosAt(*np.split(y, 2))
 
 
 class _RatiosAt(Local):
@@ -372,7 +337,7 @@ class LogSumExp(ConvexFunction):
     group: int
 
     @property
-    def size(self) -> int:  # type: ignore[override]
+    def size(self) -> int:
         """The number of arguments."""
         return self.count * self.group
 
@@ -384,10 +349,6 @@ class LogSumExp(ConvexFunction):
     def at(self, y: Array) -> Local | None:
         """Return the functions at a point."""
         return _LogSumAt(y.reshape(self.count, self.group))
-
-    def interior(self, near: Array) -> Array:
-        """Return the point itself."""
-        return near
 
 
 class _LogSumAt(Local):

@@ -76,7 +76,7 @@ class _OfMatrices(ConvexFunction):
     hermitian: bool
 
     @property
-    def size(self) -> int:  # type: ignore[override]
+    def size(self) -> int:
         """The number of arguments."""
         return sum(self._lengths)
 
@@ -128,7 +128,6 @@ class EntropySum(_OfMatrices):
     """
 
     name: ClassVar[str] = "entropies"
-    homogeneous: ClassVar[bool] = False
     orders: tuple[int, ...]
     weights: tuple[float, ...]
     hermitian: bool
@@ -177,7 +176,6 @@ class RelativeEntropy(_OfMatrices):
     """
 
     name: ClassVar[str] = "quantum_rel_entr"
-    homogeneous: ClassVar[bool] = True
     orders: tuple[int, ...]
     hermitian: bool
 
