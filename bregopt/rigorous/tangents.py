@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,7 +175,7 @@ class _Spectrum:
         self.distance = inflated(distance + TINY)
         self.definite = bool(math.isfinite(self.distance) and self.d[0] > 2 * self.distance)
         delta = orthogonality(self.Q)
-        self.turn, self.delta = inflated(delta * (2 + delta)), delta
+        self.turn = inflated(delta * (2 + delta))
 
     def logarithm(self, below: bool) -> Ball:
         """Return a matrix below the logarithm, or above it."""
@@ -184,18 +185,27 @@ class _Spectrum:
         K = (Ball.exact(self.Q) * ends) @ self.Q.T
         return K + (-size if below else size) * np.eye(len(self.d))
 
-    def derivative(self, C: Ball) -> Ball:
-        """Return the derivative of the logarithm along a positive semidefinite matrix.
+    def itself(self) -> _Spectrum | None:
+        """Return the spectrum of ``H D H'`` itself, None where that is not definite."""
+        own = copy(self)
+        own.distance = 0.0
+        return own if self.d[0] > 0 else None
 
-        ``||D2log[Y](C, E)|| <= ||C|| ||E|| / least^2``: both are integrals of products of resolvents.
-        """
-        n, least = len(self.d), float(self.d[0]) - self.distance
+    def derivative(self, T: Ball) -> Ball:
+        """Return the derivative of the logarithm at ``H D H'`` along ``H T H'``."""
+        return self.congruent(_differences(self.d) * T)
+
+    def congruent(self, N: Ball) -> Ball:
+        """Return ``H N H'``."""
         Q = Ball.exact(self.Q)
-        turned = Q.T @ C @ Q
-        M = Q @ (_differences(self.d) * turned) @ Q.T
-        size = C.frobenius()
-        error = size * self.distance / least**2 + 6 * self.delta * size / least
-        return Ball(M.mid, M.rad + np.full((n, n), inflated(error)))
+        M = Q @ N @ Q.T
+        return Ball(M.mid, inflated(M.rad + self.turn * N.frobenius()))
+
+    def turned(self, C: Ball) -> Ball:
+        """Return ``H'C H``."""
+        Q = Ball.exact(self.Q)
+        T = Q.T @ C @ Q
+        return Ball(T.mid, inflated(T.rad + self.turn * C.frobenius()))
 
 
 def _differences(d: Array) -> Ball:
@@ -230,24 +240,33 @@ def _of_entropies(image: _Image, y: Ball, weight: Array) -> _Slope | None:
 
 
 def _of_relative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    """Return the tangent at matrices near the arguments, of which the second has a known spectrum.
+
+    The function has its arguments for itself, so any definite ones will do.
+    """
     A, B = image.matrices(y)
-    a, b = _Spectrum(A), _Spectrum(B)
-    if not (a.definite and b.definite):
+    b = _Spectrum(B).itself()
+    if b is None:
+        return None
+    inner = b.turned(Ball.exact(A.mid)).mid
+    T = Ball.exact((inner + inner.T) / 2)
+    a = _Spectrum(b.congruent(T))
+    if not a.definite:
         return None
     w = float(weight[0]) / image.copies
     first = a.logarithm(below=True) + np.eye(len(A.mid)) - b.logarithm(below=False)
-    return _Slope(_joined([first * w, b.derivative(A) * -w]), Ball.exact(0.0))
+    return _Slope(_joined([first * w, b.derivative(T) * -w]), Ball.exact(0.0))
 
 
 def _of_trace_log(image: _Image, y: Ball, weight: Array) -> _Slope | None:
     (Y,) = image.matrices(y)
-    spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
-    if not spectrum.definite:
+    spectrum, w = _Spectrum(Y).itself(), float(weight[0]) / image.copies
+    if spectrum is None:
         return None
     C = _real_form(image.function.C)
     value = spectrum.logarithm(below=False).dot(C) * -w
-    own = Ball.exact(C)
-    return _Slope(_joined([spectrum.derivative(own) * -w]), value + Ball.exact(np.diagonal(C)).sum() * w)
+    slope = spectrum.derivative(spectrum.turned(Ball.exact(C)))
+    return _Slope(_joined([slope * -w]), value + Ball.exact(np.diagonal(C)).sum() * w)
 
 
 def _of_negative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:

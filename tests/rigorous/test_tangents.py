@@ -120,7 +120,18 @@ def test_a_derivative_of_the_logarithm_is_enclosed():
     rng = np.random.default_rng(2)
     G, H = rng.standard_normal((2, 3, 3))
     Y, C = G @ G.T + 0.1 * np.eye(3), H @ H.T
-    found = _Spectrum(Ball.exact(Y)).derivative(Ball.exact(C))
+    spectrum = _Spectrum(Ball.exact(Y)).itself()
+    found = spectrum.derivative(spectrum.turned(Ball.exact(C)))
     floats = -TraceLog(C, False).at(hvec(Y)).gradient
     assert (np.abs(hvec(found.mid) - floats) <= hvec(found.rad) + 1e-12).all()
-    assert found.rad.max() <= 1e-10
+    assert found.rad.max() <= 1e-12
+
+
+def test_a_nearly_singular_second_argument():
+    """Only its own logarithm sees it: the relative entropy from A to the states with one entry given."""
+    A, B = bo.PSD(3), bo.PSD(3)
+    C, least = np.diag([0.6, 0.4, 0.0]), 1e-8
+    rows = [bo.trace(A) == 1, bo.inner(C, A) >= 0.55, bo.trace(B) == 1, B[2, 2] == least, A[2, 2] == least]
+    found = bo.Problem(bo.Minimize(bo.quantum_rel_entr(A, B)), rows).solve().verify()
+    assert found.lower <= 0 <= found.upper  # A = B
+    assert found.upper - found.lower <= 1e-5

@@ -214,6 +214,10 @@ class EntropyPath(Method):
         tangent = tangent_program(self.program, X, u)
         return _UNPROVEN if tangent is None else certify(PrimalDualPoint(tangent, X, u, at.y))
 
+    def diverges(self, at: State) -> bool:
+        """Return True: near the boundary a bound may be 1,000 times worse after a step, and recovers."""
+        return True
+
     def advance(self, at: State) -> State | None:
         """Return the next point, None where the equations have no solution in floating point."""
         checkpoint()
