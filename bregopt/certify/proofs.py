@@ -124,7 +124,8 @@ def is_ray(program: Program, X: Sequence[Array], u: Array, noise: float = PROOF_
     size = program.absolute_B @ np.abs(u)
     for term in program.A.terms:
         size[term.at] += term.norms * float(np.linalg.norm(X[term.block]))
-    relative = [float(np.linalg.eigvalsh(X_b)[0]) / float(np.linalg.norm(X_b)) for X_b in X if X_b.any()]
+    pairs = [(float(np.linalg.eigvalsh(X_b)[0]), float(np.linalg.norm(X_b))) for X_b in X]
+    relative = [least / norm for least, norm in pairs if norm > 0]
     violation = max(_violation(program, activity, size, u), -min(relative, default=0.0))
     if violation > noise or _blocked(program, X):
         return False

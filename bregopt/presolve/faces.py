@@ -27,7 +27,7 @@ from bregopt.program.rows import Entries, Rows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
 
-__all__ = ["Exposure", "Faces", "OnFaces", "has_rows_of_integers", "on_faces"]
+__all__ = ["Exposure", "Faces", "OnFaces", "has_rows_of_integers", "implied_faces", "on_faces"]
 
 # Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
 _FACE_NOISE = 1e-12
@@ -178,12 +178,20 @@ class Faces:
     universal: ClassVar[bool] = False
 
     def apply(self, program: Program, tolerances: Tolerances) -> OnFaces | None:
-        exposures = _exposures_of(program)
-        if not exposures:
-            faces = _without_null_spaces(program)
-            return None if faces is None else on_faces(program, (), np.arange(program.m), faces)
-        kept = np.flatnonzero(~_vanishing(program, _faces(program, exposures)))
-        return on_faces(program, exposures, kept)
+        implied = implied_faces(program)
+        if implied is not None:
+            return implied
+        faces = _without_null_spaces(program)
+        return None if faces is None else on_faces(program, (), np.arange(program.m), faces)
+
+
+def implied_faces(program: Program) -> OnFaces | None:
+    """Return the program on the faces that its rows imply, None where they imply none."""
+    exposures = _exposures_of(program)
+    if not exposures:
+        return None
+    kept = np.flatnonzero(~_vanishing(program, _faces(program, exposures)))
+    return on_faces(program, exposures, kept)
 
 
 def on_faces(

@@ -20,8 +20,9 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
-__all__ = ["Presolved", "Reduced", "Reduction", "Tolerances", "presolve", "summaries"]
+__all__ = ["REVEALED", "Presolved", "Reduced", "Reduction", "Tolerances", "presolve", "summaries"]
 
+REVEALED = "revealed faces"  # the name of these among the cached reductions of a program
 _UNTRIED: Any = object()
 
 

@@ -31,6 +31,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
 from bregopt.certify.certificate import objective_size
 from bregopt.clock import checkpoint
 from bregopt.presolve.faces import Exposure, OnFaces, on_faces
+from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
@@ -78,7 +79,6 @@ _RECEDING_RANK = 1e-11
 # Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
 # second, as even good answers are searched that are large.
 _LARGEST_RECEDING = 200_000
-REVEALED = "revealed faces"  # among the cached reductions
 
 
 @dataclass(frozen=True, eq=False)

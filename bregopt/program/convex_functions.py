@@ -147,6 +147,10 @@ class ConvexFunction(ABC):
         """Return a point inside the domain: `near` itself, moved inside where that is needed."""
         return near
 
+    def moved_inside(self, y: Array, share: float) -> Array:
+        """Return a point near one on the boundary of the domain, at a distance of `share` of its size."""
+        return y
+
     def reach(self, y: Array, dy: Array) -> float:
         """Return the length of the step `dy` from `y` at which it leaves the domain."""
         return np.inf
@@ -192,6 +196,10 @@ class _OfPositive(_OfNumbers):
         """Return positive numbers."""
         usual = float(np.abs(near).mean()) or 1.0
         return np.maximum(near, 0.1 * usual)
+
+    def moved_inside(self, y: Array, share: float) -> Array:
+        """Return positive numbers."""
+        return np.maximum(y, share * (float(np.abs(y).max(initial=0.0)) or 1.0))
 
     def reach(self, y: Array, dy: Array) -> float:
         """Return the length of the step at which a number is zero."""

@@ -23,7 +23,17 @@ from bregopt.program.program import Program
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["ConvexTerm", "Tangent", "row_vectors", "tangent_program", "with_constant_terms"]
+__all__ = [
+    "INWARD",
+    "ConvexTerm",
+    "Tangent",
+    "row_vectors",
+    "tangent_inside",
+    "tangent_program",
+    "with_constant_terms",
+]
+
+INWARD = (1e-15, 1e-12, 1e-9)  # shares of their size by which arguments move into their domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +75,8 @@ class Tangent:
     program : Program
         The program with convex terms.
     X, u : the point of the tangent
+    inward : float
+        Share of their size by which arguments were moved into their domain.
     size : float
         The largest slope of a term along a matrix. Near an optimum the slopes of several terms cancel, and
         what is left is no measure of a dual residual.
@@ -75,18 +87,28 @@ class Tangent:
     program: Program
     X: tuple[Array, ...]
     u: Array
+    inward: float
     size: float
     costs: Array
 
 
-def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program | None:
-    """Return the program with the tangents of its convex terms at a point, None outside their domain."""
+def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: float = 0.0) -> Program | None:
+    """Return the program with the tangents of its convex terms at a point, None outside their domain.
+
+    Parameters
+    ----------
+    program : Program
+    X, u : the point
+    inward : float
+        Share of their size by which arguments are moved into their domain first.
+    """
     costs = [block.C.copy() for block in program.blocks]
     c, offset = program.c.copy(), program.offset
     rows = _Rows(program)
     size, magnitudes = 0.0, np.abs(c)
     for term in program.terms:
         y = term.arguments(X, u)
+        y = term.function.moved_inside(y, inward) if inward else y
         local = term.function.at(y)
         if local is None:
             return None
@@ -113,8 +135,17 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array) -> Program |
         offset=offset,
         constant=program.stated_constant,
         terms=(),
-        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u), size, magnitudes),
+        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u), inward, size, magnitudes),
     )
+
+
+def tangent_inside(program: Program, X: Sequence[Any], u: Array) -> Program | None:
+    """Return the tangent program at a point, or with arguments moved inside the domains of their functions.
+
+    A matrix on a face of the cone has entropies whose slopes are infinite; nearby they are finite.
+    """
+    tangents = (tangent_program(program, X, u, share) for share in (0.0, *INWARD))
+    return next((found for found in tangents if found is not None), None)
 
 
 def with_constant_terms(program: Program) -> Program:

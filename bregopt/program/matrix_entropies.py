@@ -8,6 +8,7 @@ With the eigenvectors ``U`` of ``Y`` and its eigenvalues ``d``, derivatives are 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,12 +19,13 @@ from bregopt.arrays import Array
 from bregopt.program.convex_functions import ConvexFunction, Local, hmat, hvec, hvec_length, upper_places
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["EntropySum", "LogDeterminant", "RelativeEntropy", "TraceLog"]
+__all__ = ["EntropySum", "LogDeterminant", "RelativeEntropy", "TraceLog", "on_ranges"]
 
 # Relative distance of eigenvalues below which a second divided difference is that of three equal ones. Its
 # error is the square of the distance, and only Newton's steps use it.
 _NEAR = 1e-4
 _ROUND_OFF = 1e-12  # an eigenvalue, relative to the largest, that is negative by round-off only
+_NULL = 1e-11  # a singular value, relative to the largest, of directions that are in no argument's range
 
 
 class _Spectrum:
@@ -102,6 +104,11 @@ class _OfMatrices(ConvexFunction):
             inside.append(hvec(Y + shift * np.eye(len(Y))))
         return np.concatenate(inside)
 
+    def moved_inside(self, y: Array, share: float) -> Array:
+        """Return the matrices plus a multiple of the identity."""
+        moved = [Y + share * (float(np.trace(Y).real) or 1.0) * np.eye(len(Y)) for Y in self.matrices(y)]
+        return np.concatenate(list(map(hvec, moved)))
+
     def reach(self, y: Array, dy: Array) -> float:
         """Return the length of the step at which a matrix is singular."""
         longest = np.inf
@@ -166,38 +173,50 @@ class _EntropiesAt(Local):
 
 @dataclass(frozen=True, eq=False)
 class RelativeEntropy(_OfMatrices):
-    """``tr A (log A - log B)`` of two matrices of one order (Lindblad 1974: jointly convex).
+    """``tr A (log A - log B)`` of two matrices (Lindblad 1974: jointly convex).
 
     Parameters
     ----------
     orders : tuple of int
-        The order, twice.
+        The order of each.
     hermitian : bool
+    embedding : array of shape (orders[1], orders[0]), optional
+        An isometry ``Q``: the first matrix is ``Q A Q*``, on a part of the range of the second. None for one
+        order.
     """
 
     name: ClassVar[str] = "quantum_rel_entr"
     orders: tuple[int, ...]
     hermitian: bool
+    embedding: Any = None
 
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
         return None if spectra is None else _RelativeAt(self, spectra, self.matrices(y)[0])
 
+    def embedded(self, A: Any) -> Any:
+        """Return ``Q A Q*`` of matrices."""
+        Q = self.embedding
+        return A if Q is None else Q @ A @ Q.conj().T
+
 
 class _RelativeAt(Local):
     def __init__(self, function: RelativeEntropy, spectra: list[_Spectrum], A: Any) -> None:
         self._function, (self._a, self._b) = function, spectra
-        self._of_log = _TraceLogAt(A, self._b)
+        self._of_log = _TraceLogAt(function.embedded(A), self._b)
         entropy = float(self._a.d @ self._a.logs)
         self.value = entropy + self._of_log.value
-        rest = self._a.log + np.eye(len(A)) - self._b.log
+        Q = function.embedding
+        other = self._b.log if Q is None else Q.conj().T @ self._b.log @ Q
+        rest = self._a.log + np.eye(len(A)) - other
         self.gradient = np.concatenate([hvec(rest), self._of_log.gradient])
 
     def curvature(self, weight: Array, L: Any) -> Any:
         MA, MB = self._function.matrices(_columns(L))
         T = hvec(self._a.turned(MA))
         total = (T * _as_vector(self._a.differences, MA)) @ T.T
+        MA = self._function.embedded(MA)
         across = hvec(self._b.turned(MA)) * _as_vector(self._b.differences, MA)
         cross = across @ hvec(self._b.turned(MB)).T
         return float(weight[0]) * (total - cross - cross.T + self._of_log.of_stack(MB))
@@ -284,6 +303,78 @@ class _TraceLogAt(Local):
             column = H[:, :, k]
             total -= 2 * np.real(column.conj() @ (self._C * differences[:, k, :]) @ column.T)
         return total
+
+
+# --- ranges
+
+
+def on_ranges(function: ConvexFunction, samples: Callable[[], Array]) -> tuple[ConvexFunction, Any] | None:
+    """Return a function of the parts of its matrices on their ranges, and the map to its arguments.
+
+    Matrices such as ``V X V*`` with a tall ``V`` are singular for all ``X``, and on their ranges they are
+    not.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    samples : callable
+        Returns generic arguments, shape (count, size). What vanishes in all of them vanishes in every
+        argument.
+
+    Returns
+    -------
+    tuple or None
+        The function and a sparse map, None where there is nothing to reduce.
+    """
+    if not isinstance(function, EntropySum | RelativeEntropy | TraceLog):
+        return None
+    bases = [_common_range(stack) for stack in function.matrices(samples())]
+    if all(Q.shape[0] == Q.shape[1] for Q in bases):
+        return None
+    orders, reduced = tuple(Q.shape[1] for Q in bases), function
+    if isinstance(function, EntropySum):
+        reduced = EntropySum(orders, function.weights, function.hermitian)
+    elif isinstance(function, TraceLog):
+        (Q,), C = bases, function.C
+        if not _within(C, Q):  # infinite, unless rows hold the matrix where it is not
+            return None
+        reduced = TraceLog(Q.conj().T @ C @ Q, function.hermitian)
+    else:
+        first, second = bases
+        own = function.embedding
+        first = first if own is None else own @ first
+        if not _within(first, second):
+            return None
+        Q = None if orders[0] == orders[1] else second.conj().T @ first
+        bases = [second if Q is None and own is None else bases[0], second]
+        Q = second.conj().T @ first if own is not None else Q
+        reduced = RelativeEntropy(orders, function.hermitian, Q)
+    return reduced, _compressions(function, bases)
+
+
+def _common_range(stack: Any) -> Any:
+    """Return an orthonormal basis of the directions in which one of several matrices does not vanish."""
+    _, s, V = np.linalg.svd(np.concatenate(list(stack)), full_matrices=False)
+    kept = s > _NULL * s.max(initial=0.0)
+    return np.eye(len(s)) if kept.all() else V[kept].conj().T
+
+
+def _within(M: Any, Q: Any) -> bool:
+    """Whether the columns of a matrix are in the range of an orthonormal basis."""
+    return bool(np.linalg.norm(M - Q @ (Q.conj().T @ M)) <= _NULL * np.linalg.norm(M))
+
+
+def _compressions(function: _OfMatrices, bases: Sequence[Any]) -> Any:
+    """Return the sparse map from the vectors of matrices to those of ``Q* Y Q``."""
+    parts = []
+    for n, Q in zip(function.orders, bases, strict=True):
+        units = hmat(np.eye(hvec_length(n, function.hermitian)), n, function.hermitian)
+        images = hvec(Q.conj().T @ units @ Q).T
+        parts.append(np.where(np.abs(images) > 1e-15, images, 0.0))
+    return sp.csr_array(sp.block_diag(parts, format="csr"))
+
+
+# --- vectors
 
 
 def _columns(L: Any) -> Array:

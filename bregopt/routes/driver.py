@@ -33,6 +33,7 @@ from bregopt.certify.constants import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
+from bregopt.presolve.reduction import REVEALED
 from bregopt.program import (
     ENDED,
     Answer,
@@ -46,7 +47,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
-from bregopt.program.convex_terms import tangent_program, with_constant_terms
+from bregopt.program.convex_terms import tangent_inside, with_constant_terms
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -89,7 +90,6 @@ _RESTATING = ("range space",)  # reductions before the certificate, as low-rank 
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
-_INWARD = (1e-15, 1e-12, 1e-9)  # multiples of the identity that move an answer into a domain
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
 
@@ -183,13 +183,13 @@ def _run(
 
 def _tangent(program: Program, answer: Answer) -> Program:
     """Return the program with the tangents at an answer, or at the nearest point inside their domain."""
-    X, identity = [np.asarray(X_b) for X_b in answer.X], [np.eye(block.n) for block in program.blocks]
-    for share in (0.0, *_INWARD):
-        inside = [X_b + share * max(np.trace(X_b), 1.0) * unit for X_b, unit in zip(X, identity, strict=True)]
-        found = tangent_program(program, inside, answer.u)
-        if found is not None:
-            return found
-    raise SolverError("the answer is outside the domain of an entropy or logarithm of the problem")
+    found = tangent_inside(program, answer.X, answer.u)
+    if found is None:
+        raise SolverError("the answer is outside the domain of an entropy or logarithm of the problem")
+    revealed = program.reductions.get(REVEALED)  # of the rows, which both have
+    if revealed is not None:
+        found.reductions[REVEALED] = replace(revealed, whole=found)
+    return found
 
 
 def log_answer(solution: Solution) -> None:

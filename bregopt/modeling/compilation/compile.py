@@ -10,7 +10,7 @@ free variable is in the cone itself. Any other element is equated with a new var
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -35,11 +35,13 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.convex_terms import ConvexTerm
+from bregopt.program.matrix_entropies import on_ranges
 from bregopt.program.rows import Rows, concatenate_rows, storage
 from bregopt.records import dataclass, replace
 
 __all__ = ["Compiled", "ConeRows", "compile_problem"]
 
+_SAMPLES = 3  # random values of an argument, in all of which a direction vanishes only if it always does
 _NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
 Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 Placed = Sequence[tuple[Constraint, slice]]  # constraints with their rows
@@ -150,17 +152,40 @@ def _terms(
                 f"{part.arguments.label} has a parameter times a variable inside {part.function.name}; "
                 "expected affine arguments whose parameters stand alone"
             )
-        own = [(Constraint(part.arguments, None, None, "=="), slice(0, part.arguments.size))]
+        function, arguments = part.function, part.arguments
+        reduced = on_ranges(function, partial(_samples, arguments))
+        if reduced is not None:
+            function, arguments = (
+                reduced[0],
+                arguments.combined(reduced[1], (reduced[0].size,), arguments.label),
+            )
+        own = [(Constraint(arguments, None, None, "=="), slice(0, arguments.size))]
         A, B = _linear_map(matrices, own), _variable_map(variables, own)
         term = ConvexTerm(
-            part.function,
+            function,
             A,
             B,
-            np.zeros(part.function.size),
+            np.zeros(function.size),
             part.weight,
             None if rows is None else np.arange(rows.start, rows.stop),
         )
-        yield TermTemplate(term, part.arguments.constant_part(), part.parameter)
+        yield TermTemplate(term, arguments.constant_part(), part.parameter)
+
+
+def _samples(e: Affine) -> Array:
+    """Return an affine expression at several random values of its variables and parameters."""
+    rng = np.random.default_rng(0)
+    samples = []
+    for _ in range(_SAMPLES):
+        value = np.ravel(e.constant) * rng.standard_normal()
+        for X, rows in e.psd.items():
+            G = rng.standard_normal((X.n, X.n))
+            value = value + rows.apply(G + G.T)
+        for of in (e.variables, e.parameters):
+            for item, factors in of.items():
+                value = value + factors @ rng.standard_normal(item.size)
+        samples.append(value)
+    return np.array(samples)
 
 
 def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:

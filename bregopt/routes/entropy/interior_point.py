@@ -27,9 +27,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
+from bregopt.presolve.faces import OnFaces
 from bregopt.program import Program
 from bregopt.program.convex_functions import Local
-from bregopt.program.convex_terms import tangent_program
+from bregopt.program.convex_terms import tangent_inside, tangent_program
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.entropy.equations import (
@@ -97,14 +98,23 @@ class State:
 
 
 class EntropyPath(Method):
-    """The method for one program, a step at a time."""
+    """The method for one program, a step at a time.
+
+    Parameters
+    ----------
+    program : Program
+    faces : OnFaces, optional
+        The faces that its rows hold the matrices on, and the rows that are left there.
+    """
 
     tests_multipliers = False
     patience = 20
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, faces: OnFaces | None = None) -> None:
         self.program = program
-        self.form = form = StandardForm(program)
+        self._faces = None if faces is None else faces.program.faces
+        self.form = form = StandardForm(program, faces)
+        self._reduced = faces is not None or form.zeros.size > 0
         self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
         self._curved = np.zeros(len(form.h))  # 1 for inequalities with convex terms
         for term in form.terms:
@@ -211,8 +221,10 @@ class EntropyPath(Method):
     def certificate(self, at: State) -> Certificate:
         """Return the certificate of a point, which is that of the tangent program there."""
         X, u = self.form.point(at.x)
-        tangent = tangent_program(self.program, X, u)
-        return _UNPROVEN if tangent is None else certify(PrimalDualPoint(tangent, X, u, at.y))
+        tangent = (tangent_inside if self._reduced else tangent_program)(self.program, X, u)
+        if tangent is None:
+            return _UNPROVEN
+        return certify(PrimalDualPoint(tangent, X, u, self.form.priced(at.y, tangent), faces=self._faces))
 
     def diverges(self, at: State) -> bool:
         """Return True: near the boundary a bound may be 1,000 times worse after a step, and recovers."""

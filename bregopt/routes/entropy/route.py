@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.certify import NEAR
-from bregopt.program import Answer, Penalty, Program, Start, StopReason
-from bregopt.program.convex_terms import tangent_program, with_constant_terms
+from bregopt.presolve.faces import OnFaces, implied_faces
+from bregopt.presolve.reduction import REVEALED
+from bregopt.presolve.revealed_faces import revealed_faces
+from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
+from bregopt.program.convex_terms import tangent_inside, tangent_program, with_constant_terms
+from bregopt.program.scale import scale_of
 from bregopt.records import replace
 from bregopt.rigorous import contradicts, proves_unbounded
 from bregopt.routes import base
@@ -24,6 +29,7 @@ _STEPS = 200
 # Tolerance of the search for a proof that there is no optimum, and the parts of a Farkas vector, relative to
 # its largest, up to which they are tried as zero.
 _TOL, _NOISE = 1e-8, (1e-14, 1e-10, 1e-7)
+_MARGIN = 1e-5  # largest least eigenvalue, relative to the matrix, of matrices that rows hold on a face
 # Least violation of the rows, relative to them, that is said without a proof if it is known to `_FAIR`.
 _VIOLATED, _FAIR = 1e-3, 1e-4
 
@@ -56,14 +62,79 @@ class Entropy:
         return f"an interior-point method with the second derivatives of {', '.join(names)}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        method = EntropyPath(program)
-        monitor = Monitor(program, settings, progress)
-        at, stop, step, _ = monitor.follow(method, method.first(), settings.max_iter or _STEPS)
-        X, u = method.form.point(at.x)
-        answer = Answer(tuple(X), u, at.y, stop, step)
-        if stop is not StopReason.STALLED or method.certificate(at).worst <= NEAR:
+        rows = _rows_alone(program)
+        faces = None if any(program.divergences) else implied_faces(rows)
+        if faces is not None:
+            farkas = faces.contradiction()
+            if farkas is not None:
+                return Answer.without_point(program, farkas, StopReason.INFEASIBLE)
+        answer, worst = _followed(program, faces, settings, progress)
+        if answer.stop is not StopReason.STALLED or worst <= settings.tol:
             return answer
-        return _without_optimum(program, answer) or answer
+        revealed = None if any(program.divergences) else _revealed(rows)
+        if revealed is not None:
+            found, least = _followed(program, revealed, settings, progress, answer.iterations)
+            if least < worst:
+                program.reductions[REVEALED] = revealed  # for the certificate
+                answer, worst = found, least
+        return answer if worst <= NEAR else _without_optimum(program, answer) or answer
+
+
+def _followed(
+    program: Program, faces: OnFaces | None, settings: Any, progress: Progress, step: int = 0
+) -> tuple[Answer, float]:
+    """Return the answer on faces, and the worst error of its certificate there."""
+    method = EntropyPath(program, faces)
+    limit = step + (settings.max_iter or _STEPS)
+    at, stop, step, _ = Monitor(program, settings, progress).follow(method, method.first(), limit, step)
+    X, u = method.form.point(at.x)
+    answer, worst = Answer(tuple(X), u, at.y, stop, step), method.certificate(at).worst
+    tangent = tangent_inside(program, X, u)
+    if tangent is None:
+        return answer, worst
+    y = method.form.priced(at.y, tangent)
+    answer = replace(answer, y=y)
+    if faces is not None:
+        kept = np.union1d(faces.kept, np.flatnonzero(y))
+        answer = replace(faces, whole=tangent, kept=kept).restore(replace(answer, y=y[kept]))
+    return answer, worst
+
+
+def _rows_alone(program: Program) -> Program:
+    """Return the program with its linear rows alone, and no objective."""
+    bounds = program.bounds
+    free = ~bounds.hard
+    for term in program.terms:
+        if term.rows is not None:
+            free[term.rows] = True
+    return replace(
+        program,
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        bounds=Bounds.of_hard_rows(np.where(free, -np.inf, bounds.lo), np.where(free, np.inf, bounds.hi)),
+        c=np.zeros(program.k),
+        offset=0.0,
+        terms=(),
+    )
+
+
+def _revealed(rows: Program) -> OnFaces | None:
+    """Return the program on the faces that combinations of rows imply, None where they imply none.
+
+    The multipliers of the largest ``t`` with ``X - t I`` psd expose them where it is zero.
+    """
+    if not rows.blocks:
+        return None
+    traces = rows.A.apply([np.eye(n) for n in rows.A.orders])
+    size = scale_of(rows).primal
+    margin = replace(
+        rows,
+        B=sp.csr_array(sp.hstack([rows.B, traces[:, None]])),
+        c=np.append(rows.c, -1.0),
+        u_lo=np.append(rows.u_lo, -np.inf),
+        u_hi=np.append(rows.u_hi, size),
+    )
+    least = _Solved(margin)
+    return revealed_faces(rows, least.y) if abs(least.u[-1]) <= _MARGIN * size else None
 
 
 def _without_optimum(program: Program, answer: Answer) -> Answer | None:

@@ -11,6 +11,8 @@ become terms, too, and a hinge becomes two variables that take up what its row l
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,14 @@ import scipy.sparse as sp
 from scipy.linalg import qr
 
 from bregopt.arrays import Array, IntArray
-from bregopt.program import LinearMap, Penalty, Program
+from bregopt.presolve.faces import OnFaces
+from bregopt.program import Face, LinearMap, Penalty, Program
 from bregopt.program.convex_functions import (
     ConvexFunction,
     Local,
     Logarithm,
+    NegativeEntropy,
+    NumbersRelativeEntropy,
     SquaredDistance,
     entries_of,
     hmat,
@@ -30,13 +35,15 @@ from bregopt.program.convex_functions import (
     hvec_length,
 )
 from bregopt.program.convex_terms import row_vectors
-from bregopt.program.matrix_entropies import EntropySum, LogDeterminant
+from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, on_ranges
 from bregopt.records import dataclass, replace
 
 __all__ = ["Matrices", "StandardForm", "Term"]
 
+_NONE = np.zeros(0, dtype=np.intp)
 _HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
 _DEPENDENT = 1e-11  # size of an equality, relative to the largest, that depends on the others
+_VANISHES = 1e-10  # size of a row on a face, relative to its own, that is round-off
 # Part of the entries, and their number: a map with more of them, or no more, is stored dense. For a small one
 # the calls for sparse products take longer than the products.
 _DENSE, _SMALL = 0.1, 40_000
@@ -49,7 +56,7 @@ class Matrices:
     Parameters
     ----------
     n : int
-        The order of the symmetric or Hermitian matrix.
+        The order of the symmetric or Hermitian matrix, that of ``M`` on a face ``X = V M V*``.
     hermitian : bool
     place : slice
     entries : csr_array
@@ -60,6 +67,19 @@ class Matrices:
     hermitian: bool
     place: slice
     entries: Any
+
+    @classmethod
+    def of(cls, n: int, hermitian: bool, start: int, face: Face | None) -> Matrices:
+        """Return the coordinates, from `start` on, of a matrix of order `n`, or on a face of the cone."""
+        entries = entries_of(n, hermitian)
+        if face is not None and face.codimension:
+            V: Any = face.basis
+            if hermitian:  # columns in pairs v, J v, which are v and i v
+                V = np.linalg.svd(V[:n] + 1j * V[n:], full_matrices=False)[0][:, : face.order // 2]
+            units = hmat(np.eye(hvec_length(V.shape[1], hermitian)), V.shape[1], hermitian)
+            entries = sp.csr_array(entries @ hvec(V @ units @ V.conj().T).T)
+            n = V.shape[1]
+        return cls(n, hermitian, slice(start, start + hvec_length(n, hermitian)), entries)
 
     @property
     def copies(self) -> int:
@@ -77,9 +97,9 @@ class Matrices:
 
     def block(self, x: Array) -> Array:
         """Return the program's block."""
-        order = self.copies * self.n
-        block: Array = (self.entries @ x[self.place]).reshape(order, order)
-        return block
+        flat: Array = self.entries @ x[self.place]
+        order = math.isqrt(len(flat))
+        return flat.reshape(order, order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +134,12 @@ class Term:
 class StandardForm:
     """A program in the form of the method.
 
+    Parameters
+    ----------
+    program : Program
+    faces : OnFaces, optional
+        The faces that its rows hold the matrices on, and the rows that are left there.
+
     Attributes
     ----------
     blocks : list of Matrices
@@ -122,20 +148,23 @@ class StandardForm:
     width : int
     c, E, e, G, h
     terms : list of Term
+    zeros : array of shape (3, count)
+        Numbers of variables that rows fix at zero, of these rows, and the coefficients there. Entropies of
+        zero have no slope, so they are left out.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, faces: OnFaces | None = None) -> None:
         self.program, whole = program, program
         program = _without_hinges(program)
-        self._own_variables = whole.k
+        self._own_variables, self._on_faces = whole.k, faces
         self.blocks: list[Matrices] = []
         start = 0
         for b, block in enumerate(program.blocks):
             hermitian = _is_hermitian(program, b)
             n = block.n // 2 if hermitian else block.n
-            end = start + hvec_length(n, hermitian)
-            self.blocks.append(Matrices(n, hermitian, slice(start, end), entries_of(n, hermitian)))
-            start = end
+            own = Matrices.of(n, hermitian, start, None if faces is None else faces.program.faces[b])
+            self.blocks.append(own)
+            start = own.place.stop
         self.variables = slice(start, start + program.k)
         self.width = start + program.k
         cones, ends = program.cones, np.cumsum(program.cones.dimensions)
@@ -164,19 +193,40 @@ class StandardForm:
                 y[term.soft] = -term.weight * local.gradient
         return y
 
+    def priced(self, y: Array, tangent: Program) -> Array:
+        """Return multipliers with those of rows that fix a number at zero, from its cost in a program."""
+        variable, row = self.zeros[:2].astype(np.intp)
+        if not len(row):
+            return y
+        own = y.copy()
+        own[row] = 0.0
+        own[row] = (tangent.c - tangent.B.T @ own)[variable] / self.zeros[2]
+        return own
+
     def _read_rows(self, program: Program, R: Any) -> IntArray:
         """Split the rows into independent equalities and inequalities; return the numbers of upper bounds."""
         bounds, u = program.bounds, self.variables
         equal = np.flatnonzero(bounds.equal)
+        if self._on_faces is not None:
+            equal = np.intersect1d(equal, self._on_faces.kept)
         above = np.flatnonzero(bounds.hard & np.isfinite(bounds.hi) & ~bounds.equal)
         below = np.flatnonzero(bounds.hard & np.isfinite(bounds.lo) & ~bounds.equal)
         high, low = np.flatnonzero(np.isfinite(program.u_hi)), np.flatnonzero(np.isfinite(program.u_lo))
+        single = _single_zeros(R[equal], bounds.lo[equal])
+        fixed = {int(column): (int(equal[k]), value) for k, column, value in single if column >= u.start}
+        self.zeros = np.array([(j - u.start, *own) for j, own in fixed.items()]).reshape(-1, 3).T
+        zeros = self._zeros = np.isin(np.arange(self.width), list(fixed))
+        moves = (abs(R) @ ~zeros > 0) | (abs(R) @ zeros == 0)  # rows of numbers that are zero have no slack
+        moves[np.concatenate([_NONE, *(t.rows for t in program.terms if t.rows is not None)])] = True
+        above, below = above[moves[above]], below[moves[below]]
+        high, low = (own[~zeros[u][own]] for own in (high, low))
         single = sp.eye_array(self.width, format="csr")[u]
         self._above, self._below = above, below
         self.G: Any = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
         self.h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
         E, e = R[equal].toarray(), bounds.lo[equal]
         norms = np.linalg.norm(E, axis=1)
+        E[norms <= _VANISHES * program.row_sizes[equal]] = 0.0  # round-off, on a face
         norms = np.where(norms > 0, norms, 1.0)
         kept = _independent(E / norms[:, None])
         self._equal, self._norms = equal[kept], norms[kept]
@@ -187,7 +237,20 @@ class StandardForm:
 
     def _term(self, term: Any, number: IntArray) -> Term:
         place = None if term.rows is None else number[term.rows]
-        return Term(term.function, _stored(self._rows(term.A, term.B)), term.b, term.weight, place)
+        function, L, b = term.function, self._rows(term.A, term.B), term.b
+        reduced = on_ranges(function, partial(_samples, L, b)) if self._on_faces is not None else None
+        if reduced is not None:
+            function, S = reduced
+            L, b = sp.csr_array(S @ L), S @ b
+        weight = term.weight
+        if self._zeros.any() and isinstance(function, NegativeEntropy | NumbersRelativeEntropy):
+            first = slice(0, function.count)
+            moves = abs(L[first]) @ ~self._zeros > 0
+            kept = np.flatnonzero(moves | (b[first] != 0))  # of the others, the functions are zero
+            own = kept if function.size == function.count else np.append(kept, function.count + kept)
+            function, L, b, weight = replace(function, count=len(kept)), L[own], b[own], weight[kept]
+            place = None if place is None else place[kept]
+        return Term(function, _stored(L), b, weight, place)
 
     def _divergences(self, program: Program) -> list[Term]:
         """Return the divergences of matrices as terms; their linear parts are added to the costs."""
@@ -233,6 +296,21 @@ class StandardForm:
         """Return rows as a sparse matrix of shape ``(m, width)``."""
         parts = [row_vectors(A, b) @ own.entries for b, own in enumerate(self.blocks)]
         return sp.csr_array(sp.hstack([*parts, sp.csr_array(B)], format="csr"))
+
+
+def _single_zeros(R: Any, e: Array) -> list[tuple[int, int, float]]:
+    """Return the equalities that fix one coordinate at zero, with that coordinate and its coefficient."""
+    R = sp.csr_array(R)
+    R.eliminate_zeros()
+    alone = np.flatnonzero((np.diff(R.indptr) == 1) & (e == 0))
+    first = R.indptr[alone]
+    return list(zip(alone, R.indices[first], R.data[first], strict=True))
+
+
+def _samples(L: Any, b: Array) -> Array:
+    """Return generic arguments."""
+    rng = np.random.default_rng(0)
+    return np.array([L @ rng.standard_normal(L.shape[1]) + rng.standard_normal() * b for _ in range(3)])
 
 
 def _without_hinges(program: Program) -> Program:

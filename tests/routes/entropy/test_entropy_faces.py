@@ -1,0 +1,147 @@
+"""Rows that hold matrices on faces of the cone, numbers at zero, and images that are always singular."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+
+
+def binary_entropy(q):
+    return -q * np.log(q) - (1 - q) * np.log(1 - q)
+
+
+def real(element, hermitian):
+    return element.real if hermitian else element
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("direction", [[1.0, 0, 0], [1.0, 1, 1]])
+def test_entropy_on_a_face(hermitian, direction):
+    """Without one direction the largest entropy of three is that of two."""
+    X, v = bo.PSD(3, hermitian=hermitian), np.array(direction)
+    rows = [bo.trace(X) == 1, bo.inner(np.outer(v, v), X) == 0]
+    sol = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows).solve(tol=1e-9)
+    assert sol.status == "optimal"
+    assert abs(sol.value - np.log(2)) <= sol.error + 1e-14
+    assert sol.dual_value >= np.log(2) - 1e-14
+    assert np.linalg.norm(sol.X @ v) < 1e-12
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_relative_entropies_on_faces(hermitian):
+    """The first matrix is on a part of the range of the second; both diagonals are optimal (pinching)."""
+    X, Y = bo.PSD(3, hermitian=hermitian), bo.PSD(3, hermitian=hermitian)
+    first = [real(X[k, k], hermitian) for k in range(3)]
+    second = [real(Y[k, k], hermitian) for k in range(3)]
+    traces = [bo.trace(X) == 1, bo.trace(Y) == 1, first[0] == 0]
+    own = bo.Minimize(bo.quantum_rel_entr(X, Y))
+    sol = bo.Problem(own, [*traces, second[0] == 0.2, first[1] == 0.3]).solve(tol=1e-9)
+    assert sol.value == pytest.approx(-np.log(0.8), abs=1e-9)
+    assert sol.status == "optimal"
+    sol = bo.Problem(own, [*traces, second[0] == 0, first[1] == 0.3, second[1] == 0.5]).solve(tol=1e-9)
+    assert sol.value == pytest.approx(0.3 * np.log(0.3 / 0.5) + 0.7 * np.log(0.7 / 0.5), abs=1e-9)
+    assert sol.status == "optimal"
+    C = np.diag([0, 0.3, 0.7])
+    sol = bo.Problem(bo.Maximize(bo.trace_logm(X, C)), [bo.trace(X) == 1, first[0] == 0]).solve(tol=1e-9)
+    assert sol.value == pytest.approx(0.3 * np.log(0.3) + 0.7 * np.log(0.7), abs=1e-9)
+
+
+def test_an_entropy_in_a_row_on_a_face():
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == 1, X[0, 0] == 0, bo.von_neumann_entr(X) >= binary_entropy(0.2)]
+    sol = bo.Problem(bo.Minimize(X[1, 1]), rows).solve(tol=1e-8)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(0.2, abs=1e-7)
+
+
+SIGNALS = np.array([[1, 0], [0, 1], [1, 1], [1, -1]]) / np.array([1, 1, np.sqrt(2), np.sqrt(2)])[:, None]
+
+
+def prepare_and_measure(rho, q):
+    """Return BB84 with Alice's register of four states, whose reduced state has rank two."""
+    rows = []
+    for i in range(4):
+        for j in range(i + 1):
+            E = np.zeros((4, 4))
+            E[i, j] = E[j, i] = 0.5 if i != j else 1.0
+            rows.append(bo.inner(np.kron(E, np.eye(2)), rho) == SIGNALS[i] @ SIGNALS[j] / 4)
+    for a in (0, 2):  # Bob finds the other signal of the basis
+        wrong = np.zeros((8, 8))
+        for k, other in ((a, a + 1), (a + 1, a)):
+            wrong += np.kron(np.diag(np.eye(4)[k]), np.outer(SIGNALS[other], SIGNALS[other]))
+        rows.append(bo.inner(wrong, rho) == q / 2)
+    sift = np.kron(np.eye(4)[:2], np.eye(2))
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, kraus=[sift], pinching=key)), rows)
+
+
+def test_a_key_rate_whose_rows_leave_no_interior():
+    """Combinations of rows hold the state on a face; half of the signals pass, at the rate of BB84."""
+    sol = prepare_and_measure(bo.PSD(8), 0.05).solve()
+    rate = (np.log(2) - binary_entropy(0.05)) / 2
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(rate, abs=1e-8)
+    assert sol.dual_value <= rate + 1e-12
+
+
+@pytest.mark.parametrize("q", [1e-4, 0.01, 0.05])
+def test_a_key_rate_on_the_range_of_the_signals(q):
+    """With the state on the face from the start both bounds are good."""
+    V = np.kron(np.linalg.svd(SIGNALS, full_matrices=False)[0], np.eye(2))
+    sol = prepare_and_measure(V @ bo.PSD(4) @ V.T, q).solve(tol=1e-9)
+    rate = (np.log(2) - binary_entropy(q)) / 2
+    assert sol.status == "optimal"
+    assert abs(sol.value - rate) <= sol.error + 1e-13
+    assert sol.dual_value <= rate + 1e-13
+
+
+def test_contradictions_on_faces():
+    X = bo.PSD(3)
+    entropy = bo.Maximize(bo.von_neumann_entr(X))
+    with pytest.raises(bo.InfeasibleRowError, match=r"asks for 0\.5, but it is 0"):
+        bo.Problem(entropy, [bo.trace(X) == 1, X[0, 0] == 0, X[0, 1] + X[0, 2] == 0.5]).solve()
+
+
+def test_entropies_of_numbers_that_are_zero():
+    p, q = bo.Variable(4), bo.Variable(4)
+    sol = bo.Problem(bo.Maximize(bo.sum(bo.entr(p))), [bo.sum(p) == 1, 2 * p[0] == 0]).solve(tol=1e-9)
+    assert sol.status == "optimal"
+    assert abs(sol.value - np.log(3)) <= sol.error + 1e-14
+    divergence = bo.Minimize(bo.sum(bo.rel_entr(p, q)))
+    rows = [bo.sum(p) == 1, bo.sum(q) == 1, p[0] == 0, q[1] == 0.5, p[1] == 0.4, q[0] == 0]
+    sol = bo.Problem(divergence, rows).solve(tol=1e-9)
+    assert sol.value == pytest.approx(0.4 * np.log(0.4 / 0.5) + 0.6 * np.log(0.6 / 0.5), abs=1e-9)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_images_under_isometries(hermitian):
+    """``V X V*`` with a tall isometry is singular for all ``X`` and has the entropy of ``X``."""
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((4, 2)) + 1j * rng.standard_normal((4, 2)) * hermitian
+    V = np.linalg.qr(V if hermitian else V.real)[0]
+    X = bo.PSD(2, hermitian=hermitian)
+    image = V @ X @ V.conj().T
+    sol = bo.Problem(bo.Maximize(bo.von_neumann_entr(image)), [bo.trace(X) == 1]).solve(tol=1e-9)
+    assert sol.value == pytest.approx(np.log(2), abs=1e-9)
+    assert sol.status == "optimal"
+    C = np.diag([0.3, 0.7])
+    rows = [bo.trace(X) == 1, real(X[0, 0], hermitian) <= 0.2]
+    own = bo.Problem(bo.Minimize(bo.quantum_rel_entr(V @ C @ V.conj().T, image)), rows).solve(tol=1e-9)
+    assert own.value == pytest.approx(0.3 * np.log(0.3 / 0.2) + 0.7 * np.log(0.7 / 0.8), abs=1e-9)
+    proven = sol.verify()
+    assert proven.lower <= np.log(2) <= proven.upper
+
+
+def test_capacity_of_an_amplitude_damping_channel():
+    """The entanglement-assisted capacity: its isometry makes the first argument singular (Bennett 1999)."""
+    g = 0.3
+    V = np.zeros((4, 2))  # output and environment
+    V[0, 0], V[2, 1], V[1, 1] = 1, np.sqrt(1 - g), np.sqrt(g)
+    rho = bo.PSD(2, name="rho")
+    whole = V @ rho @ V.T
+    output = bo.partial_trace(whole, (2, 2), keep=0)
+    own = bo.quantum_cond_entr(whole, (2, 2), 0) + bo.von_neumann_entr(output)
+    sol = bo.Problem(bo.Maximize(own), [bo.trace(rho) == 1]).solve(tol=1e-9)
+    p = np.linspace(0, 1, 200_001)[1:-1]  # inputs are diagonal by covariance
+    rates = binary_entropy(p) + binary_entropy((1 - g) * p) - binary_entropy(g * p)
+    assert sol.value == pytest.approx(rates.max(), abs=1e-8)
