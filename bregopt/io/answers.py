@@ -2,7 +2,7 @@
 
     batch.json      the task, the version of bregopt, and a fingerprint of each setting
     0000032.part    what was found from position 32 on, after its SHA-256
-    X.npy           the matrices of a stack of arrays
+    X.npy           the matrices of a stack of arrays, or the rows of the panel in a Parquet file
 
 Each part is written whole or not at all, and after its matrices, so the batch may be killed at any time. A
 part is a pickle, but one that runs no code: only classes of data are read, those of this package, of NumPy,
@@ -259,12 +259,13 @@ class Answers:
     # --- Matrices of a stack, beside the parts ---
 
     def write_matrices(self, position: int, X: Array, count: int) -> None:
-        """Write the matrices from a position on, of `count` in all, and wait until they are on the disk.
+        """Write the rows from a position on, of `count` in all, and wait until they are on the disk.
 
         Parameters
         ----------
         position : int
-        X : array of shape (b, n, n)
+        X : array of shape (b, n, n) or (b, n)
+            Matrices, or rows of a panel.
         count : int
         """
         file = self.path / _MATRICES
@@ -285,16 +286,16 @@ class Answers:
         """Return the matrices as a memory map."""
         return np.load(self.path / _MATRICES, mmap_mode="r")
 
-    def check_matrices(self, position: int, count: int, known: str) -> None:
-        """Raise a ValueError unless the matrices from a position on have a fingerprint."""
+    def check_matrices(self, position: int, rows: slice, known: str) -> None:
+        """Raise a ValueError unless the rows of the part at a position have a fingerprint."""
         try:
-            same = fingerprint(np.array(self.matrices()[position : position + count])) == known
+            same = fingerprint(np.array(self.matrices()[rows])) == known
         except (OSError, ValueError):
             same = False
         if not same:
             raise ValueError(
-                f"{self.path / _MATRICES} is damaged, or is not there, in positions {position} to "
-                f"{position + count - 1}; delete {self._file(position)}, and these are solved again"
+                f"{self.path / _MATRICES} is damaged, or is not there, in rows {rows.start} to "
+                f"{rows.stop - 1}; delete {self._file(position)}, and these are solved again"
             )
 
 

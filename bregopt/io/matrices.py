@@ -20,7 +20,6 @@ from bregopt.arrays import Array, IntArray, check_memory, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.pandas_labels import pandas_module
-from bregopt.io.stacks import parquet_panel
 from bregopt.io.text_files import Lines, read_latin
 from bregopt.records import dataclass
 
@@ -113,6 +112,8 @@ def opened(value: Any, name: str) -> Any:
         if array.ndim == 3:
             return array
     if suffix == ".parquet":
+        from bregopt.io.panels import parquet_panel  # only those with such files wait
+
         return parquet_panel(path)
     if suffix not in SUFFIXES:
         known = ", ".join((*SUFFIXES, ".parquet"))

@@ -6,10 +6,7 @@ Some rows and columns may hold only NaN off the diagonal: assets without data (:
 from __future__ import annotations
 
 import math
-import os
-import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -21,28 +18,27 @@ from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
 from bregopt.chunks.sources import Source, maps_whole_file
-from bregopt.errors import require
-from bregopt.files import reading
 from bregopt.io.pandas_labels import Labels, is_pandas, pandas_module
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass
 
 __all__ = [
+    "ANSWERS",
+    "BLOCK",
     "Group",
     "MatrixStack",
     "StackLike",
     "is_stack",
-    "parquet_panel",
     "present_stack",
     "read_stack",
+    "real_numbers",
     "rows_with_data",
 ]
 
 # One matrix or number, or one for each key of a stack; or the path of a file that holds them.
 StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
-_BLOCK = 2**24  # bytes of a file that are read at once
-_ROWS = 2**12  # of a Parquet file that are decoded at once
-_readers = threading.local()
+ANSWERS = "all answers in memory (resume='folder' keeps them in a file)"
+BLOCK = 2**24  # bytes of a file that are read at once
 
 
 def is_stack(value: Any) -> bool:
@@ -71,14 +67,16 @@ def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
     elif is_mapping(value):
         stack = _DictStack(value)
     elif is_pandas(value, "DataFrame"):
-        stack = _frame_stack(value, name, real)
+        from bregopt.io.panels import frame_stack  # only those with frames wait
+
+        stack = frame_stack(value, name, real)
     elif isinstance(value, list | tuple) and not _uniform(value):
         stack = _ListStack.of(value)
     elif real and maps_whole_file(value):
         stack = _ArrayStack.of(value, name)
     else:
         array = rectangular(value, name)
-        stack = _ArrayStack.of(_real_numbers(array, name) if real else array, name)
+        stack = _ArrayStack.of(real_numbers(array, name) if real else array, name)
     if len(stack.keys) == 0:
         raise ValueError(f"{name} holds no matrix; expected one at least")
     return stack
@@ -161,13 +159,39 @@ class MatrixStack(ABC):
         """Return the labels of one matrix, None if it has none."""
         return None
 
+    def rows_in_file(self, a: int, b: int) -> slice | None:
+        """Return the rows of the answers `a` to ``b - 1`` in the file of a folder; None if none has them."""
+        return None
+
     def of_answers(self, X: Array, k: int) -> Array:
-        """Return the answer to one matrix, without what is missing, from an array of all."""
-        return X[k]
+        """Return the answer to one matrix, without what is missing, from the array of that file."""
+        return X[self.rows_in_file(k, k + 1)]
+
+    def mapped(self, X: Array) -> Any:
+        """Return the array of that file in the form of the data, without a copy."""
+        return X
 
     @abstractmethod
     def collected(self, matrices: Sequence[Any]) -> Any:
         """Return answers, None where there is none, in the form of the data; NaN where a row is missing."""
+
+    def panels(self, matrices: Sequence[Any]) -> Iterable[Any]:
+        """Yield answers as frames, some after the other, with keys and labels in their index."""
+        pandas, length = pandas_module(), max(1, BLOCK // (8 * max(1, self.order) ** 2))
+        for a in range(0, len(self.keys), length):
+            part = self.part(a, min(len(self.keys), a + length))
+            X = part.collected(matrices[a : a + length])
+            if not is_pandas(X, "DataFrame"):
+                found = zip(self.keys[a : a + length], X.values() if is_mapping(X) else X, strict=True)
+                frames = {
+                    key: own if is_pandas(own, "DataFrame") else pandas.DataFrame(np.asarray(own))
+                    for key, own in found
+                    if own is not None
+                }
+                if not frames:
+                    continue
+                X = pandas.concat(frames).reindex(columns=list(self.all_labels))
+            yield X
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +220,7 @@ class _ArrayStack(MatrixStack):
     @property
     def groups(self) -> Iterable[Group]:
         count, n = len(self.source), self.order
-        length = max(1, count) if self.source.path is None else max(1, _BLOCK // (8 * max(n, 1) ** 2))
+        length = max(1, count) if self.source.path is None else max(1, BLOCK // (8 * max(n, 1) ** 2))
         for a in range(0, count, length):
             b = min(count, a + length)
             yield Group(np.arange(a, b), self._read(a, b), np.arange(n))
@@ -215,10 +239,16 @@ class _ArrayStack(MatrixStack):
     def one(self, k: int) -> Any:
         return self._read(k, k + 1)[0]
 
+    def rows_in_file(self, a: int, b: int) -> slice | None:
+        return slice(a, b)
+
+    def of_answers(self, X: Array, k: int) -> Array:
+        return X[k]
+
     def collected(self, matrices: Sequence[Any]) -> Any:
         shape = self.source.shape
         if self.source.path is not None:
-            check_memory(8.0 * math.prod(shape), "the array of answers (resume='folder' keeps it in a file)")
+            check_memory(8.0 * math.prod(shape), ANSWERS)
         X = np.full(shape, np.nan)
         for k, matrix in enumerate(matrices):
             if matrix is not None:
@@ -312,7 +342,7 @@ class _ListStack(_DictStack):
         return list(super().collected(matrices).values())
 
 
-def _real_numbers(array: Any, name: str) -> Array:
+def real_numbers(array: Any, name: str) -> Array:
     """Return an array of doubles; refuse other than real numbers."""
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
@@ -343,228 +373,6 @@ def _length_of(matrix: Any) -> int:
     if isinstance(shape, tuple) and shape:
         return int(shape[0])
     return len(matrix) if isinstance(matrix, list | tuple) else 0
-
-
-@dataclass(frozen=True, eq=False)
-class _FrameStack(MatrixStack):
-    """Matrices in a frame with the keys in the first level of its index, labels in the second and columns.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    names : tuple
-        The keys.
-    rows : list of int arrays
-        The rows of each matrix.
-    """
-
-    frame: Any
-    names: tuple[Hashable, ...]
-    rows: list[IntArray]
-
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        return self.names
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        kinds: dict[tuple[int, ...], list[int]] = {}
-        for k, columns in enumerate(self._columns):
-            if columns is not None:
-                kinds.setdefault(tuple(columns.tolist()), []).append(k)
-        for kind, positions in kinds.items():
-            columns = np.array(kind, dtype=np.intp)
-            rows = np.stack([self.rows[k] for k in positions])
-            yield Group(np.array(positions), self._values[rows][:, :, columns], columns)
-
-    @property
-    def order(self) -> int:
-        return self.frame.shape[1]
-
-    @property
-    def all_labels(self) -> Iterable[Hashable]:
-        return self.frame.columns
-
-    def part(self, a: int, b: int) -> _FrameStack:
-        rows = self.rows[a:b]
-        ends = np.cumsum([0, *map(len, rows)])
-        frame = self.frame.iloc[np.concatenate(rows)]
-        return _FrameStack(frame, self.names[a:b], [*map(np.arange, ends[:-1], ends[1:])])
-
-    def one(self, k: int) -> Any:
-        own, columns = self.frame.iloc[self.rows[k]].droplevel(0), self._columns[k]
-        return own if columns is None else own.iloc[:, columns]
-
-    def labels(self, k: int) -> Labels:
-        columns = self._columns[k]
-        return self.frame.columns if columns is None else self.frame.columns[columns]
-
-    def collected(self, matrices: Sequence[Any]) -> Any:
-        values = np.full(self.frame.shape, np.nan)
-        for rows, columns, matrix in zip(self.rows, self._columns, matrices, strict=True):
-            if matrix is not None and columns is not None:
-                values[np.ix_(rows, columns)] = matrix
-        return pandas_module().DataFrame(values, self.frame.index, self.frame.columns)
-
-    @cached_property
-    def _values(self) -> Array:
-        return _real_numbers(rectangular(self.frame, "A"), "A")
-
-    @cached_property
-    def _columns(self) -> list[IntArray | None]:
-        """The columns of each matrix: those of its rows if the others are empty, None if it is not square."""
-        places = self.frame.columns.get_indexer(self.frame.index.get_level_values(1))
-        return [self._own_columns(rows, places[rows]) for rows in self.rows]
-
-    def _own_columns(self, rows: IntArray, columns: IntArray) -> IntArray | None:
-        n = self.frame.shape[1]
-        if (columns < 0).any() or len(np.unique(columns)) < len(columns):
-            return None
-        spare = np.delete(np.arange(n), columns)
-        return columns if np.isnan(self._values[np.ix_(rows, spare)]).all() else None
-
-
-def _frame_stack(frame: Any, name: str, real: bool) -> _FrameStack:
-    """Return the stack in a frame; refuse repeated columns, and if `real` other than real numbers."""
-    if real:
-        _real_numbers(rectangular(frame, name), name)
-    if not frame.columns.is_unique:
-        repeated = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(
-            f"{name} is a DataFrame with the column {repeated!r} twice; expected distinct labels"
-        )
-    codes, keys = pandas_module().factorize(frame.index.get_level_values(0))
-    order = np.argsort(codes, kind="stable")
-    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(keys)))[:-1])
-    return _FrameStack(frame, tuple(keys), rows)
-
-
-@dataclass(frozen=True, eq=False)
-class _ParquetStack(MatrixStack):
-    """Matrices in the Parquet file of a frame, of which parts are read as those of npy files.
-
-    Parameters
-    ----------
-    path : Path
-    columns : pandas.Index
-    names : tuple
-        The keys.
-    ends : int array of shape (B + 1,)
-        The first row of each matrix, and the number of all rows.
-    """
-
-    path: Path
-    columns: Any
-    names: tuple[Hashable, ...]
-    ends: IntArray
-
-    @property
-    def keys(self) -> Sequence[Hashable]:
-        return self.names
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        for a, piece in self._pieces():
-            for group in piece.groups:
-                yield Group(a + group.positions, group.values, group.rows)
-
-    @property
-    def order(self) -> int:
-        return len(self.columns)
-
-    @property
-    def all_labels(self) -> Iterable[Hashable]:
-        return self.columns
-
-    def part(self, a: int, b: int) -> _ParquetStack:
-        return _ParquetStack(self.path, self.columns, self.names[a:b], self.ends[a : b + 1])
-
-    def one(self, k: int) -> Any:
-        return self._frame.one(k) if self._is_piece else self.part(k, k + 1)._frame.one(0)
-
-    def labels(self, k: int) -> Labels:
-        return self._frame.labels(k) if self._is_piece else self.part(k, k + 1)._frame.labels(0)
-
-    def collected(self, matrices: Sequence[Any]) -> Any:
-        check_memory(8.0 * self.order * float(self.ends[-1] - self.ends[0]), "the DataFrame of answers")
-        ends = np.append([a for a, _ in self._pieces()], len(self.names))
-        pieces = zip(self._pieces(), ends[1:], strict=True)
-        return pandas_module().concat([piece.collected(matrices[a:b]) for (a, piece), b in pieces])
-
-    @property
-    def _is_piece(self) -> bool:
-        """Whether the matrices are held once they are read."""
-        return bool(len(self.names) == 1 or 8 * self.order * (self.ends[-1] - self.ends[0]) <= _BLOCK)
-
-    def _pieces(self) -> Iterable[tuple[int, _FrameStack]]:
-        """Yield consecutive parts of some size with their first positions."""
-        length = len(self.names) if self._is_piece else max(1, _BLOCK // (8 * self.order**2))
-        for a in range(0, len(self.names), length):
-            yield a, self._frame if self._is_piece else self.part(a, a + length)._frame
-
-    @cached_property
-    def _frame(self) -> _FrameStack:
-        return _frame_stack(_reader_of(self.path).rows(int(self.ends[0]), int(self.ends[-1])), "A", True)
-
-
-class _ParquetReader:
-    """Rows of a Parquet file, which are decoded one batch after the other."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = require("pyarrow.parquet", "parquet").ParquetFile(path)
-        self._restart()
-
-    def _restart(self) -> None:
-        self._first, self._held = 0, deque[Any]()  # the number of the first row that is held, and batches
-        self._batches = self._file.iter_batches(_ROWS, use_threads=False)
-
-    def rows(self, start: int, stop: int) -> Any:
-        """Return rows as a frame; those before the last ones are decoded again."""
-        if start < self._first:
-            self._restart()
-        count = sum(map(len, self._held))
-        while self._first + count < stop or (self._held and self._first + len(self._held[0]) <= start):
-            if self._held and self._first + len(self._held[0]) <= start:
-                count -= len(self._held[0])
-                self._first += len(self._held.popleft())
-            else:
-                self._held.append(next(self._batches))
-                count += len(self._held[-1])
-        whole = require("pyarrow", "parquet").Table.from_batches(self._held, self._file.schema_arrow)
-        return whole.slice(start - self._first, stop - start).to_pandas()
-
-
-def _reader_of(path: Path) -> _ParquetReader:
-    """Return the reader that this thread has of a file, or a new one."""
-    key = path, path.stat().st_mtime_ns, os.getpid()
-    held, reader = vars(_readers).get("last", (None, None))
-    if held != key:
-        reader = _ParquetReader(path)
-        vars(_readers)["last"] = key, reader
-    return reader
-
-
-def parquet_panel(path: Path) -> Any:
-    """Return the stack or frame in a Parquet file; a stack whose keys are in order is read part by part.
-
-    Raises
-    ------
-    ImportError
-        If pandas or pyarrow is not installed.
-    ValueError
-        If the file is damaged.
-    """
-    pandas, parquet = require("pandas", "pandas"), require("pyarrow.parquet", "parquet")
-    with reading(path):
-        file = parquet.ParquetFile(path)
-        index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-        if len(index) == 2 and all(isinstance(name, str) for name in index):
-            codes, keys = pandas.factorize(pandas.Index(file.read([index[0]]).column(0).to_pandas()))
-            first = np.flatnonzero(np.diff(codes, prepend=-1))
-            columns = file.schema_arrow.empty_table().to_pandas().columns
-            if len(first) == len(keys) > 0 and columns.is_unique:
-                return _ParquetStack(path, columns, tuple(keys), np.append(first, len(codes)))
-        return pandas.read_parquet(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -641,10 +449,15 @@ class _PresentStack(MatrixStack):
         labels = self.whole.labels(k)
         return labels if labels is None or k not in self.present else labels[self.present[k]]
 
+    def rows_in_file(self, a: int, b: int) -> slice | None:
+        return self.whole.rows_in_file(a, b)
+
     def of_answers(self, X: Array, k: int) -> Array:
-        """Return the answer to one matrix, of the rows that are there."""
-        rows = self.present.get(k)
-        return X[k] if rows is None else X[k][np.ix_(rows, rows)]
+        own, rows = self.whole.of_answers(X, k), self.present.get(k)
+        return own if rows is None else own[np.ix_(rows, rows)]
+
+    def mapped(self, X: Array) -> Any:
+        return self.whole.mapped(X)
 
     def collected(self, matrices: Sequence[Any]) -> Any:
         """Return answers in the form of the data, NaN where an asset is missing."""

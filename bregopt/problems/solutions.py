@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,6 +182,22 @@ class Solutions:
         from bregopt.problems.reports import PanelReport  # only those who ask wait
 
         return PanelReport.of(self)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write the matrices to a Parquet file as a panel, part by part.
+
+        Keys and labels are in its index, labels in its columns: ``pandas.read_parquet`` reads it, and
+        :func:`bregopt.nearest_correlation`. Without an answer there is NaN, of a dict no row.
+
+        Raises
+        ------
+        ImportError
+            If pandas or pyarrow is not installed.
+        """
+        from bregopt.io.panels import write_panel  # only those who ask wait
+
+        require("pandas", "pandas")
+        write_panel(path, self._problem.matrices.panels(self._matrices))
 
     def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:
         """Draw the report, as :meth:`PanelReport.plot`."""

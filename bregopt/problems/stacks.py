@@ -267,7 +267,7 @@ def _stored(folder: Answers, problem: StackedProblem, own: StackedProblem, a: in
     data, file, part = found
     if data == _fingerprint(own):
         if file is not None:
-            folder.check_matrices(a, len(part.record.X), file)
+            folder.check_matrices(a, problem.matrices.rows_in_file(a, a + len(part.record.X)), file)
         return part
     count = len(own.matrices.keys)
     if len(part.record.X) < count or part.record.errors:
@@ -281,10 +281,12 @@ def _stored(folder: Answers, problem: StackedProblem, own: StackedProblem, a: in
 
 def _kept(folder: Answers, problem: StackedProblem, own: StackedProblem, a: int, part: Part) -> Part:
     """Write a part to the folder, and return it, without its matrices where they are in the file."""
-    X, file = own.matrices.collected(part.record.X), None
-    if isinstance(X, np.ndarray):
+    matrices, file = problem.matrices, None
+    rows = matrices.rows_in_file(a, a + len(part.record.X))
+    if rows is not None:
+        X = np.asarray(own.matrices.collected(part.record.X))
         file = fingerprint(X)
-        folder.write_matrices(a, X, len(problem.matrices.keys))
+        folder.write_matrices(rows.start, X, matrices.rows_in_file(0, len(matrices.keys)).stop)
         in_file = np.array([isinstance(own, np.ndarray) for own in part.record.X])
         left = [None if there else own for there, own in zip(in_file, part.record.X, strict=True)]
         part = replace(part, record=replace(part.record, X=left), in_file=in_file)
@@ -302,24 +304,22 @@ def _fingerprint(problem: StackedProblem) -> str:
 
 
 def _matrices(matrices: Any, record: Record, in_file: Mask, reached: Mask, folder: Answers | None) -> Any:
-    """Return the answers in the form of the data, for an array with a folder as a memory map.
+    """Return the answers in the form of the data, those in the file of a folder as a memory map.
 
     Matrices without an answer are NaN there, too.
     """
     if folder is None or not in_file.any():
         return matrices.collected(record.X)
-    n, left = matrices.order, np.flatnonzero(~reached)
-    width = width_of(n)
-    for at in np.split(
-        left, np.flatnonzero((np.diff(left) > 1) | (np.arange(1, len(left)) % width == 0)) + 1
-    ):
-        if len(at):
-            folder.write_matrices(at[0], np.full((len(at), n, n), np.nan), len(in_file))
-    X = folder.matrices()
+    X, count = folder.matrices(), len(in_file)
+    for a in range(0, count, width_of(matrices.order)):
+        if not reached[a]:
+            rows = matrices.rows_in_file(a, min(count, a + width_of(matrices.order)))
+            none = np.full((rows.stop - rows.start, *X.shape[1:]), np.nan)
+            folder.write_matrices(rows.start, none, len(X))
     whole = np.asarray(X)
     for k in np.flatnonzero(in_file).tolist():
         record.X[k] = matrices.of_answers(whole, k)
-    return X
+    return matrices.mapped(X)
 
 
 def _serially(

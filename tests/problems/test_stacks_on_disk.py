@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_all_start_methods, get_context
@@ -104,38 +105,71 @@ def test_a_panel_in_a_parquet_file(tmp_path):
 @pytest.mark.parametrize("rows", [77, 10_000])
 def test_a_parquet_panel_is_read_part_by_part(tmp_path, monkeypatch, rows):
     """Parts, chains, folders, missing assets and reports are those of the frame in memory."""
-    from bregopt.io import stacks
+    from bregopt.io import panels, stacks
 
     rng = np.random.default_rng(1)
-    C = rng.uniform(-1, 1, (150, 5, 5))
+    C = rng.uniform(-1, 1, (60, 5, 5))
     C = (C + C.transpose(0, 2, 1)) / 2
-    C[7, 2] = C[7, :, 2] = C[80:90, 4] = C[80:90, :, 4] = np.nan
+    C[7, 2] = C[7, :, 2] = C[30:40, 4] = C[30:40, :, 4] = np.nan
     C[:, range(5), range(5)] = 1
-    dates, labels = pd.date_range("2020-01-01", periods=150), list("abcde")
+    dates, labels = pd.date_range("2020-01-01", periods=60), list("abcde")
     panel = pd.concat({key: pd.DataFrame(A, labels, labels) for key, A in zip(dates, C, strict=True)})
     path, read = tmp_path / "panel.parquet", []
     panel.to_parquet(path, row_group_size=rows)
-    monkeypatch.setattr(stacks, "_BLOCK", 20 * 8 * 5**2)  # twenty matrices
-    monkeypatch.setattr(stacks, "_ROWS", 64)
-    whole = stacks._ParquetReader.rows
+    for module in (stacks, panels):
+        monkeypatch.setattr(module, "BLOCK", 9 * 8 * 5**2)  # nine matrices
+    monkeypatch.setattr(panels, "_ROWS", 64)
+    whole = panels._ParquetReader._rows
     monkeypatch.setattr(
-        stacks._ParquetReader, "rows", lambda self, a, b: read.append(b - a) or whole(self, a, b)
+        panels._ParquetReader, "_rows", lambda self, a, b: read.append(b - a) or whole(self, a, b)
     )
     asked = {"missing": "unknown", "min_eigenvalue": 0.01, "warm_start": "chain"}
-    with pytest.warns(bo.DataWarning, match="11 of 150 matrices have a warning"):
+    with pytest.warns(bo.DataWarning, match="11 of 60 matrices have a warning"):
         expected = bo.nearest_correlation(panel, **asked)
     for resume in (None, tmp_path / "answers", tmp_path / "answers"):
-        with pytest.warns(bo.DataWarning, match="11 of 150 matrices have a warning"):
+        with pytest.warns(bo.DataWarning, match="11 of 60 matrices have a warning"):
             found = bo.nearest_correlation(path, resume=resume, **asked)
         pd.testing.assert_frame_equal(found.X, expected.X)
         assert list(found.keys) == list(expected.keys)
-    assert 0 < max(read) <= 20 * 5
+    assert 0 < max(read) <= 9 * 5
+    X = found.X.to_numpy()
+    assert np.shares_memory(X, found[dates[3]].X.to_numpy()) or any(
+        isinstance(base, np.memmap) for base in (X.base, X.base.base)
+    )
     np.testing.assert_allclose(found.report().distance, expected.report().distance, atol=1e-12)
     pd.testing.assert_frame_equal(found[dates[7]].X, expected[dates[7]].X)
     panel.sort_index(level=1).to_parquet(path)  # dates apart
     with pytest.warns(bo.DataWarning):
         apart = bo.nearest_correlation(path, missing="unknown", min_eigenvalue=0.01)
     np.testing.assert_allclose(apart.X.loc[dates[3]], expected.X.loc[dates[3]], atol=1e-5)
+
+
+@pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
+@pytest.mark.parametrize("form", ["array", "dict", "frames", "panel"])
+def test_answers_are_written_as_a_parquet_panel(tmp_path, monkeypatch, form):
+    """Part by part, with the digits of X; a matrix without an answer has no row or NaN."""
+    from bregopt.io import stacks
+
+    monkeypatch.setattr(stacks, "BLOCK", 2 * 8 * 4**2)  # two matrices
+    A, labels = matrices(5, 4), list("abcd")
+    A[1, 0, 2] = A[1, 2, 0] = np.inf
+    frames = {f"day {k}": pd.DataFrame(own, labels, labels) for k, own in enumerate(A)}
+    given = {"array": A, "dict": dict(enumerate(A)), "frames": frames, "panel": pd.concat(frames)}[form]
+    with pytest.warns(bo.DataWarning, match="1 of 5 matrices has an error"):
+        sols = bo.nearest_correlation(given)
+    sols.to_parquet(tmp_path / "X.parquet")
+    found = pd.read_parquet(tmp_path / "X.parquet")
+    if form == "panel":
+        pd.testing.assert_frame_equal(found, sols.X)
+    for k, key in enumerate(sols.keys):
+        if k != 1:
+            np.testing.assert_array_equal(found.loc[key], sols[key].X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.DataWarning)  # of the matrix that is NaN
+        again = bo.nearest_correlation(tmp_path / "X.parquet")
+    assert (again.status == "optimal").sum() == 4
+    kept = range(5) if form in ("array", "panel") else [0, 2, 3, 4]
+    assert list(again.keys) == [sols.keys[k] for k in kept]
 
 
 def test_bad_files_are_named(tmp_path):
@@ -294,26 +328,36 @@ def peak():  # getrusage would begin with the memory of the parent
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
-bo.nearest_correlation(sys.argv[1] + "1.npy", resume=sys.argv[2] + "1")  # a part
+path, folder, count, suffix = sys.argv[1:]
+bo.nearest_correlation(f"{path}1.{suffix}", resume=f"{folder}1")  # a part
 before = peak()
-sols = bo.nearest_correlation(sys.argv[1] + '.npy', resume=sys.argv[2])
-assert (sols.status == "optimal").all() and len(sols) == int(sys.argv[3])
+sols = bo.nearest_correlation(f"{path}.{suffix}", resume=folder)
+assert (sols.status == "optimal").all() and len(sols) == int(count)
 print(peak(), before)
 """
 
 
-def peak(path, folder, count):
+def peak(path, folder, count, suffix):
     """Return the peak memory of a child process that solves the stack in a file, and of a part, in MB."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc")
-    command = [sys.executable, "-c", CHILD, str(path), str(folder), str(count)]
+    command = [sys.executable, "-c", CHILD, str(path), str(folder), str(count), suffix]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
     return [int(word) / 2**10 for word in done.stdout.split()]
 
 
-def write(path, count, n, scale):
+def write(path, count, n, scale, suffix):
     """Write a stack, and one of a part beside it."""
     some = matrices(500, n) * scale + (1 - scale) * np.eye(n)
+    if suffix == "parquet":
+        from bregopt.io.panels import write_panel
+
+        labels = [f"asset {k}" for k in range(n)]
+        index = [pd.MultiIndex.from_product([range(a, a + 500), labels]) for a in range(0, count, 500)]
+        frames = [pd.DataFrame(some.reshape(-1, n), own, labels) for own in index]
+        write_panel(f"{path}.parquet", frames)
+        write_panel(f"{path}1.parquet", frames[:1])
+        return
     out = np.lib.format.open_memmap(f"{path}.npy", "w+", np.float64, (count, n, n))
     for a in range(0, count, 500):
         out[a : a + 500] = some[: count - a]
@@ -322,13 +366,16 @@ def write(path, count, n, scale):
 
 def test_memory_is_that_of_a_part(tmp_path):
     count, n = 1_500, 60
-    write(tmp_path / "A", count, n, 0.05)  # they are psd, so their answers take one step
-    after, before = peak(tmp_path / "A", tmp_path / "answers", count)
+    write(tmp_path / "A", count, n, 0.05, "npy")  # they are psd, so their answers take one step
+    after, before = peak(tmp_path / "A", tmp_path / "answers", count, "npy")
     assert after - before < 8e-6 * count * n * n / 2  # data and answers are four times as much
 
 
 @pytest.mark.slow
-def test_100000_matrices_of_order_60_take_less_than_a_gigabyte(tmp_path):
-    write(tmp_path / "A", 100_000, 60, 0.3)
-    after, _ = peak(tmp_path / "A", tmp_path / "answers", 100_000)
+@pytest.mark.parametrize("suffix", ["npy", "parquet"])
+def test_100000_matrices_of_order_60_take_less_than_a_gigabyte(tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    write(tmp_path / "A", 100_000, 60, 0.3, suffix)
+    after, _ = peak(tmp_path / "A", tmp_path / "answers", 100_000, suffix)
     assert after < 1_000
