@@ -128,7 +128,7 @@ class _ParquetStack(MatrixStack):
     ----------
     path : Path
     columns : pandas.Index
-    names : tuple
+    index : pandas.Index
         The keys.
     ends : int array of shape (B + 1,)
         The first row of each matrix, and the number of all rows.
@@ -136,12 +136,12 @@ class _ParquetStack(MatrixStack):
 
     path: Path
     columns: Any
-    names: tuple[Hashable, ...]
+    index: Any
     ends: IntArray
 
-    @property
+    @cached_property
     def keys(self) -> Sequence[Hashable]:
-        return self.names
+        return tuple(self.index)
 
     @property
     def groups(self) -> Iterable[Group]:
@@ -158,7 +158,7 @@ class _ParquetStack(MatrixStack):
         return self.columns
 
     def part(self, a: int, b: int) -> _ParquetStack:
-        return _ParquetStack(self.path, self.columns, self.names[a:b], self.ends[a : b + 1])
+        return _ParquetStack(self.path, self.columns, self.index[a:b], self.ends[a : b + 1])
 
     def one(self, k: int) -> Any:
         return self._block(k - k % self._length).one(k % self._length)
@@ -174,7 +174,11 @@ class _ParquetStack(MatrixStack):
         return own if labels.equals(self.columns) else own[:, self.columns.get_indexer(labels)]
 
     def mapped(self, X: Array) -> Any:
-        return pandas_module().DataFrame(X, _reader_of(self.path).index(), self.columns, copy=False)
+        names, labels, of_label = _reader_of(self.path).labels(self.columns)
+        codes = np.repeat(np.arange(len(self.index)), np.diff(self.ends)), of_label
+        pandas = pandas_module()
+        index = pandas.MultiIndex(levels=[self.index, labels], codes=codes, names=names)
+        return pandas.DataFrame(X, index, self.columns, copy=False)
 
     def collected(self, matrices: Sequence[Any]) -> Any:
         check_memory(8.0 * self.order * float(self.ends[-1] - self.ends[0]), ANSWERS)
@@ -189,11 +193,11 @@ class _ParquetStack(MatrixStack):
     @property
     def _starts(self) -> range:
         """The first positions of the blocks."""
-        return range(0, len(self.names), self._length)
+        return range(0, len(self.index), self._length)
 
     def _block(self, a: int) -> _FrameStack:
         """Return the block that begins at a position."""
-        b = min(len(self.names), a + self._length)
+        b = min(len(self.index), a + self._length)
         return _reader_of(self.path).block(int(self.ends[a]), int(self.ends[b]))
 
 
@@ -201,7 +205,8 @@ class _ParquetReader:
     """Rows of a Parquet file, which are decoded one batch after the other; it holds the last block."""
 
     def __init__(self, path: Path) -> None:
-        self._file = require("pyarrow.parquet", "parquet").ParquetFile(path)
+        # Without prefetches, which hold all of the file that was read.
+        self._file = require("pyarrow.parquet", "parquet").ParquetFile(path, pre_buffer=False)
         self._last: tuple[Any, Any] = None, None  # the rows of the last block, and the block
         self._restart()
 
@@ -209,9 +214,15 @@ class _ParquetReader:
         self._first, self._held = 0, deque[Any]()  # the number of the first row that is held, and batches
         self._batches = self._file.iter_batches(_ROWS, use_threads=False)
 
-    def index(self) -> Any:
-        """Return the index of all rows."""
-        return self._file.read(self._file.schema_arrow.pandas_metadata["index_columns"]).to_pandas().index
+    def labels(self, known: Any) -> tuple[Any, Any, IntArray]:
+        """Return the names of the index, the `known` labels and all others, and the number of each row's."""
+        schema, codes = self._file.schema_arrow, []
+        second = schema.pandas_metadata["index_columns"][1]
+        for batch in self._file.iter_batches(_ROWS, columns=[second], use_threads=False):
+            own = pandas_module().Index(batch.column(0).to_pandas())
+            known = known.append(own[~own.isin(known)].unique())
+            codes.append(known.get_indexer(own).astype(np.int32))
+        return schema.empty_table().to_pandas().index.names, known, np.concatenate(codes)
 
     def block(self, start: int, stop: int) -> _FrameStack:
         """Return the matrices in some rows; rows before those of the last block are decoded again."""
@@ -264,7 +275,7 @@ def parquet_panel(path: Path) -> Any:
             first = np.flatnonzero(np.diff(codes, prepend=-1))
             columns = file.schema_arrow.empty_table().to_pandas().columns
             if len(first) == len(keys) > 0 and columns.is_unique:
-                return _ParquetStack(path, columns, tuple(keys), np.append(first, len(codes)))
+                return _ParquetStack(path, columns, keys, np.append(first, len(codes)))
         return pandas.read_parquet(path)
 
 
