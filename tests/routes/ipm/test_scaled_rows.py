@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from rational import problem
 
 import bregopt as bo
 from bregopt.program import Face
@@ -153,3 +154,11 @@ def test_control_problems_without_interior_are_solved(data, name):
     solution = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz").solve()
     assert solution.status == "optimal"
     assert abs(solution.value) == pytest.approx(OPTIMA[name], rel=1e-3)
+
+
+def test_a_block_that_rows_fix_to_zero_prints_nothing(capfd):
+    known = problem(np.random.default_rng(34), "blocks")
+    solution = known.problem.solve()
+    assert abs(solution.value - known.value) <= solution.error
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
