@@ -16,7 +16,7 @@ from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compilation.compile import compile_problem
 from bregopt.modeling.compilation.parametric_program import Compiled
-from bregopt.modeling.compilation.translation import named, translated
+from bregopt.modeling.compilation.translation import translated
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
@@ -237,7 +237,7 @@ class Problem:
 
         program = fixed(self._compiled, self.program(), fixings)
         found, self._node = node_bound(program, self._node, options)
-        X, u = (None, {}) if found.answer is None else named(self._compiled, *found.answer._point[:2])
+        X, u = (None, {}) if found.answer is None else self._compiled.named(*found.answer._point[:2])
         return ProvenBound(self.objective.sign * found.value, found.reason, X, u)
 
     def explain(self, solver: SolverLike = "auto", **options: Unpack[RouteOptions]) -> None:

@@ -301,7 +301,7 @@ class Variable(Operand):
     def with_elements(self, elements: Array) -> Array | float:
         """Return the value with the given elements, shape ``(size,)``."""
         if self.shape == ():
-            return float(elements[0])
+            return elements.item(0)
         return elements[self._element_of if self.symmetric else slice(None)].reshape(self.shape)
 
     def _elements_of(self, array: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -22,6 +23,7 @@ from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import Verification
+    from bregopt.rigorous.rational import RationalAnswer
     from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
@@ -385,6 +387,52 @@ class Solution:
         )
         vars(self)["_interval"] = found.lower, found.upper  # for the card
         return found
+
+    def rational(self, denominator: int = 2**40) -> RationalAnswer:
+        """Return an answer near this one in rational numbers, feasible exactly.
+
+        It meets every row, and its matrices are psd, without a tolerance. A feasible matrix with room inside
+        the cone is rounded to multiples of ``1 / denominator``, changed so that all equations hold, and
+        proven psd (Peyrl and Parrilo 2008). Its value is a fraction: a bound on the optimum that needs no
+        tolerance. The numbers of the problem are exact as they stand in floating point.
+
+        Parameters
+        ----------
+        denominator : int
+            Of the rounded entries; larger ones stay closer to the answer.
+
+        Returns
+        -------
+        RationalAnswer
+            With `X`, `u`, `value`, and the `factors` ``L``, ``d`` of each matrix.
+
+        Raises
+        ------
+        TypeError
+            If `denominator` is no positive integer.
+        ValueError
+            If there is no answer or no such point, with the reason: a nonlinear objective, no interior, or a
+            denominator that is too small.
+        """
+        from bregopt.rigorous.rational import RationalAnswer, rational_point  # few ask
+
+        if not isinstance(denominator, Integral) or denominator < 1:
+            raise TypeError(f"denominator is {denominator!r}; expected a positive integer")
+        raw = self._in_program or self
+        if raw.X is None or raw._program is None:
+            raise ValueError(f"the answer is {self.status}; expected one with matrices or variables")
+        if raw._program.terms:
+            raise ValueError("the objective or a row has entropies; expected a linear problem")
+        if self._compiled is not None and self._compiled.is_complex:
+            raise ValueError("the problem has complex variables; state it in real and imaginary parts")
+        certificate = self.verify().certificate
+        assert certificate is not None
+        matrices, elements, value = rational_point(certificate, int(denominator))
+        X, u = matrices, np.array(elements, dtype=object)
+        if self._compiled is not None:
+            X, u = self._compiled.named(matrices, u)
+        value = -value if raw._program.maximize else value
+        return RationalAnswer(X, u, value, int(denominator), matrices)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the gap and the residual against the iterations; returns the matplotlib axes."""

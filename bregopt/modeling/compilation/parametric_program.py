@@ -167,6 +167,12 @@ class Compiled:
         own = self.program() if names else program
         return own, interval_data(self, own), names
 
+    def named(self, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
+        """Return the matrices of a point as users have them, and its variables by name."""
+        values = {v.name: v.of_elements(u[place]) for v, place in self.variable_slices}
+        own = tuple(M.of_block(part) for M, part in zip(self.matrices, X, strict=False))
+        return own[0] if len(own) == 1 else own, values
+
     @cached_property
     def variable_slices(self) -> list[tuple[Variable, slice]]:
         """Each ordinary variable with its slice of ``u``."""

@@ -14,7 +14,7 @@ from bregopt.modeling.constraints import multiplier_of_cone
 from bregopt.records import replace
 from bregopt.routes.solution import Ray, Solution
 
-__all__ = ["named", "translated"]
+__all__ = ["translated"]
 
 
 def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], sign: float) -> Solution:
@@ -54,17 +54,10 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
         duals=tuple(c.dual_value for c in constraints) if raw.duals is not None else None,
         duals_by_name={c.name: _with_labels(c) for c in constraints if c.name is not None},
         _raw=raw,
-        ray=None if raw._ray is None else Ray(*named(compiled, raw._ray, raw._point[1])),
+        ray=None if raw._ray is None else Ray(*compiled.named(raw._ray, raw._point[1])),
         _declarations=declarations,
         _compiled=compiled,
     )
-
-
-def named(compiled: Compiled, X: Any, u: Array) -> tuple[Any, dict[str, Any]]:
-    """Return the matrices of a point as users have them, and its variables by name."""
-    values = {v.name: v.of_elements(u[place]) for v, place in compiled.variable_slices}
-    own = tuple(M.of_block(part) for M, part in zip(compiled.matrices, X, strict=False))
-    return _one_or_all(own), values
 
 
 def _set_variables(raw: Solution, compiled: Compiled) -> tuple[tuple[Any, ...] | None, dict[str, Any]]:

@@ -1,0 +1,296 @@
+"""Answers in rational numbers: matrices that meet the rows exactly and are psd by an exact factorization.
+
+A proof of an upper bound has a matrix ``X`` near a feasible one, with room inside the cone. Its entries are
+rounded to multiples of ``1 / denominator``. Then one unknown for each equation is changed, so that all
+equations hold exactly, and the matrices are proven psd. So a strictly feasible answer becomes a rational one
+as soon as the denominator is large enough (Peyrl and Parrilo 2008, Computing sum of squares decompositions
+with rational coefficients). Where rows leave ``X`` no interior, the matrix is rounded on the face.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from bregopt.arrays import TINY, Array, IntArray
+from bregopt.program import Penalty
+from bregopt.records import cached_property, dataclass
+from bregopt.rigorous.ball import UNIT, Ball, inflated
+from bregopt.rigorous.certificate import BoundCertificate
+from bregopt.rigorous.data import Data
+from bregopt.rigorous.linear_algebra import exceeds
+from bregopt.rigorous.reduction import reduced
+from bregopt.rigorous.upper import Point
+
+__all__ = ["RationalAnswer", "ldl", "rational_point"]
+
+_LARGEST_ORDER, _LARGEST_SYSTEM = 40, 200  # of singular matrices and of systems that are eliminated
+_INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
+
+Matrix = list[list[Fraction]]
+
+
+@dataclass(frozen=True)
+class RationalAnswer:
+    """An answer in rational numbers, which is feasible exactly.
+
+    Attributes
+    ----------
+    X : array of Fraction of shape (n, n), or a tuple of those
+        The matrix, or one for each matrix variable; ``()`` if none is a variable.
+    u : dict from str to Fraction or array of Fraction
+        Ordinary variables by name.
+    value : Fraction
+        The objective at the answer, exactly: a bound on the optimum from the side of feasible points.
+    denominator : int
+        The entries were rounded to multiples of its inverse before the equations were solved.
+    matrices : tuple of array of Fraction
+        All psd matrices of the problem; those of inequalities are after those of variables.
+    """
+
+    X: Any
+    u: dict[str, Any]
+    value: Fraction
+    denominator: int
+    matrices: tuple[Any, ...] = field(repr=False)
+
+    @cached_property
+    def factors(self) -> tuple[tuple[Any, Any], ...]:
+        """``L`` of shape (n, r) and ``d > 0`` of shape (r,) of each matrix, ``X = L diag(d) L'`` exactly.
+
+        They are a proof that anybody can check, and the squares of a sum of squares.
+        """
+        found = (ldl(M.tolist()) for M in self.matrices)
+        return tuple((_array(L, len(d)), np.array(d, dtype=object)) for L, d in filter(None, found))
+
+    def __repr__(self) -> str:
+        shown = str(self.value) if len(str(self.value)) <= 60 else f"{float(self.value):.17g}, a fraction"
+        orders = ", ".join(f"{len(M)} x {len(M)}" for M in self.matrices)
+        return f"bregopt rational answer: value {shown}\n  psd        {orders or 'none'}"
+
+
+def rational_point(
+    certificate: BoundCertificate, denominator: int
+) -> tuple[tuple[Any, ...], list[Fraction], Fraction]:
+    """Return matrices, variables and the objective of a rational point near that of a certificate.
+
+    Parameters
+    ----------
+    certificate : BoundCertificate
+    denominator : int
+
+    Raises
+    ------
+    ValueError
+        If there is none: the message says why.
+    """
+    whole = certificate.data
+    if any(block.anchor is not None for block in whole.matrices) or (whole.kind != int(Penalty.HARD)).any():
+        raise ValueError("the objective is not linear: its value is no fraction; expected linear objectives")
+    if certificate.point is None:
+        raise ValueError(
+            "no feasible point with room inside the cone is proven, so that rounding would leave the cone; "
+            "verify().reasons['upper'] says what is missing"
+        )
+    data, bases = reduced(whole, certificate.face)
+    if data.A_rad is not None or data.B_rad is not None or data.lo_rad.any() or data.hi_rad.any():
+        raise ValueError(
+            "the rows are products that doubles round, or intervals; state them as matrices of numbers"
+        )
+    rounded = _Rounded(data, certificate.point, denominator)
+    rounded.solve(certificate.point.equations)
+    rounded.check()
+    X = []
+    for b, (block, H) in enumerate(zip(data.matrices, bases, strict=True)):
+        M = rounded.matrix(b)
+        if not _is_psd(M):
+            raise ValueError(
+                f"{block.name}, rounded to 1 / {denominator}, is not psd; expected a larger denominator"
+            )
+        if H is not None:
+            lift = [[Fraction(h) for h in row] for row in H.tolist()]
+            M = _product(_product(lift, M), [list(column) for column in zip(*lift, strict=True)])
+        X.append(_array(M, len(M)))
+    return tuple(X), rounded.variables(), rounded.value()
+
+
+class _Rounded:
+    """A point in fractions: the entries of all matrices that occur in rows, the others, and the variables."""
+
+    def __init__(self, data: Data, point: Point, denominator: int) -> None:
+        self.data = data
+        self.matrices = [_rounded(X, denominator) for X in point.X]
+        self.places = [
+            (b, i, j)
+            for b, block in enumerate(data.matrices)
+            for i, j in zip(block.i.tolist(), block.j.tolist(), strict=True)
+        ]
+        movable = set(point.movable.tolist())
+        self.x = [self.matrices[b][i][j] for b, i, j in self.places]
+        self.x += [
+            Fraction(round(u * denominator), denominator) if k in movable else Fraction(u)
+            for k, u in enumerate(point.u.tolist())
+        ]
+        first = len(self.places)
+        self.movable = np.array([*range(first), *(first + k for k in sorted(movable))], dtype=np.intp)
+        self.rows = [_terms(data, k) for k in range(data.m)]
+
+    def activity(self, k: int) -> Fraction:
+        return sum((a * self.x[p] for p, a in self.rows[k].items()), Fraction(0))
+
+    def solve(self, equations: IntArray) -> None:
+        """Change one unknown for each equation, so that all hold exactly."""
+        if not len(equations):
+            return
+        data = self.data
+        if len(equations) > _LARGEST_SYSTEM:
+            raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_SYSTEM} are eliminated")
+        missing = []
+        for k in equations.tolist():
+            ends = [Fraction(end) for end in (float(data.lo[k]), float(data.hi[k])) if math.isfinite(end)]
+            activity = self.activity(k)
+            missing.append(min((end - activity for end in ends), key=abs))
+        columns = {int(p): number for number, p in enumerate(self.movable)}
+        A = np.zeros((len(equations), len(columns)))
+        for row, k in zip(A, equations.tolist(), strict=True):
+            for p, a in self.rows[k].items():
+                if p in columns:
+                    row[columns[p]] = float(a)
+        R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
+        size = np.abs(R.diagonal())
+        if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
+            raise ValueError("the rows without room are not independent; leave out those that others imply")
+        pivots = [int(self.movable[p]) for p in order[: len(A)]]
+        square = [[self.rows[k].get(p, Fraction(0)) for p in pivots] for k in equations.tolist()]
+        for p, change in zip(pivots, _solution(square, missing), strict=True):
+            self.x[p] += change
+
+    def check(self) -> None:
+        """Refuse a point that violates a row, a box or a cone."""
+        data, first = self.data, len(self.places)
+        for k in np.flatnonzero(~data.idle).tolist():
+            if not data.lo[k] <= self.activity(k) <= data.hi[k]:
+                raise ValueError(f"rounding violates row {k}; expected a larger denominator")
+        u = self.x[first:]
+        inside = all(lo <= x <= hi for lo, x, hi in zip(data.u_lo, u, data.u_hi, strict=True))
+        for start, dimension in zip(data.cones.starts, data.cones.dimensions, strict=True):
+            axis, *others = (u[j] for j in data.cones.index[start : start + dimension].tolist())
+            inside = inside and axis >= 0 and axis * axis >= sum((x * x for x in others), Fraction(0))
+        if not inside:
+            raise ValueError(
+                "rounding moves a variable out of its box or cone; expected a larger denominator"
+            )
+
+    def matrix(self, b: int) -> Matrix:
+        """Return a matrix."""
+        M = [list(row) for row in self.matrices[b]]
+        for (own, i, j), x in zip(self.places, self.x, strict=False):
+            if own == b:
+                M[i][j] = M[j][i] = x
+        return M
+
+    def variables(self) -> list[Fraction]:
+        return self.x[len(self.places) :]
+
+    def value(self) -> Fraction:
+        """Return the objective of the minimization."""
+        costs = np.concatenate([*(block.C.mid for block in self.data.matrices), self.data.c.mid])
+        terms = (Fraction(c) * x for c, x in zip(costs.tolist(), self.x, strict=True) if c)
+        return sum(terms, Fraction(self.data.offset))
+
+
+def ldl(M: Matrix) -> tuple[Matrix, list[Fraction]] | None:
+    """Return ``L`` and ``d > 0`` with ``M = L diag(d) L'``, None if the symmetric matrix is not psd.
+
+    The largest diagonal entry that is left is the next pivot. All steps are in integers (Bareiss 1968).
+    """
+    common = math.lcm(*(x.denominator for row in M for x in row)) if M else 1
+    rest = [[x.numerator * (common // x.denominator) for x in row] for row in M]
+    left, last = list(range(len(M))), 1
+    columns: list[list[Fraction]] = []
+    d: list[Fraction] = []
+    while left:
+        k = max(left, key=lambda i: rest[i][i])
+        pivot, column = rest[k][k], rest[k]
+        if pivot <= 0:
+            break
+        d.append(Fraction(pivot, last * common))
+        columns.append([Fraction(column[i], pivot) if i in left else Fraction(0) for i in range(len(M))])
+        left.remove(k)
+        for i in left:
+            row = rest[i]
+            for j in left:
+                row[j] = (pivot * row[j] - column[i] * column[j]) // last
+        last = pivot
+    if any(rest[i][j] for i in left for j in left):
+        return None
+    return [[column[i] for column in columns] for i in range(len(M))], d
+
+
+def _is_psd(M: Matrix) -> bool:
+    """Whether a matrix is psd: proven definite with the rounding of its entries enclosed, or by fractions."""
+    near = np.array(M, dtype=float).reshape(len(M), len(M))
+    if exceeds(Ball(near, inflated(UNIT * np.abs(near)) + TINY), 0.0):
+        return True
+    return len(M) <= _LARGEST_ORDER and ldl(M) is not None
+
+
+def _solution(A: Matrix, b: Sequence[Fraction]) -> list[Fraction]:
+    """Return the solution of a square system, by elimination in integers (Bareiss 1968)."""
+    m = len(A)
+    rows = []
+    for row, right in zip(A, b, strict=True):
+        common = math.lcm(*(x.denominator for x in (*row, right)))
+        rows.append([x.numerator * (common // x.denominator) for x in (*row, right)])
+    last = 1
+    for k in range(m):
+        p = max(range(k, m), key=lambda i: abs(rows[i][k]))
+        rows[k], rows[p] = rows[p], rows[k]
+        pivot, top = rows[k][k], rows[k]
+        for i in range(k + 1, m):
+            own = rows[i]
+            rows[i] = [(pivot * x - own[k] * y) // last for x, y in zip(own, top, strict=True)]
+        last = pivot
+    x = [Fraction(0)] * m
+    for k in reversed(range(m)):
+        known = sum((a * v for a, v in zip(rows[k][k + 1 : m], x[k + 1 :], strict=True) if a), Fraction(0))
+        x[k] = (rows[k][m] - known) / rows[k][k]
+    return x
+
+
+def _terms(data: Data, k: int) -> dict[int, Fraction]:
+    """Return the coefficients of a row, of entries and then of variables."""
+    found, first = {}, 0
+    for A in (*(block.A for block in data.matrices), data.B):
+        own = slice(A.indptr[k], A.indptr[k + 1])
+        for p, a in zip(A.indices[own].tolist(), A.data[own].tolist(), strict=True):
+            if a:
+                found[first + p] = Fraction(a)
+        first += A.shape[1]
+    return found
+
+
+def _rounded(X: Array, denominator: int) -> Matrix:
+    return [[Fraction(round(Fraction(x) * denominator), denominator) for x in row] for row in X.tolist()]
+
+
+def _product(A: Matrix, B: Matrix) -> Matrix:
+    columns = list(zip(*B, strict=True))
+    return [
+        [sum((a * b for a, b in zip(row, column, strict=True) if a and b), Fraction(0)) for column in columns]
+        for row in A
+    ]
+
+
+def _array(M: Matrix, width: int) -> Any:
+    found = np.empty((len(M), width), dtype=object)
+    for i, row in enumerate(M):
+        for j, x in enumerate(row):
+            found[i, j] = x
+    return found

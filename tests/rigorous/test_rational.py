@@ -1,0 +1,159 @@
+"""Rational answers: rows in fractions, factors by multiplication, values at known optima, and refusals."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from rational import KINDS, problem
+
+import bregopt as bo
+from bregopt.rigorous.rational import ldl
+
+
+def product(L, d):
+    """Return ``L diag(d) L'`` in fractions."""
+    return (L * d) @ L.T
+
+
+def matrix(rng, n):
+    M = rng.integers(-9, 10, (n, n))
+    return [[Fraction(int(x)) for x in row] for row in M @ M.T]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("soft", "face")])
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_meet_their_integer_rows_exactly(kind, seed):
+    known = problem(np.random.default_rng(seed), kind)
+    solution = known.problem.solve()
+    verified = solution.verify()
+    maximize = verified.certificate.data.maximize
+    if np.isinf(verified.lower if maximize else verified.upper):
+        with pytest.raises(ValueError, match=r"room|independent|psd"):
+            solution.rational()
+        return
+    found = solution.rational(2**50)
+    sign = -1 if maximize else 1
+    assert sign * (found.value - known.value) >= 0
+    assert abs(found.value - known.value) <= 1e-4 * (1 + abs(known.value))
+    data = verified.certificate.data
+    blocks = found.matrices
+    u = [x for value in found.u.values() for x in np.ravel(np.array(value, dtype=object))]
+    for k in range(data.m):
+        total = Fraction(0)
+        for block, X in zip(data.matrices, blocks, strict=True):
+            own = block.A[[k]].toarray()[0]
+            total += sum(Fraction(a) * X[i, j] for a, i, j in zip(own, block.i, block.j, strict=True))
+        total += sum(Fraction(b) * x for b, x in zip(data.B[[k]].toarray()[0], u, strict=True))
+        assert data.lo[k] <= total <= data.hi[k]
+    for X, (L, d) in zip(blocks, found.factors, strict=True):
+        assert (product(L, d) == X).all()
+        assert all(w > 0 for w in d)
+
+
+def sum_of_squares(p, monomials):
+    """Return the largest t, as a problem, with ``p - t`` a sum of squares of some monomials."""
+    Q, t = bo.PSD(len(monomials), name="Q"), bo.Variable(name="t")
+    entries = {}
+    for i, j in itertools.product(range(len(monomials)), repeat=2):
+        power = tuple(np.add(monomials[i], monomials[j]))
+        entries.setdefault(power, np.zeros((len(monomials),) * 2))[i, j] = 1
+    rows = [
+        bo.inner(A, Q) + (0 if any(power) else t) == float(p.get(power, 0)) for power, A in entries.items()
+    ]
+    return bo.Problem(bo.Maximize(t), rows)
+
+
+def expanded(L, d, monomials):
+    """Return the coefficients of a weighted sum of squares."""
+    found = {}
+    for i, j in itertools.product(range(len(monomials)), repeat=2):
+        power = tuple(int(a + b) for a, b in zip(monomials[i], monomials[j], strict=True))
+        found[power] = found.get(power, 0) + sum(d[k] * L[i, k] * L[j, k] for k in range(len(d)))
+    return {power: c for power, c in found.items() if c}
+
+
+def quartic():
+    """A quartic in three variables, nowhere below 1: x^4 + y^4 + z^4 + (x y - z)^2 + (x - 1)^2 + 1."""
+    return {
+        **{(4, 0, 0): 1, (0, 4, 0): 1, (0, 0, 4): 1, (2, 2, 0): 1, (1, 1, 1): -2, (0, 0, 2): 1},
+        **{(2, 0, 0): 1, (1, 0, 0): -2, (0, 0, 0): 2},
+    }
+
+
+CAMEL = {(2, 0): 120, (4, 0): -63, (6, 0): 10, (1, 1): 30, (0, 2): -120, (0, 4): 120}
+DECIC = {(10,): 1, (7,): -3, (4,): 2, (1,): 5, (0,): 1}
+POLYNOMIALS = {
+    "camel": (CAMEL, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (3, 0)]),
+    "quartic": (quartic(), [m for m in itertools.product(range(3), repeat=3) if sum(m) <= 2]),
+    "degree 10": (DECIC, [(k,) for k in range(6)]),
+}
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_sums_of_squares_are_identities(name):
+    p, monomials = POLYNOMIALS[name]
+    found = sum_of_squares(p, monomials).solve(tol=1e-9).rational()
+    (L, d), t = found.factors[0], found.u["t"]
+    assert isinstance(t, Fraction)
+    assert len(d) == len(monomials)
+    constant = (0,) * len(monomials[0])
+    p = {power: Fraction(c) for power, c in p.items()}
+    p[constant] = p.get(constant, 0) - t
+    assert expanded(L, d, monomials) == {power: c for power, c in p.items() if c}
+    grid = np.random.default_rng(0).normal(size=(2000, len(monomials[0])))
+    lowest = min(sum(float(c) * np.prod(grid**power, axis=1) for power, c in p.items()))
+    assert lowest >= -1e-9
+
+
+def test_minimum_of_the_camel_to_eight_digits():
+    found = sum_of_squares(*POLYNOMIALS["camel"]).solve(tol=1e-9).rational()
+    assert found.value == found.u["t"]
+    assert abs(float(found.value) / 30 + 1.0316284534898774) < 1e-8  # its minimum, by Newton's method
+
+
+def test_polynomials_that_are_no_sums_of_squares_are_refused():
+    motzkin = {(4, 2): 1, (2, 4): 1, (2, 2): -3, (0, 0): 1}
+    with pytest.raises(bo.InfeasibleRowError, match="== -3"):
+        sum_of_squares(motzkin, [(0, 0), (1, 1), (1, 2), (2, 1)]).solve()
+
+
+def test_monomials_beyond_the_newton_polytope_are_on_a_face():
+    monomials = [(i, j) for i in range(4) for j in range(4) if i + j <= 3] + [(4, 0)]
+    found = sum_of_squares(CAMEL, monomials).solve(tol=1e-9).rational()
+    L, d = found.factors[0]
+    assert len(d) == 7
+    identity = {power: Fraction(c) for power, c in CAMEL.items()} | {(0, 0): -found.u["t"]}
+    assert expanded(L, d, monomials) == identity
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_factors(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 7))
+    M = matrix(rng, n)
+    if seed % 3 == 0:  # singular
+        T = rng.integers(-3, 4, (n + 2, n))
+        M = [[Fraction(int(x), 7) for x in row] for row in T @ T.T]
+    L, d = (np.array(part, dtype=object) for part in ldl(M))
+    assert (product(L, d) == np.array(M, dtype=object)).all()
+    assert len(d) == np.linalg.matrix_rank(np.array(M, dtype=float))
+    M[0][0] -= 10**6
+    assert ldl(M) is None
+
+
+def test_refusals_say_why():
+    X = bo.PSD(2, name="X")
+    near = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), [X[0, 1] == 0.5]).solve()
+    with pytest.raises(ValueError, match="not linear"):
+        near.rational()
+    answer = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 0.5]).solve()
+    for wrong in (0, 2.0, "3"):
+        with pytest.raises(TypeError, match="denominator is"):
+            answer.rational(wrong)
+    H = bo.PSD(2, hermitian=True)
+    with pytest.raises(ValueError, match="complex"):
+        bo.Problem(bo.Minimize(bo.real(H[0, 0])), [bo.trace(H) == 1]).solve().rational()
+    face = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 0, X[1, 1] == 3]).solve().rational()
+    assert face.value == 3
+    assert "value 3" in repr(face)
