@@ -270,6 +270,7 @@ def _settings_parser() -> argparse.ArgumentParser:
     settings.add_argument("--tol", type=float, help="largest relative gap and residuals of an optimal answer")
     settings.add_argument("--max-iter", type=int, metavar="N", help="limit on steps, rounds or cycles")
     settings.add_argument("--time-limit", type=float, metavar="S", help="limit in seconds")
+    settings.add_argument("--proven", action="store_true", help="prove the optimum with all rounding")
     settings.add_argument("--verbose", action="store_true", help="print the progress")
     return parser
 

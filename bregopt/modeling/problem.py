@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from bregopt import clock
+from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compilation.compile import compile_problem
@@ -168,6 +169,11 @@ class Problem:
         """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
         with clock.limited(time_limit(options)):
             if self._generates:
+                if options.get("proven"):
+                    raise UnsupportedProblemError(
+                        "bo.cut_rows may generate further rows, so that no point is proven to be feasible; "
+                        "leave out proven=, sol.verify() proves the bound of the multipliers"
+                    )
                 self.solution = self._in_rounds(solver, start, options)
                 if warn:
                     warn_unproven(self.solution, options.get("tol", Settings.tol))

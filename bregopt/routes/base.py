@@ -179,6 +179,10 @@ class Settings:
         Limit on cycles, rounds or steps; None for the limit of the route.
     time_limit : float or None
         Limit on the time in seconds.
+    proven : bool
+        Prove both bounds with all rounding, as :meth:`bregopt.Solution.verify` does. An answer then is
+        "optimal" only if the proven interval of the optimum is within `tol`, too; the problem is solved again
+        to a smaller tolerance where that is needed.
     verbose : bool
         Print a table of the progress.
     callback : callable or None
@@ -198,6 +202,7 @@ class Settings:
     tol_X: float | None = None
     max_iter: int | None = None
     time_limit: float | None = None
+    proven: bool = False
     verbose: bool = False
     callback: Watcher | None = None
     progress: bool = False
@@ -228,7 +233,7 @@ class Settings:
                 raise ValueError(f"{name} is {value!r}; expected a number above {least - 1}")
             if int(value) > largest:
                 raise ValueError(f"{name} is {value!r}; expected at most {largest:.0f}")
-        for name in ("verbose", "progress"):
+        for name in ("proven", "verbose", "progress"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; expected True or False")
         if self.callback is not None and not callable(self.callback):

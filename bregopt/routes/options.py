@@ -144,6 +144,7 @@ class MethodOptions(TypedDict, total=False):
     tol_X: float | None
     max_iter: int | None
     time_limit: float | None
+    proven: bool
     verbose: bool
     callback: Watcher | None
     rank_tol: float

@@ -9,16 +9,18 @@ its diagonal, ``lowrank`` comes before ``path``, unless all entries of cost and 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
+from bregopt.certify import Status
 from bregopt.errors import UnsupportedProblemError, is_one_of
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.options import check_options, has_option, own_settings, time_limit
@@ -27,6 +29,9 @@ from bregopt.routes.registry import failure, is_foreign, load, resolve, route, r
 from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for
+
+if TYPE_CHECKING:
+    from bregopt.rigorous.certificate import Verification
 
 __all__ = ["Route", "choose", "explain", "routes", "solve", "takes", "translate"]
 
@@ -48,6 +53,7 @@ _FEW_MORE = 10
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
+_FINER = 0.01  # of the tolerance, where an answer is to be proven and is not
 _UNWATCHED = frozenset({"tol", "tol_X", "max_iter", "seed", "rank_tol"})  # options that every route has
 
 
@@ -73,14 +79,58 @@ def solve(
         if direct is not None:
             return direct
         cls = choose(program, solver, options)
+        settings = own_settings(cls, options)
         if logger.isEnabledFor(logging.INFO):
-            _log_route(cls, program, own_settings(cls, options))
+            _log_route(cls, program, settings)
         try:
-            return driver.run(cls(), program, own_settings(cls, options), start, warn)
+            if settings.proven:
+                return _proven(cls, program, settings, start, warn)
+            return driver.run(cls(), program, settings, start, warn)
         except CallbackError as failed:
             raise failed.error from failed.error.__cause__
         except (ArithmeticError, LinAlgError) as error:
             raise failure(cls, error) from error
+
+
+def _proven(
+    cls: type[Solver], program: Program, settings: Settings, start: Solution | None, warn: bool
+) -> Solution:
+    """Return an answer with its proven interval, "optimal" only if that is within the tolerance."""
+    solution = driver.run(cls(), program, settings, start, False)
+    proof = _proof(program, solution)
+    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
+        finer = driver.run(cls(), program, replace(settings, tol=_FINER * settings.tol), start, False)
+        closer = _proof(program, finer)
+        if closer.width < proof.width and finer.error <= solution.error:
+            solution, proof = replace(finer, status=solution.status, stop_reason=solution.stop_reason), closer
+    solution = replace(solution, proof=proof)
+    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
+        reasons = "; ".join(f"no {side} bound: {reason}" for side, reason in proof.reasons.items())
+        found = reasons or f"the relative width of the proven interval is {proof.relative_width:.1e}"
+        stop_reason = f"The certificate meets the tolerance, but the proof does not: {found}."
+        solution = replace(solution, status=Status.OPTIMAL_INACCURATE, stop_reason=stop_reason)
+    if warn:
+        driver.warn_unproven(solution, settings.tol)
+    return solution
+
+
+def _is_within(proof: Verification, solution: Solution, tol: float) -> bool:
+    """Whether the proven interval is as narrow as a gap of the tolerance, relative to what the gap is."""
+    sizes = [abs(proof.lower), abs(proof.upper)]
+    if solution.gap > 0:
+        sizes.append(solution.error / solution.gap)
+    return math.isfinite(proof.width) and proof.width <= tol * max(sizes)
+
+
+def _proof(program: Program, solution: Solution) -> Verification:
+    """Return the proven bounds of an answer; none, with the reason, where there is no proof."""
+    from bregopt.rigorous.certificate import Verification
+    from bregopt.routes.verification import verified  # it solves problems, so it is above this module
+
+    try:
+        return verified(program, solution, True, None, None)
+    except ValueError as error:
+        return Verification(-math.inf, math.inf, dict.fromkeys(("lower", "upper"), str(error)))
 
 
 def _directly(

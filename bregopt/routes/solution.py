@@ -109,6 +109,8 @@ class Solution:
         Bound on the iterations of the route for the tolerance, if its theory has one.
     ray : Ray or None
         If the problem is unbounded, a direction ``X``, ``u`` along which the objective improves without end.
+    proof : Verification or None
+        The proven bounds of an answer to ``solve(proven=True)``.
     dimacs : array of shape (6,) or None
         The errors of the 7th DIMACS challenge, the standard comparison of semidefinite solvers. None if not
         defined: for divergences, soft rows, and without an answer.
@@ -135,6 +137,7 @@ class Solution:
     iteration_bound: float | None = None
     duals_by_name: dict[str, Array | Any] = field(default_factory=dict)
     ray: Ray | None = None
+    proof: Verification | None = field(default=None, repr=False)
     _stop: StopReason | None = field(default=None, repr=False)  # without the route's detail
     _raw: Solution | None = field(default=None, repr=False)
     _program: Program | None = field(default=None, repr=False)  # the data that the certificate is of
@@ -382,6 +385,9 @@ class Solution:
             return verified_with_bounded_slack(raw._program, trace)
         compiled = self._compiled or raw._compiled
         source = None if compiled is None else compiled.proof_data(raw._program)
+        asked = not resolve or trace_bound is not None or eigenvalue_bound is not None
+        if raw.proof is not None and not asked and (source is None or not source[2]):
+            return raw.proof
         found = verified(
             raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
         )
@@ -448,7 +454,9 @@ class Solution:
             lines.append(f"  value      {facts['value']}   bound {facts['bound']}   certified gap {gap}")
             lines.append("  residuals  primal {}   dual {}".format(*residuals))
         shown = [
-            name for name in ("clipped", "accuracy", "answer", "ray", "effort", "stopped") if name in facts
+            name
+            for name in ("clipped", "proven", "accuracy", "answer", "ray", "effort", "stopped")
+            if name in facts
         ]
         return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
 
@@ -466,6 +474,8 @@ class Solution:
             known = summary(self.accuracy) if self._shows_accuracy else None
             if known is not None:
                 facts["accuracy"] = known
+            if self.proof is not None:
+                facts["proven"] = self.proof.proven
             lower, upper = vars(self).get("_interval", (-np.inf, np.inf))
             if self.value < lower or self.value > upper:
                 facts["value"] = f"{np.clip(self.value, lower, upper):.8g}"

@@ -298,5 +298,8 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
         **_numbers(solution, -(solution.value + solution.error) if reading.dual else solution.dual_value),
         "stop_reason": _CONTRADICTION if status == Status.INFEASIBLE else solution.stop_reason,
     }
+    if solution.proof is not None:
+        lower, upper = solution.proof.lower, solution.proof.upper
+        stats["proven"] = (-upper, -lower) if reading.dual else (lower, upper)  # of the cone program
     seconds = solution.timings["total"]
     return Outcome(_CLARABEL_STATUS[status], x, z, float(conic.c @ x), seconds, solution.iterations, stats)

@@ -1,0 +1,111 @@
+"""solve(proven=True): optimal only with a proven interval, in every way to solve."""
+
+import math
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.cvxpy import BREGOPT
+from bregopt.errors import UnsupportedProblemError
+from bregopt.records import replace
+from bregopt.routes import routing
+
+
+def ones(n=4):
+    """The largest sum of a correlation matrix is n^2."""
+    X = bo.PSD(n, name="X")
+    return bo.Problem(bo.Maximize(bo.sum(X)), [bo.diag(X) == 1])
+
+
+def test_an_optimal_answer_has_its_interval():
+    found = ones().solve(proven=True)
+    assert found.status == "optimal"
+    assert found.proof.lower <= 16 <= found.proof.upper
+    assert found.proof.width <= 1e-6 * 16
+    assert found.verify() is found.proof
+    assert "the optimum is between" in str(found)
+    assert found.verify(trace_bound=4.0) is not found.proof
+
+
+def test_a_wide_interval_is_narrowed_by_a_finer_solve_or_is_no_optimum(monkeypatch):
+    runs = []
+    plain = routing.driver.run
+
+    def run(solver, program, settings, start, warn=True):
+        runs.append(settings.tol)
+        return plain(solver, program, settings, start, warn)
+
+    monkeypatch.setattr(routing.driver, "run", run)
+    coarse = ones().solve(proven=True, tol=0.3)
+    assert coarse.proof.width <= 0.3 * 16
+    narrow = routing._proof
+
+    def widened(program, solution):
+        found = narrow(program, solution)
+        return replace(found, upper=found.upper + 1)
+
+    monkeypatch.setattr(routing, "_proof", widened)
+    runs.clear()
+    with pytest.warns(bo.ConvergenceWarning, match="optimal_inaccurate"):
+        found = ones().solve(proven=True)
+    assert runs == [1e-6, 1e-8]
+    assert found.status == "optimal_inaccurate"
+    assert "the relative width of the proven interval is" in found.stop_reason
+
+
+def test_no_interior_no_proof_says_why():
+    X = bo.PSD(2)
+    rows = [X[0, 0] - 1e-9 * X[1, 1] == -1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve(proven=True)
+    assert found.proof.lower <= 1e9 <= found.proof.upper
+    unattained = bo.Problem(bo.Minimize(2 * X[0, 1]), [X[1, 1] == 0, X[0, 0] == 1]).solve(proven=True)
+    assert unattained.proof.lower <= 0 <= unattained.proof.upper
+
+
+def test_contradictions_rays_and_other_routes():
+    X = bo.PSD(2)
+    infeasible = bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) == 1, X[0, 1] >= 1.5]).solve(proven=True)
+    assert infeasible.status == "infeasible"
+    assert infeasible.proof.infeasible
+    unbounded = bo.Problem(bo.Minimize(X[0, 0] - X[1, 1]), [X[0, 1] == 0]).solve(proven=True)
+    assert unbounded.proof.unbounded
+    A = np.array([[1, -0.9, 0.3], [-0.9, 1, 0.6], [0.3, 0.6, 1]])
+    nearest = bo.nearest_correlation(A, proven=True)
+    assert nearest.status == "optimal"
+    assert nearest.proof.lower <= bo.nearest_correlation(A, tol=1e-10).value <= nearest.proof.upper
+    for solver in ("path", "cvxpy", "psdboost"):
+        assert ones().solve(solver=solver, proven=True, tol=1e-4).proof.upper >= 16 - 1e-12
+
+
+def test_stacks_many_checks_and_cvxpy():
+    A = np.array([[1, -0.9, 0.3], [-0.9, 1, 0.6], [0.3, 0.6, 1]])
+    many = bo.solve_many([ones(3), ones(4)], proven=True)
+    assert [answer.proof.lower <= n**2 <= answer.proof.upper for answer, n in zip(many, (3, 4), strict=True)]
+    stack = bo.nearest_correlation(np.stack([A, A.T]), proven=True)
+    assert all(math.isfinite(answer.proof.width) for answer in stack)
+    check = bo.cross_check(ones(), solvers=("path", "cvxpy"), proven=True)
+    assert check.ok
+    assert all(row.status == "optimal" for row in check.rows)
+    X = cp.Variable((4, 4), PSD=True)
+    problem = cp.Problem(cp.Maximize(cp.sum(X)), [cp.diag(X) == 1])
+    problem.solve(method="bregopt", proven=True)
+    proof = problem.solver_stats.extra_stats.proof
+    assert proof.lower <= 16 <= proof.upper
+    problem.solve(solver=BREGOPT, proven=True)
+    lower, upper = problem.solver_stats.extra_stats["proven"]
+    assert lower <= -16 <= upper
+    assert upper - lower <= 1e-5
+
+
+def test_options_that_cannot_be_proven():
+    with pytest.raises(TypeError, match="proven is 1; expected True or False"):
+        ones().solve(proven=1)
+    X = bo.PSD(3)
+    rows = bo.cut_rows(lambda answer: [])
+    with pytest.raises(UnsupportedProblemError, match="may generate further rows"):
+        bo.Problem(bo.Maximize(bo.sum(X)), [bo.diag(X) == 1, rows]).solve(proven=True)
