@@ -270,6 +270,13 @@ def triplets(D: int, R: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(rho - 10 / R * bo.sum(xi)), rows)
 
 
+def idle_variables(n: int) -> bo.Problem:
+    """Return a sparse component with a row of two variables on which nothing else depends."""
+    C = np.random.default_rng(1).normal(size=(n, n))
+    X, s, t = bo.PSD(n), bo.Variable(nonneg=True), bo.Variable()
+    return bo.Problem(bo.Minimize(bo.inner(C + C.T, X) + bo.norm1(X)), [bo.diag(X) == 1, s + t == 1])
+
+
 def margin_on_few_rows() -> Call:
     """Return the solve of an unbounded soft margin of triplets on a working set that begins with six."""
     rng = np.random.default_rng(4)
@@ -579,6 +586,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
         # Reductions.
         ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
+        (
+            *("idle variables", "presolve.boxes:Slacks", without("slacks")),
+            *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
+        ),
         (
             *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),
             replaced("routes.ipm.cones._TRIAL_ORDER", 10**9),

@@ -3,9 +3,11 @@
 A row that bounds a single variable, such as ``u >= 0``, becomes its box, where a method handles it at less
 cost. The multipliers of such rows follow from the reduced costs ``c - B'y``.
 
-A slack variable that prices the violation of one row becomes a hinge penalty of that row. The cost ``c xi``
-with ``xi >= 0`` in the row ``a + b xi >= lo`` only, ``b > 0``, is the hinge ``c / b max(lo - a, 0)``. A
-margin problem keeps only the margin as a variable, and its rows become soft.
+A slack variable is in one row only. One that prices the violation of the row becomes a hinge penalty: the
+cost ``c xi`` with ``xi >= 0`` in the row ``a + b xi >= lo``, ``b > 0``, is ``c / b max(lo - a, 0)``. A margin
+problem keeps only the margin as a variable, and its rows become soft. One without cost and bounds meets its
+row, whatever the others are, so that the row is not needed. Variables that occur in such rows alone are idle:
+along them the set of optima has no end, and there would be no central path.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntA
 
 @dataclass(frozen=True, eq=False)
 class Folded(Reduced):
-    """A program with hinges for its slack variables.
+    """A program without its slack variables, and without idle ones, which are as near to zero as possible.
 
     Parameters
     ----------
@@ -152,36 +154,48 @@ class Folded(Reduced):
         The remaining variables, the slack variables, and the rows of these.
     weight : array
         Coefficients of the slack variables in their rows.
+    left : int array
+        The remaining rows.
     """
 
     kept: IntArray
     slack: IntArray
     row: IntArray
     weight: Array
+    left: IntArray
 
     @property
     def summary(self) -> str:
         count = len(self.slack)
-        return f"{count} slack variable{'s' if count > 1 else ''} folded into hinges"
+        return f"{count} slack variable{'s' if count > 1 else ''} folded into rows"
 
     def shrink(self, start: Start) -> Start:
-        return replace(start, u=start.u[self.kept])
+        return replace(start, u=start.u[self.kept], y=start.y[self.left])
 
     def restore(self, answer: Answer) -> Answer:
-        least: Array | float
-        u, activity = np.zeros(self.whole.k), self.program.activity(answer.X, answer.u)
-        u[self.kept] = answer.u
+        whole, slack, row = self.whole, self.slack, self.row
+        ends, least = (whole.bounds.lo[row], whole.bounds.hi[row]), whole.u_lo[slack]
+        u = np.clip(0.0, whole.u_lo, whole.u_hi)
         if answer.stop is StopReason.UNBOUNDED:  # a ray: the rows and the box without their bounds
-            least, missed = 0.0, np.maximum(-np.sign(self.weight) * activity[self.row], 0.0)
-        else:
-            least, missed = self.whole.u_lo[self.slack], self.program.bounds.violation(activity)[self.row]
-        u[self.slack] = least + missed / np.abs(self.weight)
-        return replace(answer, u=u)
+            lo, hi, least = (np.where(np.isfinite(end), 0.0, end) for end in (*ends, least))
+            ends, u = (lo, hi), 0 * u
+        u[self.kept], u[slack] = answer.u, np.where(np.isfinite(least), least, 0.0)
+        activity = whole.activity(answer.X, u)[row]
+        u[slack] = np.maximum(u[slack] + (np.clip(activity, *ends) - activity) / self.weight, least)
+        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
+        return replace(answer, u=u, y=self._multipliers(answer.y), y_on_faces=on_faces)
+
+    def _multipliers(self, own: Array) -> Array:
+        """Return multipliers of all rows."""
+        y = np.zeros(self.whole.m)
+        y[self.left] = own
+        return y
 
 
 # Pays on: 300 triplets.
+# Pays on: a row of two idle variables.
 class Slacks:
-    """Replace priced variables that relax the bound of one row by a hinge on that row."""
+    """Replace priced variables of one row by a hinge on it; leave out the row of a free one."""
 
     name: ClassVar[str] = "slacks"
     universal: ClassVar[bool] = False
@@ -190,32 +204,43 @@ class Slacks:
         slack, row, weight = _slacks(program)
         if len(slack) == 0:
             return None
-        kept = np.setdiff1d(np.arange(program.k), slack)
-        bounds, least = program.bounds, program.u_lo[slack]
+        bounds, priced = program.bounds, program.c[slack] > 0
         kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
-        kind[row], gamma[row] = Penalty.HINGE, program.c[slack] / np.abs(weight)
-        lo[row] -= weight * least
-        hi[row] -= weight * least
-        folded = replace(
-            program.of_variables(kept),
-            bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
-            offset=program.offset + float(program.c[slack] @ least),
-        )
-        return Folded(program, folded, kept, slack, row, weight)
+        of, least, cost = row[priced], program.u_lo[slack[priced]], program.c[slack[priced]]
+        kind[of], gamma[of] = Penalty.HINGE, cost / np.abs(weight[priced])
+        lo[of] -= weight[priced] * least
+        hi[of] -= weight[priced] * least
+        left, kept = np.arange(program.m), np.setdiff1d(np.arange(program.k), slack)
+        smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
+        if not priced.all():
+            left = np.setdiff1d(left, row[~priced])
+            smaller = replace(
+                smaller,
+                A=program.A.slice(left),
+                B=program.B[left],
+                bounds=smaller.bounds.slice(left),
+                labels=program.labels_of(left),
+            )
+            used = np.bincount(smaller.B.indices[smaller.B.data != 0], minlength=program.k) > 0
+            kept = kept[(used | (program.c != 0) | program.in_cones)[kept]]
+        folded = replace(smaller.of_variables(kept), offset=program.offset + float(cost @ least))
+        return Folded(program, folded, kept, slack, row, weight, left)
 
 
 def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
     """Return slack variables, at most one for each row, with their rows and coefficients there."""
     priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
-    if not priced.any():
+    possible = priced | (program.free & (program.c == 0))
+    if not possible.any():
         none = np.zeros(0, dtype=np.intp)
         return none, none, np.zeros(0)
     columns, bounds = program.B.tocsc(), program.bounds
     columns.eliminate_zeros()
-    slack = np.flatnonzero((np.diff(columns.indptr) == 1) & priced)
+    slack = np.flatnonzero((np.diff(columns.indptr) == 1) & possible)
     row, weight = columns.indices[columns.indptr[slack]], columns.data[columns.indptr[slack]]
     below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])
-    relieves = np.where(weight > 0, below & ~above, above & ~below) & bounds.hard[row]
+    relieves = np.where(weight > 0, below & ~above, above & ~below) | ~priced[slack]
+    relieves &= bounds.hard[row] & (below | above)
     slack, row, weight = slack[relieves], row[relieves].astype(np.intp), weight[relieves]
     row, first = np.unique(row, return_index=True)
     return slack[first], row, weight[first]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import EPS, Array, IntArray
 from bregopt.certify import is_ray, trace_bounds, with_trace_multipliers
 from bregopt.certify.constants import MENDED
 from bregopt.divergences import BUILT_IN, LogDet
@@ -134,7 +134,11 @@ def falls_along(program: Program, X: Sequence[Matrix], u: Array) -> bool:
         found = best_upper(on_faces, Candidate(tuple((M + M.T) / 2 for M in own), np.array(u), None), ())
         if found.point is not None and found.side.value < 0:
             return True
-    return exact_ray(data, matrices, u, tuple(map(_recession, program.blocks, matrices)))
+    # A matrix on the boundary has lost its least eigenvalues in round-off; nearby ones are definite.
+    inside = tuple(M + len(M) * EPS * np.trace(M) * np.eye(len(M)) for M in matrices)
+    return any(
+        exact_ray(data, own, u, tuple(map(_recession, program.blocks, own))) for own in (matrices, inside)
+    )
 
 
 def is_bounded(program: Program, y: Array) -> bool:

@@ -50,7 +50,7 @@ def test_only_slack_variables_are_folded():
         X[0, 0] + u[4] == 2,  # an equality
         X[0, 0] + u[5] >= 1,  # also in the next row
         X[1, 1] + u[5] >= 1,
-        X[1, 1] + X[0, 0] + u[6] >= 4,  # no price
+        X[1, 1] + X[0, 0] + u[6] >= 4,  # no price, but a bound
         bo.trace(X) <= 5,
     ]
     cost = np.array([1.0, 1, 1, 1, 1, 1, 0])
@@ -81,3 +81,33 @@ def test_a_ray_beside_a_slack(bound, sense):
     row = X[0, 0] + xi >= bound if sense > 0 else X[0, 0] - xi <= -bound
     problem = bo.Problem(bo.Minimize(bo.trace(X) + 10 * xi - t), [row])
     assert problem.solve(solver="path").status == "unbounded"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_variables_that_matter_to_nothing_stay_near_zero(scale):
+    """Along them the set of optima has no end, and interior points would grow beyond bounds."""
+    rng = np.random.default_rng(0)
+    X, s, t, w = bo.PSD(3), bo.Variable(nonneg=True, name="s"), bo.Variable(name="t"), bo.Variable(name="w")
+    A = rng.normal(size=(3, 3, 3))
+    A += A.transpose(0, 2, 1)
+    idle = [s + 2 * t == 1, bo.inner(A[0], X) + w <= -1]
+    rows = [bo.diag(X) == 1, *idle]
+    problem = bo.Problem(bo.Minimize(scale * (bo.inner(A[1], X) + bo.norm_nuc(X - A[2]))), rows)
+    alone = bo.Problem(problem.objective, rows[:1])
+    sol = problem.solve(solver="path", tol=1e-8)
+    assert sol.status == "optimal"
+    assert sol.u["s"] == 0
+    assert sol.u["t"] == pytest.approx(0.5)
+    assert np.vdot(A[0], sol.X) + sol.u["w"] <= -1 + 1e-8
+    assert sol.value == pytest.approx(alone.solve(solver="path", tol=1e-8).value, rel=1e-7)
+    assert problem.program().k - Slacks().apply(problem.program(), None).program.k == 3
+    peers.ask(problem).agrees(sol.value, sol.error)
+
+
+def test_a_ray_beside_an_idle_variable():
+    X, s, t = bo.PSD(2), bo.Variable(nonneg=True, name="s"), bo.Variable(name="t")
+    problem = bo.Problem(bo.Minimize(X[0, 1]), [X[0, 0] + s - t == 3, X[0, 0] + X[1, 1] <= 2 * X[0, 1] + 9])
+    assert problem.solve(solver="path").status == "optimal"
+    free = bo.Problem(bo.Minimize(X[0, 1]), [X[0, 0] + s - t == 3])
+    sol = free.solve(solver="path")
+    assert sol.status == "unbounded"

@@ -385,3 +385,31 @@ def test_path_on_a_working_set():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         problem.solve(tol=1e-8)
+
+
+@pytest.mark.parametrize("seed", [57, 83, 124, 127])
+def test_hinges_beside_a_determinant_do_not_cycle(seed):
+    """The second-order terms of short predictors, taken again and again, leave the path of a fixed weight."""
+    rng, n, k = np.random.default_rng(seed), 5, 4
+
+    def affine():
+        A = rng.normal(size=(n, n))
+        return bo.inner((A + A.T) / 2, X) + rng.normal(size=k) @ x + rng.normal()
+
+    X, x = bo.PSD(n), bo.Variable(k, lower=-5.0, upper=5.0, name="x")
+    hinges = sum(bo.pos(affine()) for _ in range(3))
+    rows = [affine() == rng.normal() for _ in range(2)]
+    cost = 100 * (hinges - 0.9 * bo.log_det(X + 0.1 * np.eye(n)))
+    problem = bo.Problem(bo.Minimize(cost), [*rows, bo.trace(X) <= 3, bo.abs(X) <= 20])
+    solution = problem.solve(solver="path", tol=1e-8)
+    assert solution.status == "optimal"
+    peers.ask(problem).agrees(solution.value, solution.error)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_determinant_falls_along_singular_matrices(seed):
+    """In round-off, a ray of rank one has eigenvalues of either sign; definite ones beside it prove it."""
+    A = np.random.default_rng(seed).normal(size=(2 + seed % 5,) * 2)
+    X, C = bo.PSD(len(A)), A + A.T
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X) - bo.log_det(X))).solve()
+    assert solution.status == ("unbounded" if np.linalg.eigvalsh(C)[0] < 0 else "optimal")
