@@ -28,6 +28,7 @@ __all__ = [
     "plot_path",
     "plot_points",
     "plot_scores",
+    "plot_trace_profile",
 ]
 
 Axes: TypeAlias = "matplotlib.axes.Axes"
@@ -321,6 +322,34 @@ def plot_intervals(
     axes[1].set_xlim(0, 1.2 * float(np.max(seconds, initial=1e-3)))
     axes[1].set_xlabel("seconds")
     return axes
+
+
+def plot_trace_profile(traces: Array, lower: Array, upper: Array, ax: Axes | None = None) -> Axes:
+    """Draw the proven interval of the optimum for each bound on the trace of slacks.
+
+    Parameters
+    ----------
+    traces, lower, upper : array of shape (k,)
+    ax : matplotlib axes, optional
+        The default is a new figure.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message names the extra.
+    """
+    ax = one_axes(ax)
+    shown = np.isfinite(lower) & np.isfinite(upper)
+    traces, lower, upper = traces[shown], lower[shown], upper[shown]
+    middle = (lower + upper) / 2
+    ax.errorbar(traces, middle, yerr=[middle - lower, upper - middle], fmt="o-", capsize=4, color=_AFTER)
+    ax.set(xscale="log", xlabel="largest trace of the slack matrices", ylabel="proven optimum")
+    ax.ticklabel_format(axis="y", useOffset=False)
+    return ax
 
 
 def plot_points(

@@ -19,12 +19,42 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.plotting import Axes, plot_trace_profile
 from bregopt.program import Penalty, Program
-from bregopt.records import replace
+from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, data_of
+from bregopt.tables import table_lines
 
-__all__ = ["with_bounded_slack"]
+__all__ = ["TraceProfile", "with_bounded_slack"]
+
+
+@dataclass(frozen=True)
+class TraceProfile:
+    """The optimum given that the traces of the slacks ``C - A*(y)`` sum to at most ``R``, for several ``R``.
+
+    Where it drifts with ``R``, no finite multipliers prove the optimum of the problem itself.
+
+    Attributes
+    ----------
+    traces : array of shape (k,)
+        The bounds ``R``, ascending.
+    lower, upper : array of shape (k,)
+        Proven bounds of the optimum for each of them.
+    """
+
+    traces: Array
+    lower: Array
+    upper: Array
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the proven intervals by ``R``; returns the matplotlib axes."""
+        return plot_trace_profile(self.traces, self.lower, self.upper, ax)
+
+    def __repr__(self) -> str:
+        rows = zip(self.traces.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        cells = [[f"{R:g}", f"{low:.10g}", f"{high:.10g}"] for R, low, high in rows]
+        return "\n".join(table_lines(("trace of slacks", "lower", "upper"), cells, left=0))
 
 
 def with_bounded_slack(program: Program, bound: float) -> tuple[Program, Data]:

@@ -23,6 +23,7 @@ from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import Verification
+    from bregopt.rigorous.dual_trace import TraceProfile
     from bregopt.rigorous.rational import RationalAnswer
     from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
@@ -393,6 +394,33 @@ class Solution:
         )
         vars(self)["_interval"] = found.lower, found.upper  # for the card
         return found
+
+    def trace_profile(self, traces: ArrayLike = (1e2, 1e4, 1e6, 1e8)) -> TraceProfile:
+        """Return the proven optimum given a bound ``R`` on the traces of the slacks ``C - A*(y)``, by ``R``.
+
+        It shows whether the optimum drifts as multipliers grow; see the `trace` of :meth:`verify`. It is
+        infinite where no multipliers are so small.
+
+        Parameters
+        ----------
+        traces : array_like of shape (k,)
+            The bounds ``R``, positive.
+
+        Returns
+        -------
+        TraceProfile
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`verify` with `trace`.
+        """
+        from bregopt.rigorous.dual_trace import TraceProfile  # few ask
+
+        bounds = np.unique(np.asarray(traces, dtype=float))
+        found = [self.verify(trace=float(bound)) for bound in bounds]
+        lower, upper = (np.array([getattr(own, side) for own in found]) for side in ("lower", "upper"))
+        return TraceProfile(bounds, lower, upper)
 
     def rational(self, denominator: int = 2**40) -> RationalAnswer:
         """Return an answer near this one in rational numbers, feasible exactly.

@@ -58,3 +58,24 @@ def test_refusals():
     linear = bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) == 1]).solve(solver="path")
     with pytest.raises(ValueError, match="trace is"):
         linear.verify(trace=-1.0)
+
+
+def test_the_profile_is_that_of_single_bounds_and_is_drawn():
+    X = bo.PSD(2)
+    rows = [X[1, 1] == 0, X[0, 0] == 1]
+    solution = bo.Problem(bo.Minimize(2 * X[0, 1]), rows).solve(solver="path")
+    profile = solution.trace_profile([1e4, 1e2])
+    assert profile.traces.tolist() == [1e2, 1e4]
+    # min 2 x + R t with [[1 + t, x], [x, t]] psd: x^2 = t (1 + t), where the derivative vanishes.
+    t = [2 / ((R**2 - 4) * (1 + np.sqrt(1 + 4 / (R**2 - 4)))) for R in profile.traces]
+    exact = [R * own - 2 * np.sqrt(own * (1 + own)) for R, own in zip(profile.traces, t, strict=True)]
+    assert (profile.lower <= np.add(exact, 1e-12)).all()
+    assert (profile.upper >= np.subtract(exact, 1e-12)).all()
+    np.testing.assert_allclose(profile.upper, exact, rtol=1e-4)
+    for R, low, high in zip(profile.traces, profile.lower, profile.upper, strict=True):
+        single = solution.verify(trace=R)
+        assert (low, high) == (single.lower, single.upper)
+    assert "trace of slacks" in repr(profile)
+    pytest.importorskip("matplotlib")
+    axes = profile.plot()
+    assert axes.get_xscale() == "log"
