@@ -1,8 +1,8 @@
 """The conic solver ``BREGOPT`` for ``problem.solve(solver=...)`` of CVXPY.
 
-It extends CVXPY's interface of Clarabel: a route of bregopt solves the programs with psd cones, which may
-have second-order cones and a convex quadratic objective too. The parent class lays out the data, maps
-answers back to the user's variables and duals, and solves all other programs.
+It extends CVXPY's interface of Clarabel: a route of bregopt solves the programs with psd or exponential
+cones, which may have second-order cones and a convex quadratic objective too. The parent class lays out the
+data, maps answers back to the user's variables and duals, and solves all other programs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ _CLARABEL_NAMES = {
     "max_iter": ("max_iter",),
     "time_limit": ("time_limit",),
 }
-_OTHER_CONES = {"exp": "exponential", "p3d": "power", "pnd": "power"}
+_OTHER_CONES = {"p3d": "power", "pnd": "power"}
+# Exponential cones, and variables beside them, up to which a route takes them: its equations are dense.
+_MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
 _VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
@@ -62,7 +64,7 @@ _CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coeff
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
-    """Programs with psd cones by a route of bregopt, exponential cones and all other programs by Clarabel.
+    """Programs with psd or a few exponential cones by a route of bregopt, all others by Clarabel.
 
     ``problem.solver_stats.extra_stats`` holds the ``route``, the certificate, and the ``reason`` why Clarabel
     solved the problem if it did. The ``bound`` is that of the minimization that CVXPY compiles, which for a
@@ -141,7 +143,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         found = self._by_clarabel(data, warm_start, verbose, options)
         found = replace(found, stats={**found.stats, "reason": reason})
-        if conic is not None and found.z is not None:
+        if conic is not None and found.z is not None and not conic.exponential:
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
             status, numbers = certified(conic, found.status, x, z, tol)
             found = replace(found, status=status, stats={**found.stats, **numbers})
@@ -162,7 +164,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         aimless = {name: value for name, value in data.items() if name != s.P}
         aimless[s.C] = np.zeros(len(data[s.C]))
         found = self._by_clarabel(aimless, False, False, options)
-        conic = None if _not_ours(data) else _conic(aimless)
+        conic = None if _not_ours(data) or data[CLARABEL.DIMS].exp else _conic(aimless)
         return with_a_point(unbounded, found, conic, tol)
 
     STATUS_MAP: ClassVar[dict[str, str]] = {
@@ -219,7 +221,7 @@ class ConicProblem:
     Raises
     ------
     UnsupportedProblemError
-        If it has no psd cone, or other cones than psd and second-order ones.
+        If it has no psd or exponential cone, or a power cone.
     """
 
     def __init__(self, problem: Any) -> None:
@@ -253,6 +255,9 @@ def _not_ours(data: Mapping[str, Any]) -> str | None:
     for cone, kind in _OTHER_CONES.items():
         if getattr(dims, cone, None):  # older versions of CVXPY know fewer
             return f"it has {kind} cones"
+    if dims.exp:
+        many = dims.exp > _MOST_EXPONENTIALS or len(data[s.C]) > _MOST_VARIABLES
+        return f"it has {dims.exp} exponential cones and {len(data[s.C])} variables" if many else None
     return None if dims.psd else "it has no psd cone"
 
 
@@ -263,7 +268,7 @@ def _conic(data: Mapping[str, Any]) -> Conic:
     dims = data[CLARABEL.DIMS]
     b, c = np.array(data[s.B], dtype=float), np.array(data[s.C], dtype=float)
     soc, orders = tuple(map(int, dims.soc)), tuple(map(int, dims.psd))
-    return Conic(A, b, c, int(dims.zero), int(dims.nonneg), soc, orders)
+    return Conic(A, b, c, int(dims.zero), int(dims.nonneg), soc, orders, int(dims.exp))
 
 
 def _quadratic(conic: Conic, data: Mapping[str, Any]) -> QuadraticCost | None:

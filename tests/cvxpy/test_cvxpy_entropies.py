@@ -58,6 +58,45 @@ def test_matrices():
     assert conditional.solution.opt_val == pytest.approx(isotropic, abs=1e-5)
 
 
+@pytest.mark.parametrize("number", range(10))
+def test_the_conic_solver(number):
+    ours, theirs = (list(numbers(cp.Variable(4)))[number] for _ in range(2))
+    theirs.solve(solver=cp.CLARABEL)
+    ours.solve(solver="BREGOPT")
+    assert ours.status == "optimal"
+    assert ours.solver_stats.extra_stats["route"] == "entropy"
+    assert ours.solver_stats.extra_stats["gap"] <= 1e-8
+    assert ours.value == pytest.approx(theirs.value, rel=2e-6, abs=2e-6)
+    for own, other in zip(ours.constraints, theirs.constraints, strict=True):
+        for a, b in zip(np.atleast_1d(own.dual_value), np.atleast_1d(other.dual_value), strict=True):
+            np.testing.assert_allclose(a, b, atol=3e-3)
+
+
+def test_the_conic_solver_with_matrices_and_quadratic_objectives():
+    """The stationarity of the objective: matrices, cones, a quadratic term and exponentials together."""
+    u, X, A = cp.Variable(3), cp.Variable((3, 3), PSD=True), np.diag([1.0, 2, 3])
+    own = cp.sum(cp.exp(u)) + cp.sum_squares(u - 1) + cp.trace(A @ X) + cp.norm2(u)
+    problem = cp.Problem(cp.Minimize(own), [cp.diag(X) >= u, X[0, 1] >= 0.5, u >= 0.1])
+    problem.solve(solver="BREGOPT")
+    assert problem.solver_stats.extra_stats["route"] == "entropy"
+    value, slopes = problem.value, problem.constraints[0].dual_value
+    np.testing.assert_allclose(problem.constraints[2].dual_value >= -1e-7, True)
+    rest = np.exp(u.value) + 2 * (u.value - 1) + u.value / np.linalg.norm(u.value) + slopes
+    np.testing.assert_allclose(rest, problem.constraints[2].dual_value, atol=1e-4)
+    problem.solve(solver=cp.CLARABEL)
+    assert value == pytest.approx(problem.value, abs=1e-6)
+
+
+def test_the_conic_solver_says_that_there_is_no_optimum():
+    u = cp.Variable(2)
+    none = cp.Problem(cp.Minimize(cp.sum(u)), [cp.sum(cp.exp(u)) <= 1, u >= 0])
+    none.solve(solver="BREGOPT")
+    assert none.status == "infeasible"
+    unbounded = cp.Problem(cp.Minimize(u[0] + cp.sum(cp.exp(u))), [])
+    unbounded.solve(solver="BREGOPT")
+    assert unbounded.status == "unbounded"
+
+
 def test_many_exponential_cones_go_to_other_solvers():
     u = cp.Variable(400)
     problem = cp.Problem(cp.Minimize(cp.sum(u)), [cp.exp(-u) <= 2])

@@ -12,7 +12,8 @@ root of two.
 Read directly, the matrices are the blocks of ``s``; variables that are entries of a block or second-order
 cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
 and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the direct
-reading, which presolve may dualize like any program, unless it sees a matrix inequality in few variables.
+reading, which presolve may dualize like any program, unless it sees a matrix inequality in few variables. A
+program with exponential cones has one reading, with convex rows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
+from bregopt.cvxpy.conic.exponential import Exponential
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.implied import (
     distribution,
@@ -74,7 +76,7 @@ class Reading(Protocol):
 
 
 def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Reading]:
-    """Yield the readings of a conic program with at least one psd matrix.
+    """Yield the readings of a conic program with at least one psd matrix or exponential cone.
 
     The direct one comes first unless the matrices have many entries for each variable, and one that is much
     larger than the other is left out. The second one may have an interior where the first has none.
@@ -86,6 +88,9 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         Keeps the last readings. If the next program differs from theirs in ``b`` and ``c`` alone, as one of
         CVXPY with other parameters, its readings have the same rows, and all that is known of them.
     """
+    if conic.exponential:
+        yield Exponential(conic)
+        return
     parallel = parallel_rows(conic)
     kept = needed(conic, parallel)
     smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)

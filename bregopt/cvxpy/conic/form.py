@@ -51,7 +51,9 @@ class Conic:
     soc : tuple of int
         Dimensions of the second-order cones, whose rows come next.
     orders : tuple of int
-        Orders of the psd matrices.
+        Orders of the psd matrices, whose rows come next.
+    exponential : int
+        The number of exponential cones, of three rows each at the end.
     """
 
     A: Any
@@ -61,6 +63,7 @@ class Conic:
     nonneg: int
     soc: tuple[int, ...]
     orders: tuple[int, ...]
+    exponential: int = 0
 
     @property
     def linear(self) -> int:
@@ -201,6 +204,7 @@ def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
         nonneg=conic.nonneg,
         soc=(*conic.soc, r + 2),
         orders=conic.orders,
+        exponential=conic.exponential,
     )
     return QuadraticCost(extended, P, L, sigma)
 

@@ -22,7 +22,7 @@ from bregopt.program import Block, Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass
 
-__all__ = ["Direct", "Dual", "Pivots", "pivots_of", "read_directly", "read_dual"]
+__all__ = ["Direct", "Dual", "Pivots", "blocks_of", "map_of", "pivots_of", "read_directly", "read_dual"]
 
 
 class Elimination(NamedTuple):
@@ -152,7 +152,7 @@ def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> 
     price[D - conic.linear] = -rows.per_entry * c[P]
     k = len(F) + count
     program = Program(
-        blocks=_blocks_of(conic, price[count:]),
+        blocks=blocks_of(conic, price[count:]),
         A=rows.map,
         B=rows.B,
         bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right),
@@ -201,7 +201,7 @@ def _elimination(conic: Conic, pivots: Pivots) -> Elimination:
     if count:
         in_s = sp.csr_array((values[in_cone], (rows[in_cone], place[in_cone])), (len(R), count))
         B = sp.hstack([B, in_s])
-    A_map = _map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone])
+    A_map = map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone])
     return Elimination(D, P, T, F, R, own, at, entry, per_entry, substituted, A_map, sp.csr_array(B))
 
 
@@ -228,12 +228,12 @@ def read_dual(conic: Conic, known: Dual | None = None) -> Dual:
     weight, row = conic.places.weight, np.arange(first_psd)
     if known is None:
         psd = sp.coo_array(A[first_psd:])
-        A_map = _map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row]))
+        A_map = map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row]))
         B = sp.csr_array(A[:first_psd].T)
     else:
         A_map, B = known.program.A, known.program.B
     program = Program(
-        blocks=_blocks_of(conic, _per_entry(conic.b[first_psd:], weight)),
+        blocks=blocks_of(conic, _per_entry(conic.b[first_psd:], weight)),
         A=A_map,
         B=B,
         bounds=Bounds.of_hard_rows(-conic.c, -conic.c),
@@ -251,14 +251,14 @@ def _per_entry(value: Array, weight: Array) -> Array:
     return contribution
 
 
-def _blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
+def blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
     """Return the blocks, with the given prices of the entries of the psd rows."""
     used = np.flatnonzero(cost)
     rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
     return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
 
 
-def _map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
+def map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:
     """Return the map whose row ``row[k]`` has ``value[k]`` times the entry of the psd row ``place[k]``."""
     terms = [
         Term(b, at[local], family)
