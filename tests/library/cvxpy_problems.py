@@ -151,13 +151,13 @@ def nearest_correlation_norm():
     return cp.Problem(cp.Minimize(cp.norm(X - correlation(5, 10), "fro")), [cp.diag(X) == 1])
 
 
-@case(route="CLARABEL")
+@case(route="entropy")
 def nearest_correlation_logdet():
     X, C = cp.Variable((4, 4), PSD=True), np.linalg.inv(definite(4, 11))
     return cp.Problem(cp.Minimize(cp.trace(C @ X) - cp.log_det(X)), [cp.diag(X) == 1])
 
 
-@case(route="CLARABEL")
+@case(route="entropy")
 def nearest_correlation_von_neumann():
     X = cp.Variable((3, 3), PSD=True)
     return cp.Problem(
@@ -248,7 +248,7 @@ def nuclear_norm_with_bounds():
 # --- Geometry ---------------------------------------------------------------------------------------
 
 
-@case(route="CLARABEL")
+@case(route="entropy")
 def minimum_volume_ellipsoid():
     Z = np.random.default_rng(28).normal(size=(8, 2))
     A, b = cp.Variable((2, 2), PSD=True), cp.Variable(2)

@@ -85,7 +85,10 @@ class ConeScaling:
     def __init__(self, x: Array, s: Array) -> None:
         self._J = -np.ones(len(x))
         self._J[0] = 1.0
-        a, b = np.sqrt(_determinant(x)), np.sqrt(_determinant(s))
+        inside = _determinant(x), _determinant(s)
+        if min(inside) <= 0:  # underflow, at a vertex
+            raise np.linalg.LinAlgError("a vector is on the boundary of its cone")
+        a, b = np.sqrt(inside)
         unit_x, unit_s = x / a, s / b
         gamma = np.sqrt((1 + unit_x @ unit_s) / 2)
         self._w = (unit_x + self._J * unit_s) / (2 * gamma)
