@@ -113,8 +113,11 @@ def _verified_tangents(
     if raw.X is None:
         raise ValueError(f"the answer is {raw.status}; verify() has no proof of that for entropies")
     if resolve:
-        solves, sharper = 1, routing.solve(program, warn=False, tol=_SHARPEST_TOL)
-        if sharper.X is not None and sharper.error < raw.error:
+        options: dict[str, Any] = {"projections": False} if raw.solver == "entropy" else {}
+        route = raw.solver if options else "auto"
+        solves, sharper = 1, routing.solve(program, route, warn=False, tol=_SHARPEST_TOL, **options)
+        central = options and sharper.status.startswith("optimal")  # its slack is definite
+        if sharper.X is not None and (central or sharper.error < raw.error):
             raw = sharper
             assert raw._program is not None
             assert raw._program.tangent is not None

@@ -34,7 +34,10 @@ from bregopt.program.convex_functions import (
     LogSumExp,
     NegativeEntropy,
     NumbersRelativeEntropy,
+    hmat,
     hvec,
+    hvec_length,
+    upper_places,
 )
 from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.records import replace
@@ -54,6 +57,7 @@ __all__ = [
     "von_neumann_entr",
 ]
 
+_LARGEST_KRONECKER = 4_000_000  # terms of a map by Kronecker products; larger ones are formed densely
 _NULL = 1e-12  # eigenvalues of sums of Kraus operators, relative to the largest, that are zero
 
 
@@ -366,12 +370,31 @@ def _range(S: Any) -> Any:
 
 def _congruences(x: Expression, n: int, hermitian: bool, factors: Sequence[Any]) -> Expression:
     """Return the vector of ``sum_i F_i X F_i*`` for the vector `x` of a matrix ``X`` of order `n`."""
-    from bregopt.program.convex_functions import hmat, hvec_length
+    entries = _complex_entries(n, hermitian)
+    sparse = [sp.csr_array(F) for F in factors]
+    if sum(F.nnz**2 for F in sparse) <= _LARGEST_KRONECKER:
+        i, j, scale, strict = upper_places(len(factors[0]))
+        K = sp.csr_array(sum(sp.kron(F, F.conj(), format="csr") for F in sparse))
+        upper = sp.diags_array(scale) @ (K[i * len(factors[0]) + j] @ entries)
+        S = sp.csr_array(sp.vstack([upper.real, upper.imag[strict]]) if hermitian else upper.real)
+    else:
+        basis = hmat(np.eye(hvec_length(n, hermitian)), n, hermitian)
+        S = sp.csr_array(hvec(sum(F @ basis @ F.conj().T for F in factors)).T)
+    S.data[np.abs(S.data) <= 1e-15 * np.abs(S.data).max(initial=0.0)] = 0.0
+    S.eliminate_zeros()
+    return x.combined(S, (S.shape[0],), f"linear_map(A, {x.label})")
 
-    basis = hmat(np.eye(hvec_length(n, hermitian)), n, hermitian)
-    images = hvec(sum(F @ basis @ F.conj().T for F in factors))
-    images = np.where(np.abs(images) > 1e-15 * np.abs(images).max(initial=0.0), images, 0.0)
-    return x.combined(sp.csr_array(images.T), (images.shape[1],), f"linear_map(A, {x.label})")
+
+def _complex_entries(n: int, hermitian: bool) -> Any:
+    """Return the entries of a matrix as a sparse map of its vector."""
+    i, j, scale, strict = upper_places(n)
+    k, a, b = np.arange(len(i)), i[strict], j[strict]
+    parts: list[tuple[Any, ...]] = [(i * n + j, k, 1 / scale), (b * n + a, k[strict], 1 / scale[strict])]
+    if hermitian:
+        own = len(i) + np.arange(len(strict))
+        parts += [(a * n + b, own, 1j / scale[strict]), (b * n + a, own, -1j / scale[strict])]
+    row, column, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sp.csr_array((value, (row, column)), (n * n, hvec_length(n, hermitian)))
 
 
 def _matrix(F: Any, name: str) -> tuple[Expression, int, bool]:

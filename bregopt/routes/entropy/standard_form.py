@@ -12,6 +12,7 @@ become terms, too, and a hinge becomes two variables that take up what its row l
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -181,7 +182,7 @@ class StandardForm:
         """Return the program's matrices and variables."""
         return [own.block(x) for own in self.blocks], x[self.variables][: self._own_variables]
 
-    def multipliers(self, nu: Array, lam: Array, locals_: list[Local]) -> Array:
+    def multipliers(self, nu: Array, lam: Array, locals_: Sequence[Local | None]) -> Array:
         """Return the multipliers of the program's rows, positive at lower bounds."""
         y = np.zeros(self.program.m)
         y[self._equal] = nu / self._norms
@@ -189,7 +190,7 @@ class StandardForm:
         y[self._above] -= lam[:a]
         y[self._below] += lam[a : a + b]
         for term, local in zip(self.terms, locals_, strict=True):
-            if term.soft is not None:
+            if term.soft is not None and local is not None:
                 y[term.soft] = -term.weight * local.gradient
         return y
 

@@ -239,7 +239,9 @@ def test_bad_input_is_named(make, error, message):
 
 
 def test_limits_and_steps():
-    problem, steps = bb84(0.05), []
+    rho, steps = bo.PSD(4), []
+    bounds = [bo.trace(rho) == 1, rho[0, 0] <= 0.1, rho[0, 1] >= 0.05]
+    problem = bo.Problem(bo.Maximize(bo.von_neumann_entr(rho)), bounds)
     with pytest.warns(bo.ConvergenceWarning):
         sol = problem.solve(callback=lambda step: steps.append(step) or len(steps) == 3)
     assert sol.status == "user_limit"

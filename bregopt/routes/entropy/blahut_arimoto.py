@@ -1,0 +1,213 @@
+"""Entropies of ``X`` itself by Bregman projections: the Blahut-Arimoto algorithm of matrices.
+
+    minimize  <C, X> + tr X log X - sum_j w_j tr (L_j X) log (L_j X)   subject to  E x = e,   X psd
+
+has a concave part. With its tangent at ``X_k`` in its place, of slope ``-W``, the problem is a projection in
+the von Neumann divergence. The next matrix is
+
+    X = exp(W - C - I + E*(y)),
+
+and Newton's method finds the few multipliers ``y`` at which it meets the rows. A step costs some
+eigendecompositions of ``X``, where the interior-point method solves equations in all its entries. Anderson
+mixing of the ``W`` keeps the number of steps small (Walker and Ni 2011); projections are of any ``W``.
+
+He, Saunderson, Fawzi (2024), A Bregman proximal perspective on classical and quantum Blahut-Arimoto
+algorithms, IEEE Transactions on Information Theory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+
+from bregopt.arrays import EPS, Array
+from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.clock import checkpoint
+from bregopt.program import Program
+from bregopt.program.convex_functions import Local, hmat, hvec
+from bregopt.program.convex_terms import INWARD, tangent_inside
+from bregopt.program.matrix_entropies import EntropySum
+from bregopt.records import dataclass
+from bregopt.routes.entropy.standard_form import StandardForm
+from bregopt.routes.monitor import Method
+
+__all__ = ["BlahutArimoto", "Projected"]
+
+_UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
+_LARGEST_STACK = 10_000_000  # entries of the rows' matrices
+_MEMORY = 6  # differences that Anderson mixing combines
+_NEWTON_STEPS, _DECREASE = 50, 1e-4
+# Residual of the rows, relative to them, at which Newton's method ends, and below which it may stall.
+_RESIDUAL, _NEAR = 1e-14, 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """A point of the method.
+
+    Parameters
+    ----------
+    x : array
+        The vector of ``X``.
+    W : array
+        The vector of the ``W`` that it is the projection of.
+    own : array
+        The vector of its own ``W``.
+    nu : array
+        The multipliers of the rows in the standard form, for weight one.
+    y : array
+        The multipliers of the program's rows.
+    """
+
+    x: Array
+    W: Array
+    own: Array
+    nu: Array
+    y: Array
+
+
+class BlahutArimoto(Method):
+    """The method for a program that :meth:`takes` it."""
+
+    tests_multipliers = False
+    patience = 3
+
+    def __init__(self, program: Program, form: StandardForm) -> None:
+        self.program, self.form = program, form
+        (self._block,), (self._term,) = form.blocks, form.terms
+        self._weight = float(self._term.weight[0])
+        self._cost = form.c / self._weight + self._block.identity
+        self._rows = hmat(form.E, self._block.n, self._block.hermitian)
+        self._mixing = _Mixing()
+
+    @staticmethod
+    def takes(form: StandardForm) -> bool:
+        """Whether a program is of the form above: one matrix, its entropy less others, and equalities."""
+        if len(form.blocks) != 1 or len(form.terms) != 1 or len(form.h) or not len(form.e):
+            return False
+        (block,), (term,) = form.blocks, form.terms
+        f, width = term.function, form.width
+        if width != block.place.stop or term.place is not None or not isinstance(f, EntropySum):
+            return False
+        own = f.orders[0] == block.n and f.weights[0] == 1 and max(f.weights[1:], default=-1.0) < 0
+        if not own or term.b.any() or len(form.e) * block.n**2 > _LARGEST_STACK:
+            return False
+        return bool(abs(term.L[:width] - sp.eye_array(width)).max() <= 4 * EPS)
+
+    def first(self) -> Projected | None:
+        """Return the projection of the uniform matrix."""
+        return self._projection(self._slope(self._block.identity / self._block.n), np.zeros(len(self.form.e)))
+
+    def certificate(self, at: Projected) -> Certificate:
+        """Return the certificate of a point, which is that of the tangent program there."""
+        X, u = self.form.point(at.x)
+        tangent = tangent_inside(self.program, X, u)  # exponentials have eigenvalues below round-off
+        return _UNPROVEN if tangent is None else certify(PrimalDualPoint(tangent, X, u, at.y))
+
+    def advance(self, at: Projected) -> Projected | None:
+        """Return the projection of the next ``W``, None where Newton's method finds none."""
+        return self._projection(self._mixing.next(at.W, at.own), at.nu)
+
+    def _slope(self, x: Array) -> Array:
+        """Return minus the slope of the concave part at a matrix, nan where it has none."""
+        local, width = self._local(x), len(x)
+        if local is None:
+            return np.full(width, np.nan)
+        slope: Array = -(self._term.L[width:].T @ local.gradient[width:])
+        return slope
+
+    def _local(self, x: Array) -> Local | None:
+        f, y = self._term.function, self._term.arguments(x)
+        return f.at(y) or f.at(f.moved_inside(y, INWARD[0]))
+
+    def _projection(self, W: Array, nu: Array) -> Projected | None:
+        """Return the projection of ``W``, by Newton's method with the multipliers `nu` first.
+
+        It minimizes ``tr exp(W - C - I + E*(nu)) - e'nu``.
+        """
+        form, best = self.form, np.inf
+        if not np.isfinite(W).all():
+            return None
+        at = self._exponential(W, nu)
+        for _ in range(_NEWTON_STEPS):
+            checkpoint()
+            missed = form.e - form.E @ at.x
+            size = float(np.abs(missed).max() / np.abs(form.e).max())
+            if size <= _RESIDUAL or (size <= _NEAR and size >= 0.5 * best):
+                return self._point(W, nu, at.x)
+            best = min(best, size)
+            try:
+                step = cho_solve(cho_factor(self._curvature(at)), missed)
+            except np.linalg.LinAlgError:
+                return None
+            slope, length = float(step @ missed), 1.0
+            while True:
+                new = self._exponential(W, nu + length * step)
+                change = new.trace - at.trace - length * float(form.e @ step)
+                if change <= -_DECREASE * length * slope + 4 * EPS * (at.trace + abs(float(form.e @ nu))):
+                    break
+                length /= 2
+                if length < EPS:
+                    return None
+            nu, at = nu + length * step, new
+        return None
+
+    def _point(self, W: Array, nu: Array, x: Array) -> Projected:
+        y = self.form.multipliers(self._weight * nu, np.zeros(0), [self._local(x)])
+        return Projected(x, W, self._slope(x), nu, y)
+
+    def _exponential(self, W: Array, nu: Array) -> _Exponential:
+        M = self._block.matrix_of(W - self._cost + self.form.E.T @ nu)
+        return _Exponential(M)
+
+    def _curvature(self, at: _Exponential) -> Array:
+        """Return the second derivative in the multipliers, ``<E_k, Dexp(E_l)>``."""
+        U = at.U
+        T = hvec(U.conj().T @ self._rows @ U * np.sqrt(at.differences))
+        H: Array = T @ T.T
+        H[np.diag_indices(len(H))] *= 1 + 4 * EPS
+        return H
+
+
+class _Exponential:
+    """The exponential of a matrix, its vector and its trace."""
+
+    def __init__(self, M: Any) -> None:
+        self.d, self.U = np.linalg.eigh(M)
+        with np.errstate(over="ignore"):
+            values = np.exp(self.d)
+        self.trace = float(values.sum())
+        self.x = hvec((self.U * np.minimum(values, 1e300)) @ self.U.conj().T)
+
+    @property
+    def differences(self) -> Array:
+        """The divided differences of the exponential, of ``h = (a - b) / 2`` times a mean."""
+        a, b = self.d[:, None], self.d[None]
+        h = np.abs(a - b) / 2
+        ratio = np.divide(-np.expm1(-2 * h), 2 * h, out=np.ones_like(h), where=h > 0)  # sinh(h) exp(-h) / h
+        return np.exp((a + b) / 2 + h) * ratio
+
+
+class _Mixing:
+    """Anderson mixing of fixed-point steps ``W -> own``."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Array, Array] | None = None
+        self._changes: list[tuple[Array, Array]] = []  # of the residual and of the image
+
+    def next(self, W: Array, own: Array) -> Array:
+        """Return the combination of the last images whose residual is the least."""
+        rest = own - W
+        if self._last is not None:
+            self._changes.append((rest - self._last[0], own - self._last[1]))
+            del self._changes[:-_MEMORY]
+        self._last = rest, own
+        if not self._changes:
+            return own
+        R, G = (np.array(part).T for part in zip(*self._changes, strict=True))
+        weights = np.linalg.lstsq(R, rest, rcond=1e-10)[0]
+        mixed: Array = own - G @ weights
+        return mixed

@@ -1,0 +1,93 @@
+"""Bregman projections: closed forms, the interior-point method, and what they do not take."""
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto
+from bregopt.routes.entropy.standard_form import StandardForm
+
+
+def unbiased(d, rate):
+    """Return the key rate of two parts that agree in two bases, and the value (Sheridan, Scarani 2010)."""
+    fourier = np.exp(2j * np.pi * np.outer(range(d), range(d)) / d) / np.sqrt(d)
+    turn = np.kron(fourier, fourier.conj())
+    agree = np.diag(np.eye(d).ravel()).astype(complex)
+    rho = bo.PSD(d * d, hermitian=True)
+    rows = [bo.trace(rho) == 1]
+    rows += [bo.inner(A, rho) == 1 - rate for A in (agree, turn @ agree @ turn.conj().T)]
+    key = [np.kron(np.diag(e), np.eye(d)) for e in np.eye(d)]
+    exact = np.log(d) + rate * np.log(rate / max(d - 1, 1)) + (1 - rate) * np.log(1 - rate)
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows), exact
+
+
+def measured():
+    """Return the key rate of a noisy entangled state of which six random observables are measured."""
+    rng = np.random.default_rng(1)
+    rho, phi = bo.PSD(4), np.eye(2).ravel() / np.sqrt(2)
+    state = 0.4 * np.outer(phi, phi) + 0.15 * np.eye(4)
+    observables = [M + M.T for M in rng.standard_normal((6, 4, 4))]
+    rows = [bo.trace(rho) == 1, *(bo.inner(M, rho) == np.vdot(M, state) for M in observables)]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows)
+
+
+def method_of(problem):
+    program = problem.program()
+    form = StandardForm(program)
+    assert BlahutArimoto.takes(form)
+    return BlahutArimoto(program, form)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4, 6])
+def test_mutually_unbiased_bases(d):
+    problem, exact = unbiased(d, 0.07)
+    sol = problem.solve(tol=1e-10)
+    assert sol.status == "optimal"
+    assert sol.iterations <= 3
+    assert abs(sol.value - exact) <= sol.error + 1e-14
+    assert sol.dual_value <= exact + 1e-13
+
+
+def test_problems_without_symmetry_agree_with_the_interior_point_method():
+    problem = measured()
+    sol = problem.solve(tol=1e-9)
+    path = problem.solve(tol=1e-9, solver="entropy", projections=False)
+    assert sol.status == path.status == "optimal"
+    assert abs(sol.value - path.value) <= sol.error + path.error
+    method = method_of(problem)
+    at = method.first()
+    for _ in range(25):
+        at = method.advance(at)
+    np.testing.assert_allclose(at.W, at.own, atol=1e-9)  # the fixed point
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_a_gibbs_state_is_one_projection(hermitian):
+    rng = np.random.default_rng(0)
+    H = rng.standard_normal((30, 30)) + 1j * rng.standard_normal((30, 30)) * hermitian
+    H = (H + H.conj().T if hermitian else (H + H.T).real) / 5
+    rho = bo.PSD(30, hermitian=hermitian)
+    entropy = bo.von_neumann_entr(rho)
+    sol = bo.Problem(bo.Minimize(bo.inner(H, rho) - 2 * entropy), [bo.trace(rho) == 1]).solve(tol=1e-10)
+    exact = -2 * np.log(np.exp(-np.linalg.eigvalsh(H) / 2).sum())
+    assert sol.iterations == 0
+    assert abs(sol.value - exact) <= sol.error + 1e-12
+
+
+def test_what_is_not_of_the_form():
+    X, u = bo.PSD(3), bo.Variable(nonneg=True)
+    entropy = bo.Maximize(bo.von_neumann_entr(X))
+    for rows in ([bo.trace(X) <= 1], [bo.trace(X) + u == 1], []):
+        assert not BlahutArimoto.takes(StandardForm(bo.Problem(entropy, rows).program()))
+    image = bo.Maximize(bo.von_neumann_entr(np.diag([1.0, 2, 3]) @ X @ np.diag([1.0, 2, 3])))
+    assert not BlahutArimoto.takes(StandardForm(bo.Problem(image, [bo.trace(X) == 1]).program()))
+
+
+def test_states_that_are_singular_at_the_optimum():
+    """Rows that nearly fix a pure state: projections may fail there, the answer must not."""
+    X, v = bo.PSD(3), np.array([1.0, 1, 1]) / np.sqrt(3)
+    rows = [bo.trace(X) == 1, bo.inner(np.outer(v, v), X) == 1 - 1e-9]
+    sol = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows).solve(tol=1e-9)
+    exact = -(1 - 1e-9) * np.log1p(-1e-9) - 1e-9 * np.log(1e-9 / 2)
+    assert abs(sol.value - exact) <= max(sol.error, 1e-10)
