@@ -162,6 +162,7 @@ class MethodOptions(TypedDict, total=False):
     corrections: bool
     backend: str | None  # "cvxpy", to backend_options
     backend_options: Mapping[str, Any] | None
+    projections: bool  # "entropy"
 
 
 class SeededOptions(MethodOptions, total=False):

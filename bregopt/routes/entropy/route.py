@@ -37,7 +37,7 @@ _VIOLATED, _FAIR = 1e-3, 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(base.Settings):
+class EntropySettings(base.Settings):
     """Options of the route.
 
     Parameters
@@ -66,7 +66,7 @@ class Entropy:
         matrices=8,
         terms=True,
     )
-    Settings: ClassVar[type[base.Settings]] = Settings
+    Settings: ClassVar[type[base.Settings]] = EntropySettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.terms:
