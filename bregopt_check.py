@@ -409,6 +409,19 @@ def is_farkas(P, y, traces):
     return False
 
 
+def best_lower_bound(P, y, traces):
+    """Return the bound of multipliers, or of near ones of few digits, which may be on a boundary."""
+    try:
+        return lower_bound(P, y, traces)
+    except Unproven:
+        for unit in (P.one >> bits for bits in (0, 4, 10, 30)):
+            try:
+                return lower_bound(P, [(v + unit // 2) // unit * unit for v in y], traces)
+            except Unproven:
+                continue
+        raise
+
+
 def proven(P, lists, side):
     """Return the bound on one side that the points of a file prove."""
     stated = (Fraction(x) if x < INF else INF for x in lists["traces"])
@@ -420,7 +433,7 @@ def proven(P, lists, side):
         return -INF
     if side == "lower":
         demand("y" in lists, "it has no multipliers")
-        return lower_bound(P, P.fixed(lists["y"]), traces)
+        return best_lower_bound(P, P.fixed(lists["y"]), traces)
     demand("point_u" in lists, "it has no point that this program checks")
     return upper_bound(P, *P.point(lists, "point"))
 

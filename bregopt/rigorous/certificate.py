@@ -25,6 +25,7 @@ from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.rational_proofs import exact_bound
 from bregopt.rigorous.reduction import implied_bounds, reduced
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
@@ -99,6 +100,7 @@ class BoundCertificate:
         if self.y is not None:
             implied = implied_bounds(data).with_traces(self.traces)
             lower = lower_bound(data, self.y, implied, self.X).value
+            lower = exact_bound(data, implied, self.y) if lower == -math.inf else lower
         if self.point is not None:
             upper = upper_bound(data, self.point).value
         if self.factor is not None and fixes_diagonal(data):

@@ -386,7 +386,7 @@ class Solution:
             return verified_with_bounded_slack(raw._program, trace)
         compiled = self._compiled or raw._compiled
         source = None if compiled is None else compiled.proof_data(raw._program)
-        asked = not resolve or trace_bound is not None or eigenvalue_bound is not None
+        asked = resolve is not True or trace_bound is not None or eigenvalue_bound is not None
         if raw.proof is not None and not asked and (source is None or not source[2]):
             return raw.proof
         found = verified(

@@ -28,7 +28,8 @@ from bregopt.rigorous.dual_trace import with_bounded_slack
 from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.proof import Candidate, best_lower, best_upper
+from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper
+from bregopt.rigorous.rational_proofs import exact_bound
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced
 from bregopt.rigorous.tangents import data_of_tangent, value_of_terms
 from bregopt.rigorous.upper import distance, factor_bound, fixes_diagonal
@@ -247,6 +248,9 @@ class _Search:
         if _proves_factor(self.raw, self.whole):
             return self._of_factor(answer, implied, self.raw.X[0].factor)
         lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
+        if lower.side.value == -math.inf and answer.y is not None:
+            exact = exact_bound(self.data, implied, answer.y)
+            lower = Proven(Side(exact), y=answer.y) if exact > -math.inf else lower
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
         self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}
         return BoundCertificate(

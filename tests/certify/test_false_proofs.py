@@ -12,7 +12,7 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.rigorous import proves_infeasible, proves_unbounded
-from bregopt.rigorous.farkas import is_semidefinite
+from bregopt.rigorous.rational_proofs import is_semidefinite
 
 
 def program(constraints, objective):

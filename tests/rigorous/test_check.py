@@ -4,13 +4,14 @@ import ast
 import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rational import KINDS, problem
+from rational import KINDS, pair, problem
 
 import bregopt as bo
 import bregopt_check as check
@@ -102,6 +103,36 @@ def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, 
         bomb.writestr("lo.npy", bytes(2**20 + 1))
     assert check.main([forged]) == 2
     assert "too large" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_without_an_interior_of_the_dual_cone(seed, tmp_path):
+    # No row and no cost has the last diagonal entry, so that slack matrices have a zero there.
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(2, 5)), int(rng.integers(1, 4))
+    X0, W = (np.pad(own, (0, 1)) for own in pair(rng, n))
+    X0[n, n] = 1
+    A, y = [], rng.integers(-3, 4, m)
+    for _ in range(m):
+        own = rng.integers(-3, 4, (n + 1, n + 1))
+        own += own.T
+        own[n, n] = 0
+        A.append(own)
+    X = bo.PSD(n + 1)
+    C = W + sum(v * own for v, own in zip(y, A, strict=True))
+    b = [int((own * X0).sum()) for own in A]
+    optimum = int((C * X0).sum())
+    rows = [bo.inner(own.astype(float), X) == v for own, v in zip(A, b, strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = bo.Problem(bo.Minimize(bo.inner(C.astype(float), X)), rows).solve(tol=1e-9)
+    verified = saved(found, tmp_path / "bounds.npz")
+    assert verified.lower <= optimum <= verified.upper
+    if found.status == "optimal":
+        assert verified.lower >= optimum - 1e-6 * (1 + abs(optimum))
+        verified.certificate.check()
+        lower = bounds(tmp_path / "bounds.npz")[0]
+        assert lower is None or optimum - 1e-6 * (1 + abs(optimum)) <= lower <= optimum
 
 
 def test_cones_free_variables_and_assumptions(tmp_path, capsys):
