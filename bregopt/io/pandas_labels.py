@@ -15,6 +15,7 @@ __all__ = [
     "Answered",
     "Labels",
     "aligned",
+    "framed",
     "is_pandas",
     "labeled",
     "labels_of",
@@ -89,6 +90,14 @@ def labeled(solution: Answered, labels: Labels) -> Answered:
         return solution
     pandas = pandas_module()
     return replace(solution, X=pandas.DataFrame(np.array(solution.X), index=labels, columns=labels))
+
+
+def framed(values: Any, index: Labels, columns: Labels = None) -> Any:
+    """Return an array as a Series or DataFrame with labels; unchanged if `index` is None."""
+    if index is None:
+        return values
+    pandas = pandas_module()
+    return pandas.Series(values, index) if values.ndim == 1 else pandas.DataFrame(values, index, columns)
 
 
 def pair_labels(labels: Labels, i: IntArray, j: IntArray) -> Labels:

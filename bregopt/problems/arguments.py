@@ -56,6 +56,7 @@ __all__ = [
     "least_eigenvalue",
     "nearness",
     "row_and_entry_weights",
+    "row_weights",
     "stack_answer",
     "stack_settings",
     "standard_deviations",
@@ -238,12 +239,24 @@ def largest_change(S: Array, X: Any, scale: Array) -> tuple[float, int, int]:
     return float(change[i, j]), int(i), int(j)
 
 
-def least_eigenvalue(value: Any) -> float:
+def least_eigenvalue(value: Any, name: str = "min_eigenvalue") -> float:
     """Return the lower bound on the eigenvalues."""
-    t = float(finite_array(value, "min_eigenvalue", ndim=0))
+    t = float(finite_array(value, name, ndim=0))
     if not 0 <= t < 1:
-        raise ValueError(f"min_eigenvalue is {t:g}; expected 0 <= min_eigenvalue < 1, as the mean is 1")
+        raise ValueError(f"{name} is {t:g}; expected a number from 0 and below 1, the mean eigenvalue")
     return t
+
+
+def row_weights(value: Any, n: int) -> Array:
+    """Return the weights of the rows, one by default."""
+    if value is None:
+        return np.ones(n)
+    weights = finite_array(value, "weights", ndim=1)
+    if weights.shape != (n,):
+        raise ValueError(f"weights has shape {weights.shape}; expected {(n,)}, one weight for each row")
+    if (weights <= 0).any():
+        raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0 for rows")
+    return weights
 
 
 def row_and_entry_weights(
@@ -258,9 +271,7 @@ def row_and_entry_weights(
     if weights.shape not in ((n,), (n, n)):
         raise ValueError(f"weights has shape {weights.shape}; expected {(n,)} or {(n, n)}")
     if weights.ndim == 1:
-        if (weights <= 0).any():
-            raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0 for rows")
-        return np.sqrt(weights), None
+        return np.sqrt(row_weights(weights, n)), None
     if (weights < 0).any():
         raise ValueError(f"weights has the value {weights.min():g}; expected numbers from 0 for entries")
     if not weights.any():

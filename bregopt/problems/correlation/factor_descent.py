@@ -19,7 +19,7 @@ small matrix, a few of a large one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,8 @@ def descend_in_balls(
     try:
         while residual > tol and len(values) <= max_iter:
             checkpoint()
-            new = _stepped(objective, at, _directions(objective, at, leading, residual, unit))
+            newton = _newton_step(objective, at, leading, residual), _NEWTON_TRIALS
+            new = _stepped(objective, at, (newton, (-unit * at.gradient, _GRADIENT_TRIALS)))
             if new is None:
                 stop = StopReason.STALLED
                 break
@@ -243,20 +244,13 @@ def _projected(R: Array, radius: Array) -> Array:
     return R * (radius / np.maximum(length, radius))[:, None]
 
 
-def _directions(
-    objective: Objective, at: _BallPoint, leading: Leading, residual: float, unit: float
-) -> Iterator[tuple[Array, int]]:
-    """Yield Newton's step, then that of the projected gradient, and how many of their lengths to try."""
-    yield _newton_step(objective, at, leading, residual), _NEWTON_TRIALS
-    yield -unit * at.gradient, _GRADIENT_TRIALS
+def _stepped(objective: Objective, at: _BallPoint, steps: Iterable[tuple[Array, int]]) -> _BallPoint | None:
+    """Return the first point along projected steps that decreases enough, None if round-off prevents it.
 
-
-def _stepped(
-    objective: Objective, at: _BallPoint, directions: Iterator[tuple[Array, int]]
-) -> _BallPoint | None:
-    """Return the first point along projected steps that decreases enough, None if round-off prevents it."""
+    `steps` are directions, and how many lengths of each to try.
+    """
     largest = at.value + _ROUND_OFF * objective.square
-    for D, trials in directions:
+    for D, trials in steps:
         length = 1.0
         for _ in range(trials):
             new = _BallPoint(objective, _projected(at.R + length * D, at.radius), at.radius)
@@ -389,14 +383,6 @@ class Leading:
     def squares(self) -> Array:
         """The squared entries of ``U``, transposed."""
         return np.ascontiguousarray((self.U**2).T)
-
-    def rows(self, k: int) -> Array:
-        """Return ``U diag(max(theta, 0))^(1/2)`` of the `k` largest."""
-        return self.U[:, -k:] * np.sqrt(np.maximum(self.theta[-k:], 0.0))
-
-    def less_diagonal(self, diagonal: Array) -> Leading:
-        """Return the vectors as approximate ones of the matrix less this diagonal."""
-        return Leading(self.U, self.theta - self.squares @ diagonal)
 
 
 def leading_eigenvectors(B: Array, k: int) -> Leading:

@@ -25,13 +25,10 @@ norm.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,20 +42,19 @@ from bregopt.arrays import (
     ArrayOrFrame,
     ArrayOrSeries,
     IntArray,
-    Mask,
-    finite_array,
     positive_integer,
     symmetric_matrix,
 )
 from bregopt.clock import CutShort, checkpoint
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.io.pandas_labels import aligned, framed, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
 from bregopt.plotting import Axes, plot_loadings
-from bregopt.problems.arguments import diagonal_message
+from bregopt.problems.arguments import diagonal_message, least_eigenvalue, row_weights
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
     Descent,
+    Leading,
     descend_in_balls,
     distance,
     leading_eigenvectors,
@@ -86,7 +82,8 @@ _LEAST_WEIGHT = 1e-12  # least weight relative to the largest, for which it is
 
 _LIKELY = 0.9  # fraction of the distance from which on the second bound, if possible, is mostly the best
 
-_GROUPS = 16  # a power of two; 15 splits
+_GROUPS = 16  # a power of two
+_SIDES = hadamard(_GROUPS)[1:] < 0  # the side of each group in each split, shape (15, 16)
 _SMALL = 150  # order up to which a matrix is divided into groups
 
 _MAX_ITER = 1_000
@@ -109,17 +106,19 @@ def factor_bound(B: Array, R: Array, w: Array, t: float, value: float) -> float:
     value : float
         The distance of ``R R'``.
     """
-    bound, c = 0.0, w * (1 - t)
+    bound = 0.0
     with clock.finishing(), contextlib.suppress(CutShort):
-        if _largest_eigenvalue_bound(B, c, R) > _LIKELY * value:
-            bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
+        c, k, Q = w * (1 - t), R.shape[1], np.linalg.qr(R)[0]
+        ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
+        possible = float(np.vdot(B, B) - ritz @ ritz)  # eigenvalues are no smaller than Ritz values
+        if possible > _LIKELY * value:
+            bound = eigenvalue_bound(B, k, c)
             checkpoint(len(B))
-            bound = bisection_bound(B, R.shape[1], R=R, least=bound)
-        else:
-            bound = bisection_bound(B, R.shape[1])
+        bound = bisection_bound(B, k, R=R, least=bound)
+        if bound < possible <= _LIKELY * value:
             checkpoint(len(B))
-            bound = eigenvalue_bound(B, R.shape[1], c, R, bound)
-        if (bound < _WEAK * value or len(B) <= _CHEAP) and _indefinite(B, c):
+            bound = max(bound, eigenvalue_bound(B, k, c))
+        if bound < _WEAK * value or len(B) <= _CHEAP:
             bound = max(bound, _convex_bound(B, w, t))
     return bound
 
@@ -141,7 +140,7 @@ def bisection_bound(B: Array, k: int, seed: int = 0, R: Array | None = None, lea
     least : float
     """
     order = np.random.default_rng(seed).permutation(len(B))
-    bound, possible = 0.0, math.inf if R is None else distance(B, R)
+    bound, possible = 0.0, np.inf if R is None else distance(B, R)
     for weight, I, J in _blocks(order, k):  # noqa: E741
         checkpoint()
         block = B[I[:, None], J]
@@ -154,8 +153,8 @@ def bisection_bound(B: Array, k: int, seed: int = 0, R: Array | None = None, lea
     return max(bound, least)
 
 
-def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> float:
-    """Return the bound by the eigenvalues of ``off(B) + Diag(c) / 2``; `least` if it is not above that.
+def eigenvalue_bound(B: Array, k: int, c: Array) -> float:
+    """Return the bound by the eigenvalues of ``off(B) + Diag(c) / 2``; zero if it is not above that.
 
     Parameters
     ----------
@@ -164,41 +163,20 @@ def eigenvalue_bound(B: Array, k: int, c: Array, R: Array, least: float) -> floa
     k : int
     c : array of shape (n,)
         The largest squared lengths of the rows.
-    R : array of shape (n, k)
-        A local optimum, which tells cheaply that the bound is low.
-    least : float
     """
-    if _largest_eigenvalue_bound(B, c, R) <= least:
-        return least
-    square = _square(B)
+    square = float(np.einsum("ij,ij->i", B, B).sum())  # by rows: less round-off
     shifted = B.copy()
     shifted[np.diag_indices(len(B))] = c / 2
     eigenvalues = np.asarray(np.linalg.eigvalsh(shifted), dtype=np.float64)
     size = len(B) * float(np.linalg.norm(shifted))
-    return max(least, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
-
-
-def _largest_eigenvalue_bound(B: Array, c: Array, R: Array) -> float:
-    """Return a number that the bound cannot exceed: Ritz values on the range of `R` are below eigenvalues."""
-    Q = np.linalg.qr(R)[0]
-    ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
-    return _square(B) - float(ritz @ ritz)
-
-
-def _square(B: Array) -> float:
-    return float(np.einsum("ij,ij->i", B, B).sum())  # by rows: less round-off
-
-
-def _indefinite(B: Array, c: Array) -> bool:
-    """Whether ``off(A) + (1 - t) I`` is indefinite, by Cholesky's factorization of it with weights."""
-    shifted = B.copy()
-    np.fill_diagonal(shifted, c)
-    return root_of(shifted) is None
+    return max(0.0, square * (1 - len(B) * EPS) - top_squares(eigenvalues, k, size))
 
 
 def _convex_bound(B: Array, w: Array, t: float) -> float:
-    """Return the bound by the nearest correlation matrix with eigenvalues from `t` on."""
-    if w.min() < _LEAST_WEIGHT * w.max():
+    """Return the bound by the nearest correlation matrix with eigenvalues from `t` on, zero if it is `A`."""
+    shifted = B.copy()
+    np.fill_diagonal(shifted, w * (1 - t))
+    if w.min() < _LEAST_WEIGHT * w.max() or root_of(shifted) is not None:
         return 0.0
     s = np.sqrt(w)
     A = B / np.outer(s, s)
@@ -225,18 +203,11 @@ def _blocks(order: IntArray, k: int, whole: bool = True) -> Iterator[tuple[float
             yield from _blocks(half, k, whole=False)
         return
     groups = np.arange(n) % _GROUPS
-    for side in _splits():
+    for side in _SIDES:
         of_group = side[groups]
         yield 2 / (_GROUPS // 2), order[of_group], order[~of_group]
     for g in range(_GROUPS if whole else 0):
         yield from _blocks(order[g::_GROUPS], k, whole=False)
-
-
-@cache
-def _splits() -> Mask:
-    """Return the side of each group in each split, shape ``(15, 16)``."""
-    sides: Mask = hadamard(_GROUPS)[1:] < 0
-    return sides
 
 
 def _tail(block: Array, k: int) -> float:
@@ -379,21 +350,24 @@ def factor_correlation(
     k, starts = positive_integer(k, "k"), positive_integer(starts, "starts")
     if k >= n:
         raise ValueError(f"k is {k}; expected at most {n - 1}: n - 1 factors give every correlation matrix")
-    t = _variance_floor(min_specific_variance)
-    w = _row_weights(aligned(weights, labels, "weights"), n)
-    message = diagonal_message(target.diagonal() if isinstance(target, LowRank) else target, labels)
+    t = least_eigenvalue(min_specific_variance, "min_specific_variance")
+    w = row_weights(aligned(weights, labels, "weights"), n)
+    message = diagonal_message(target, labels)
     if message is not None:
         warn_caller(message, DataWarning)
     with clock.limited(settings.time_limit), threads_for(n):
         descent, fields = _solved(target, k, t, w, starts, settings)
-    L = _principal(descent.R / np.sqrt(w)[:, None])
+    L = turned(descent.R / np.sqrt(w)[:, None])
+    L *= np.where(L[np.abs(L).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)
     v = np.maximum(1 - np.einsum("ij,ij->i", L, L), t)
     X = L @ L.T
     np.fill_diagonal(X, 1.0)
     timings = {"total": time.perf_counter() - begin}
     model = FactorModel(
         **fields,
-        **_labeled(X, L, v, labels),
+        X=framed(X, labels, labels),
+        loadings=framed(L, labels),
+        specific_variances=framed(v, labels),
         u={},
         duals=(),
         timings=timings,
@@ -417,8 +391,8 @@ def _solved(
     B *= s
     unit, constant = float(np.vdot(B, B)), float(diagonal @ diagonal)
     leading = leading_eigenvectors(B, k)
-    first = leading.rows(k)
-    leading = leading.less_diagonal(B.diagonal())
+    first = leading.U[:, -k:] * np.sqrt(np.maximum(leading.theta[-k:], 0.0))
+    leading = Leading(leading.U, leading.theta - leading.squares @ B.diagonal())
     np.fill_diagonal(B, 0.0)
     radius = s * np.sqrt(1 - t)
     rng = np.random.default_rng(settings.seed)
@@ -434,40 +408,3 @@ def _solved(
     value = distance(B, best.R)
     bound = factor_bound(B, best.R, w, t, value)
     return best, proven_fields(best, value + constant, bound + constant, unit, constant, settings.tol)
-
-
-def _principal(L: Array) -> Array:
-    """Return the loadings with orthogonal columns, the longest first, the largest entry of each above 0."""
-    L = turned(L)
-    largest = L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])]
-    return L * np.where(largest < 0, -1.0, 1.0)
-
-
-def _labeled(X: Array, L: Array, v: Array, labels: Labels) -> dict[str, Any]:
-    """Return matrix, loadings and specific variances, as pandas objects if there are labels."""
-    if labels is None:
-        return {"X": X, "loadings": L, "specific_variances": v}
-    pandas = importlib.import_module("pandas")
-    return {
-        "X": pandas.DataFrame(X, index=labels, columns=labels),
-        "loadings": pandas.DataFrame(L, index=labels),
-        "specific_variances": pandas.Series(v, index=labels),
-    }
-
-
-def _variance_floor(value: Any) -> float:
-    t = float(finite_array(value, "min_specific_variance", ndim=0))
-    if not 0 <= t < 1:
-        raise ValueError(f"min_specific_variance is {t:g}; expected a number from 0 and below 1")
-    return t
-
-
-def _row_weights(value: Any, n: int) -> Array:
-    if value is None:
-        return np.ones(n)
-    weights = finite_array(value, "weights", ndim=1)
-    if weights.shape != (n,):
-        raise ValueError(f"weights has shape {weights.shape}; expected {(n,)}, one weight for each row")
-    if (weights <= 0).any():
-        raise ValueError(f"weights has the value {weights.min():g}; expected numbers above 0")
-    return weights

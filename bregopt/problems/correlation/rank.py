@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -154,32 +154,21 @@ def _minimized(dual: _Dual, settings: Settings, constant: float) -> Descent:
     best = descended(dual.at(np.zeros(len(B)))[1])
     with clock.finishing(), contextlib.suppress(CutShort):
         checkpoint(len(B))
-        dual.at(_stationary_multipliers(dual.B, best.R, dual.w))
+        R = best.R  # at a local optimum (B + Diag(y)) R = R R'R
+        dual.at(np.einsum("ij,ij->i", R @ (R.T @ R) - dual.B @ R, R) / dual.w)
     if _closed(dual, best, settings.tol, constant):
         return best
     with contextlib.suppress(CutShort):
         checkpoint(len(B))
-        for start in _starts(dual.maximize(), s, settings):
+        V, rng = dual.maximize(), np.random.default_rng(settings.seed)
+        restarts = _RESTARTS if len(V) * V.size <= _RESTARTED else 0
+        for k in range(1 + restarts):  # from the minimizer of the dual, and random points ever farther off
             checkpoint()
+            start = V + k / _RESTARTS * s[:, None] * rng.normal(size=V.shape) if k else V
             best = min(best, descended(start), key=lambda each: min(each.values))
             if _closed(dual, best, settings.tol, constant):
                 break
     return best
-
-
-def _starts(V: Array, s: Array, settings: Settings) -> Iterator[Array]:
-    """Yield the minimizer of the dual and, for small problems, random points ever farther from it."""
-    yield V
-    rng = np.random.default_rng(settings.seed)
-    n, r = V.shape
-    for k in range(1, _RESTARTS + 1 if n**2 * r <= _RESTARTED else 1):
-        yield V + k / _RESTARTS * s[:, None] * rng.normal(size=V.shape)
-
-
-def _stationary_multipliers(B: Array, V: Array, w: Array) -> Array:
-    """Return the ``y`` for which ``(B + Diag(y)) V = V V'V`` holds along each row, as at a local optimum."""
-    y: Array = np.einsum("ij,ij->i", V @ (V.T @ V) - B @ V, V) / w
-    return y
 
 
 def _closed(dual: _Dual, descent: Descent, tol: float, constant: float) -> bool:
