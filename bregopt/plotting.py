@@ -519,6 +519,10 @@ def plot_path(
     shown = curves[np.ix_(order, largest[size[largest] > 0])]
     ax.semilogx(alphas[order], shown, linewidth=1 if shown.shape[1] < 200 else 0.5)
     title = "" if shown.shape[1] == some else f"the {shown.shape[1]} largest of {some} curves"
+    if alphas.max() < 10 * alphas.min():  # the labels within a decade would overlap
+        named = alphas[order][:: -(-len(alphas) // 5)]
+        ax.set_xticks(named, [f"{alpha:.2g}" for alpha in named])
+        ax.minorticks_off()
     ax.invert_xaxis()
     ax.set_xlabel("alpha")
     ax.set_ylabel(label)

@@ -6,6 +6,7 @@ on an executor or in this process, whichever is faster.
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -141,7 +142,7 @@ class Chunk:
             )
         Z, other = (_buffer(name, (len(rows), points.shape[1])) for name in ("vectors", "products"))
         if points.dtype == Z.dtype:
-            np.take(points, rows[:, 0], axis=0, out=Z, mode="clip")  # other modes _buffer the output
+            np.take(points, rows[:, 0], axis=0, out=Z, mode="clip")  # other modes buffer the output
             np.take(points, rows[:, 1], axis=0, out=other, mode="clip")
         else:
             Z[:], other[:] = points[rows[:, 0]], points[rows[:, 1]]
@@ -238,13 +239,7 @@ class Sums(NamedTuple):
 
     def plus(self, other: Sums) -> Sums:
         """Return the sums over the rows of both."""
-        return Sums(
-            self.penalty + other.penalty,
-            self.conjugate + other.conjugate,
-            self.gradient + other.gradient,
-            self.curvature + other.curvature,
-            self.weight + other.weight,
-        )
+        return Sums(*map(operator.add, self, other))
 
 
 def sums_of(chunk: Chunk, root: Array, penalty: Penalty, curvature: bool) -> Sums:

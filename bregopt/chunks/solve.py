@@ -137,12 +137,15 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
     hard = rows.first_hard_row()
     smooth = hard is None and not rows.hinge
     if is_one_of(options.sample, ("auto",)):
-        options = replace(options, sample=_usual_sample(rows.m, len(space.M0)) if smooth else None)
+        size, r = min(rows.m // _PART, _MOST), len(space.M0)
+        enough = smooth and rows.m >= _MANY and size >= _PER_ENTRY * r * (r + 1) // 2
+        options = replace(options, sample=size if enough else None)
     if not smooth and options.sample is not None:
         why = "the penalty is the hinge" if hard is None else f"row {hard} is hard"
         raise ValueError(f"sample is {options.sample}, and {why}; expected None with such rows")
     run: Any = _run if smooth else _run_by_rounds
-    first = _first_root(space)
+    first = root_of(space.M0)
+    assert first is not None
     title = f"bregopt row chunks: {rows.m} rows, order {len(space.M0)}"
     with (
         options.watched("row chunks", title) as progress,
@@ -173,18 +176,6 @@ def solve(rows: RowChunks, X0: Any, divergence: str, options: Options) -> Soluti
             ConvergenceWarning,
         )
     return solution
-
-
-def _usual_sample(m: int, r: int) -> int | None:
-    """Return the size of the sample of `m` rows for a matrix of order `r`, None for no sample."""
-    size = min(m // _PART, _MOST)
-    return size if m >= _MANY and size >= _PER_ENTRY * r * (r + 1) // 2 else None
-
-
-def _first_root(space: Space) -> Array:
-    root = root_of(space.M0)
-    assert root is not None
-    return root
 
 
 def _run(

@@ -140,14 +140,8 @@ def _iterate(objective: Objective, root: Array, kept: KeptRows, y: Array, most: 
         most,
         least,
     )
-    pass_ = reduce(lambda a, b: a.plus(b, most), found)
-    return _certified(objective, root, M, pass_, kept, y)
-
-
-def _certified(
-    objective: Objective, root: Array, M: Array, found: Screened, kept: KeptRows, y: Array
-) -> Iterate:
-    sums, divergence = found.sums, objective.divergence
+    screened = reduce(lambda a, b: a.plus(b, most), found)
+    sums, divergence = screened.sums, objective.divergence
     G = objective.inward(sums.gradient)
     value = divergence.value(M) + sums.penalty
     at = Iterate(
@@ -159,11 +153,11 @@ def _certified(
         bound=-np.inf,
         loss=float(np.abs(y)[kept.hard] @ np.maximum(kept.violations(root)[kept.hard], 0.0)),
         gap=np.inf,
-        violation=found.worst,
+        violation=screened.worst,
         gradient=G,
         curvature=objective.inward(sums.curvature),
         weight=sums.weight,
-        broken=found.rows,
+        broken=screened.rows,
     )
     _, gradient, conjugate = at.without(kept)
     W = gradient - (kept.Z.T * y) @ kept.Z
@@ -414,7 +408,11 @@ class Screened(NamedTuple):
     def plus(self, other: Screened, most: int) -> Screened:
         """Return the same of the rows of both, with at most `most` rows to keep."""
         rows = KeptRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
-        return Screened(self.sums.plus(other.sums), _worst(rows, most), max(self.worst, other.worst))
+        if (
+            len(rows.number) > most
+        ):  # those of largest violation, and of smaller numbers where these are equal
+            rows = rows.take(np.sort(np.argsort(-rows.violation, kind="stable")[:most]))
+        return Screened(self.sums.plus(other.sums), rows, max(self.worst, other.worst))
 
 
 def _screened(
@@ -459,7 +457,12 @@ def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, 
     a = np.einsum("ij,ij->i", R, R)
     block.check(np.isfinite(a), a, "the value", "finite vectors")
     lower, zero_vector = np.isfinite(bounds.lo), ~Z.any(axis=1)
-    _refuse_zero_vectors(block, hard & lower & zero_vector, bounds.lo)
+    for j in np.flatnonzero(hard & lower & zero_vector):
+        raise InfeasibleRowError(
+            f"row {block.numbers[j]} is hard and asks for at least {bounds.lo[j]:g}, but its vector is zero, so "
+            "no matrix meets it: drop the row, or give it a finite gamma and penalty='hinge'",
+            block.numbers[j],
+        )
     bound = np.where(lower, bounds.lo, bounds.hi)
     sense = np.where(lower, 1.0, -1.0)
     above = sense * (1 - a / bound)
@@ -471,22 +474,3 @@ def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, 
     scaled = (Z[k] @ T) / np.sqrt(bound[k])[:, None]
     rows = KeptRows(block.numbers[0] + k, scaled, sense[k], bounds.gamma[k] * bound[k], violation[k])
     return Screened(sums, rows, max(0.0, float(violation.max())))
-
-
-def _refuse_zero_vectors(block: Chunk, zero: Any, lo: Array) -> None:
-    if zero.any():
-        k = int(np.argmax(zero))
-        raise InfeasibleRowError(
-            f"row {block.numbers[k]} is hard and asks for at least {lo[k]:g}, but its vector is zero, so no "
-            "matrix meets it: drop the row, or give it a finite gamma and penalty='hinge'",
-            block.numbers[k],
-        )
-
-
-def _worst(rows: KeptRows, most: int) -> KeptRows:
-    """Return the rows of largest violation, those of smaller numbers where several are equal."""
-    return (
-        rows
-        if len(rows.number) <= most
-        else rows.take(np.sort(np.argsort(-rows.violation, kind="stable")[:most]))
-    )

@@ -20,10 +20,11 @@ small matrix, a few of a large one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.certify import Certificate, bracket
@@ -57,10 +58,9 @@ _PRODUCTS = 100  # limit on the products with the Hessian in a step
 _FORCING = 0.1  # largest relative residual of the equation
 _LEAST = 0.01  # of the preconditioner's eigenvalues, relative to the largest
 _NEAR = 1e-3  # share of a squared radius that a row may lack to count as at its radius, at most
-_SMALL = 150  # order up to which all eigenvectors take no longer than Lanczos's method with many steps
-_FIRST, _GROWTH = 20, 1.4  # steps before the first look at the Ritz vectors, and between looks
-_ACCURATE = 1e-3  # residual of the wanted Ritz vectors, relative to the largest Ritz value
-_SPARE = 10  # further vectors, beside one more for each wanted one
+_SMALL = 20  # order for each eigenvector up to which all take no longer than Lanczos's method
+_ACCURATE = 1e-3  # relative residual of the eigenvectors
+_SPARE = 2  # further eigenvectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,48 +386,12 @@ class Leading:
 
 
 def leading_eigenvectors(B: Array, k: int) -> Leading:
-    """Return the `k` leading eigenvectors, and some more that are less accurate; all of a small matrix."""
-    n, p = len(B), 2 * k + _SPARE
-    found = None if n <= 4 * p else _ritz_vectors(B, k, p)
-    if found is None:
-        theta, U = np.linalg.eigh(B)
-        found = Leading(U, theta)
-    return found
-
-
-def _ritz_vectors(B: Array, k: int, p: int) -> Leading | None:
-    """Return the Ritz vectors of Lanczos's method with full reorthogonalization.
-
-    None for a small matrix that takes many steps.
-    """
-    n, rng = len(B), np.random.default_rng(0)
-    Q, alpha, beta = np.empty((n, n), order="F"), np.empty(n), np.empty(n)
-    v, look = rng.normal(size=n), max(_FIRST, p)
-    q = v / np.linalg.norm(v)
-    for step in range(1, n + 1):
-        checkpoint()
-        Q[:, step - 1] = q
-        v, known = B @ q, Q[:, :step]
-        alpha[step - 1] = v @ q
-        size = _orthogonalized(v, known)
-        if step in (look, n):
-            theta, S = scipy.linalg.eigh_tridiagonal(alpha[:step], beta[: step - 1])
-            if size * np.abs(S[-1, -k:]).max() <= _ACCURATE * np.abs(theta).max() or step == n:
-                break
-            if n <= _SMALL:
-                return None
-            look = min(int(_GROWTH * step), n)
-        if size <= n * EPS * np.abs(alpha[:step]).max():  # an invariant space: the next vector is random
-            size, v = 0.0, rng.normal(size=n)
-            q = v / _orthogonalized(v, known)
-        else:
-            q = v / size
-        beta[step - 1] = size
-    return Leading(np.asarray(known @ S[:, -p:]), theta[-p:])
-
-
-def _orthogonalized(v: Array, Q: Array) -> float:
-    """Subtract from a vector its part in the range of `Q`, in place, twice; return the norm."""
-    for _ in range(2):
-        v -= Q @ (v @ Q)
-    return float(np.linalg.norm(v))
+    """Return the `k` leading eigenvectors, and two more, by Lanczos's method; all of a small matrix."""
+    n = len(B)
+    if n > _SMALL * (k + _SPARE):
+        start = np.random.default_rng(0).normal(size=n)
+        with suppress(ArpackError):  # of a matrix that has few different eigenvalues
+            theta, U = eigsh(B, k=k + _SPARE, which="LA", v0=start, tol=_ACCURATE)
+            return Leading(U, theta)
+    theta, U = np.linalg.eigh(B)
+    return Leading(U, theta)

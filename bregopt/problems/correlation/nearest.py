@@ -24,11 +24,11 @@ from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, Table, csv_text, opened, read_matrix
-from bregopt.io.pandas_labels import labeled, pair_labels, pandas_module
+from bregopt.io.pandas_labels import framed, labeled, pair_labels
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
 from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
-from bregopt.problems.correlation.infeasibility import Suggestion, check_suggestible, obstacle, suggestion
+from bregopt.problems.correlation.infeasibility import check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, check_missing, read_request, rows_left
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
 from bregopt.program import LowRank, StopReason
@@ -262,7 +262,7 @@ def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
     if labels is None:
         return named
     axes = {"diagonal": labels} | {name: pair_labels(labels, own.i, own.j) for name, own in present.items()}
-    return {name: pandas_module().Series(dual.copy(), axes[name]) for name, dual in named.items()}
+    return {name: framed(dual.copy(), axes[name]) for name, dual in named.items()}
 
 
 def answered(
@@ -286,8 +286,11 @@ def answered(
     solution = labeled(_solver(request)(request, options), request.labels)
     unmet = suggest and solution.status != Status.OPTIMAL
     suggested = suggestion(request, given, solve) if unmet else None
-    if suggested is not None or not (suggest or obstacle(request)):
-        solution = _with_hint(solution, suggested)
+    known = suggested is not None or not (suggest or obstacle(request))
+    if known and solution.status in INFEASIBLE:
+        hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
+        found = f"{solution.stop_reason} {hint} the nearest request that works."
+        solution = replace(solution, stop_reason=found)
     return reportable(solution, Asked.of(request), suggested)
 
 
@@ -306,14 +309,6 @@ def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution
 
         return solve_norm
     return solve_request
-
-
-def _with_hint(solution: Solution, suggested: Suggestion | None) -> Solution:
-    """Return the answer; the reason why it is infeasible tells where the nearest request that works is."""
-    if solution.status not in INFEASIBLE:
-        return solution
-    hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
-    return replace(solution, stop_reason=f"{solution.stop_reason} {hint} the nearest request that works.")
 
 
 def add_repair(

@@ -205,17 +205,11 @@ def of_pairs(
     for key, number in value.items():
         first, second = (_members(part, key, places, name) for part in key)
         bound = float(finite_array(number, f"{name}[{key!r}]", ndim=0))
-        _tighten(bounds, first, second, bound, tighter)
+        for at in (np.ix_(first, second), np.ix_(second, first)):
+            bounds[at] = tighter(bounds[at], bound)
         if len(first) == len(second) == 1 and first[0] == second[0]:
             raise ValueError(f"{name} has the pair {key!r}, which is on the diagonal; expected two labels")
     return bounds
-
-
-def _tighten(bounds: Array, first: IntArray, second: IntArray, bound: float, tighter: Any) -> None:
-    """Tighten the bounds on the entries of two sets of indices, in both triangles."""
-    for a, b in ((first, second), (second, first)):
-        at = np.ix_(a, b)
-        bounds[at] = tighter(bounds[at], bound)
 
 
 def _places(labels: Labels, groups: Groups | None, n: int) -> dict[Hashable, IntArray]:
@@ -348,6 +342,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
     s, H = weights_of_known(s, H, target, kind)
     groups = read_groups(given["groups"], labels, n)
+    rank = None if given["max_rank"] is None else positive_integer(given["max_rank"], "max_rank")
     pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n, labels)
     target.check_known(*pairs, "fixed")
     lower = of_pairs(aligned(given["lower"], labels, "lower"), "lower", labels, groups, n, 1.0)
@@ -365,7 +360,7 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
         unknown=target.unknown,
         condition=condition_bound(given["max_condition"]),
         groups=groups,
-        rank=_rank(given["max_rank"], n),
+        rank=None if rank is None or rank >= n else rank,
     )
     check_together(request, given["weights"] is not None)
     return request
@@ -407,14 +402,6 @@ def condition_bound(value: Any) -> float | None:
     if condition < 1:
         raise ValueError(f"max_condition is {condition:g}; expected a number from 1")
     return condition
-
-
-def _rank(value: Any, n: int) -> int | None:
-    """Return the upper bound on the rank; None if it is no restriction."""
-    if value is None:
-        return None
-    rank = positive_integer(value, "max_rank")
-    return rank if rank < n else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,18 +209,12 @@ def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | 
     if answer is None or len(answer.solved) == 0:
         return None
     (X,), (duals,) = rows.restored(answer.X), rows.duals(answer.y)
-    duals = _of_covariances(duals, request)
-    return OfEntries(X, duals, answer.certificate.of(0), int(answer.iterations[0]), settings)
-
-
-def _of_covariances(duals: tuple[Array, ...], request: Request) -> tuple[Array, ...]:
-    """Return duals of rows on correlations as those of rows on covariances, where these are asked for."""
     unit = request.scale
-    if unit is None:
-        return duals
-    pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
-    sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
-    return tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
+    if unit is not None:  # the rows are those on covariances
+        pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
+        sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
+        duals = tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
+    return OfEntries(X, duals, answer.certificate.of(0), int(answer.iterations[0]), settings)
 
 
 def _has_rows_on_entries(request: Request) -> bool:
@@ -259,7 +253,8 @@ def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
     given, request = request, with_completion(request)
     s, t = request.s, request.shift
     problem = declared(request)
-    with clock.reserving(_seconds_to_scale(request)):
+    scaled = not isinstance(request.A, LowRank) and clock.remaining() < math.inf
+    with clock.reserving(clock.seconds_for(request.n) if scaled else 0.0):  # for another certificate
         solution = explained(problem.solve(**options), request)
     if solution.status in INFEASIBLE:
         return solution
@@ -333,12 +328,6 @@ def _moved_back(solution: Solution, request: Request) -> Solution:
     i, j, round_off = fixed.i, fixed.j, 4 * EPS
     X[i, j] = X[j, i] = np.where(np.abs(X[i, j] - fixed.lo) <= round_off, fixed.lo, X[i, j])
     return replace(solution, X=X, _units=units)
-
-
-def _seconds_to_scale(request: Request) -> float:
-    """Return the approximate time of the certificate of a scaled answer, in seconds."""
-    nothing = isinstance(request.A, LowRank) or clock.remaining() == math.inf
-    return 0.0 if nothing else clock.seconds_for(request.n)
 
 
 def with_diagonal(

@@ -333,7 +333,7 @@ def _cheapest(bounds: WeightBounds) -> tuple[Array, float]:
         method="highs",
     )
     if found.x is None:
-        raise SolverError(f"HiGHS found no _cheapest design: {found.message}")
+        raise SolverError(f"HiGHS found no cheapest design: {found.message}")
     return found.x[:m], float(found.x[m])
 
 

@@ -21,7 +21,7 @@ from bregopt.arrays import (
     positive_number,
 )
 from bregopt.errors import ConvergenceWarning, SolverError
-from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize
@@ -112,15 +112,13 @@ def water_filling(gains: ArrayLike, power: float) -> ChannelCapacity:
         )
     check_magnitude(g, "gains", SMALLEST)
     p, level = _filled(g, total)
-    series: Any = gains
-    labels = series.index if is_pandas(gains, "Series") else None
     capacity, bound = _values(g, p, total)
     return ChannelCapacity(
         **_exact(capacity, bound),
         iterations=0,
         capacity=capacity,
         bound=bound,
-        power=p if labels is None else pandas_module().Series(p, index=labels),
+        power=framed(p, gains.index if is_pandas(gains, "Series") else None),  # type: ignore[union-attr]
         level=level,
     )
 

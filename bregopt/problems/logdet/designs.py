@@ -26,7 +26,7 @@ from bregopt.arrays import (
     unlike_sizes,
 )
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
-from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize
@@ -125,7 +125,7 @@ class Design(ProvenAnswer):
         Pukelsheim, Rieder (1992), Efficient rounding of approximate designs, Biometrika 79.
         """
         counts = apportioned(np.asarray(self.weights), positive_integer(runs, "runs"))
-        return _series(counts, self.weights)
+        return framed(counts, getattr(self.weights, "index", None))
 
     def exact(self, runs: int, *, starts: int = 5, seed: Seed = 0) -> ExactDesign:
         """Return numbers of runs that no exchange of one run for another improves, with a proven efficiency.
@@ -169,14 +169,9 @@ class Design(ProvenAnswer):
             positive_integer(starts, "starts"),
             np.random.default_rng(Settings(seed=seed).seed),
         )
-        if not is_pandas(self.weights, "Series"):
-            return found
-        frame, labels = pandas_module().DataFrame, self.information.columns  # type: ignore[union-attr]
-        return replace(
-            found,
-            counts=_series(found.counts, self.weights),
-            information=frame(np.asarray(found.information), labels, labels),
-        )
+        rows, columns = getattr(self.weights, "index", None), getattr(self.information, "columns", None)
+        information = framed(found.information, columns, columns)
+        return replace(found, counts=framed(found.counts, rows), information=information)
 
     def efficiency_of(self, weights: ArrayLike) -> float:
         """Return a proven lower bound on the efficiency of other weights, or of counts of runs.
@@ -228,11 +223,6 @@ class Design(ProvenAnswer):
             "support": f"{len(self.support)} of {len(self.weights)} candidates",
             "effort": f"{self.iterations} steps",
         }
-
-
-def _series(values: Any, like: Any) -> Any:
-    """Return values with the labels of a Series; unchanged if there are none."""
-    return pandas_module().Series(values, index=like.index) if is_pandas(like, "Series") else values
 
 
 def d_optimal(
@@ -474,13 +464,24 @@ def _solved_design(task: _DesignTask, settings: Settings) -> Design:
             M += task.prior
         value = criterion_value(task.criterion, M, task.K)
         fields = verdict(1 - found.efficiency, settings.tol, f"{task.criterion.lower()}_optimal")
+    support, rows, columns = np.flatnonzero(found.u), None, None
+    if is_pandas(task.given, "DataFrame"):
+        rows, columns = task.given.index, task.given.columns
+    bound = 0.0 if task.criterion == "A" else np.inf  # none is known where the efficiency is zero
+    if found.efficiency and task.criterion == "D":
+        bound = value - len(M) * log(found.efficiency)
+    elif found.efficiency:
+        bound = value * found.efficiency if task.criterion == "A" else value / found.efficiency
     return Design(
         **fields,
-        **_labeled(task.given, found.u, M, found.sensitivity),
+        weights=framed(found.u, rows),
+        support=support if rows is None else rows[support],
+        information=framed(M, columns, columns),
+        sensitivity=framed(found.sensitivity, rows),
         iterations=found.steps,
         criterion=task.criterion,
         value=value,
-        bound=_bound(task.criterion, value, found.efficiency, len(M)),
+        bound=bound,
         efficiency=found.efficiency,
         level=float(found.u @ found.sensitivity),
         _candidates=task.candidates,
@@ -488,15 +489,6 @@ def _solved_design(task: _DesignTask, settings: Settings) -> Design:
         _K=task.K,
         _bounds=task.bounds,
     )
-
-
-def _bound(criterion: str, value: float, efficiency: float, n: int) -> float:
-    """Return the bound on the values of all designs; none is known where the efficiency is zero."""
-    if efficiency == 0:
-        return 0.0 if criterion == "A" else np.inf
-    if criterion == "D":
-        return value - n * log(efficiency)
-    return value * efficiency if criterion == "A" else value / efficiency
 
 
 def _smooth(task: _DesignTask, L: Array, tol: float) -> _Found:
@@ -552,20 +544,6 @@ def _e_found(task: _DesignTask, settings: Settings) -> _Found:
     most = float(np.vdot(prior, Z)) + bounds.greatest(g, prices)
     least = float(np.linalg.eigvalsh(M)[0]) - n * EPS * float(np.linalg.norm(M))
     return _Found(u, g * unit, min(max(least, 0.0) / most, 1.0), steps)
-
-
-def _labeled(given: Any, u: Array, M: Array, sensitivity: Array) -> dict[str, Any]:
-    """Return weights, support, information and sensitivity, as pandas objects if the candidates are."""
-    support = np.flatnonzero(u)
-    if not is_pandas(given, "DataFrame"):
-        return {"weights": u, "support": support, "information": M, "sensitivity": sensitivity}
-    pandas, rows, columns = pandas_module(), given.index, given.columns
-    return {
-        "weights": pandas.Series(u, index=rows),
-        "support": rows[support],
-        "information": pandas.DataFrame(M, index=columns, columns=columns),
-        "sensitivity": pandas.Series(sensitivity, index=rows),
-    }
 
 
 def _e_weights(

@@ -142,13 +142,19 @@ def exact_design(
         )
     best, exchanges = None, 0
     for k in range(starts):
-        counts = _rounded(weights, runs) if k == 0 else rng.multinomial(runs, weights / weights.sum())
+        counts: Any = rng.multinomial(runs, weights / weights.sum()) if k else None
+        if k == 0 and runs >= np.count_nonzero(weights):
+            counts = apportioned(weights, runs)
+        elif k == 0:  # one for each of the largest weights
+            counts = np.zeros(len(weights), dtype=np.intp)
+            counts[np.argsort(-weights, kind="stable")[:runs]] = 1
         counts, steps = task.improved(_within(counts, weights * runs, least, most), weights)
         exchanges += steps
         if task.excess(counts) > 0 or not task.determines(counts):
             continue
         value = given.value(counts)
-        if np.isfinite(value) and (best is None or given.is_better(value, best[0])):
+        sign = -1.0 if criterion == "A" else 1.0
+        if np.isfinite(value) and (best is None or sign * value > sign * best[0]):
             best = value, counts
     if best is None:
         raise ValueError(
@@ -170,16 +176,6 @@ def exact_design(
         bound=bound,
         efficiency=share,
     )
-
-
-def _rounded(weights: Array, runs: int) -> IntArray:
-    """Return the efficient rounding; with few runs, one for each of the largest weights."""
-    support = np.flatnonzero(weights)
-    if runs >= len(support):
-        return apportioned(weights, runs)
-    counts = np.zeros(len(weights), dtype=np.intp)
-    counts[support[np.argsort(-weights[support], kind="stable")[:runs]]] = 1
-    return counts
 
 
 def _within(counts: Any, wanted: Array, least: IntArray, most: IntArray) -> IntArray:
@@ -241,10 +237,6 @@ class _Exchanges:
         """Whether the runs determine all parameters, beyond round-off."""
         eigenvalues = np.linalg.eigvalsh(self.information(counts))
         return bool(eigenvalues[0] > 8 * EPS * len(eigenvalues) * eigenvalues[-1])
-
-    def is_better(self, value: float, other: float) -> bool:
-        """Whether the criterion is better."""
-        return value < other if self.criterion == "A" else value > other
 
     def excess(self, counts: Array | IntArray) -> float:
         """Return the cost above the budgets, relative to these."""

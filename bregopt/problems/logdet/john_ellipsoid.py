@@ -164,7 +164,8 @@ def _largest(A: Array, b: Array, at: Array, back: Array, tol: float) -> _Found:
     near = A / (b - A @ at)[:, None]  # the polytope is near @ (x - at) <= 1
     best = _largest_inscribed(near @ back, min(tol, 0.1) / 2)
     center = at + back @ best.x
-    root = _triangular(back @ np.linalg.cholesky(best.S))
+    root = np.asarray(qr((back @ np.linalg.cholesky(best.S)).T, mode="r")[0].T)
+    root *= np.where(root.diagonal() < 0, -1.0, 1.0)  # lower triangular
     root *= _room(A, b, center, root)
     round_off = 4 * (d + 1) * EPS * (1 + d * float((np.abs(back) @ np.abs(np.linalg.inv(back))).max()))
     # The unit ball has the root I, whose determinant is one.
@@ -196,12 +197,6 @@ def _square(rows: Array) -> Array:
     R = np.zeros((d, d))
     R[:m] = qr(rows, mode="r")[0][:d]
     return R
-
-
-def _triangular(half: Array) -> Array:
-    """Return the lower triangular root of ``half @ half.T``."""
-    T = np.asarray(qr(half.T, mode="r")[0].T)
-    return T * np.where(T.diagonal() < 0, -1.0, 1.0)
 
 
 def _room(A: Array, b: Array, center: Array, T: Array) -> float:
@@ -413,10 +408,7 @@ def _center_of_ball(A: Array, b: Array) -> tuple[Array, Array]:
     rows, cost = np.column_stack([A, np.ones(m)]), np.append(np.zeros(d), -1.0)
     for _ in range(_ZOOMS):
         slack = np.minimum((b - A @ x) / unit, _FAR)
-        for reach in (
-            _NEAR,
-            np.inf,
-        ):  # a point of an unbounded polytope may be so far that its slacks are lost
+        for reach in (_NEAR, np.inf):  # a far point of an unbounded polytope loses its slacks
             ends = [(-reach, reach)] * d + [(None, 1.0)]
             found = linprog(cost, rows, slack, bounds=ends, method="highs")
             if found.x is None:
@@ -480,7 +472,7 @@ def _ray_of(A: Array) -> Array | None:
 
 
 def _corners(A: Array, b: Array, inside: Array) -> Array:
-    """Return the _corners of a polygon in order, shape ``(s, 2)``.
+    """Return the corners of a polygon in order, shape ``(s, 2)``.
 
     Parameters
     ----------

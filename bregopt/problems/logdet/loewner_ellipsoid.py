@@ -23,7 +23,7 @@ from bregopt.arrays import (
     check_columns,
     finite_array,
 )
-from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.linalg import root_of
 from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_ellipse, verdict
@@ -213,15 +213,12 @@ def labeled(data: Any, center: Array, root: Array, weights: Array, contact: IntA
     weights : array of shape (m,)
     contact : int array of shape (k,)
     """
-    shape = root @ root.T
-    if not is_pandas(data, "DataFrame"):
-        return {"center": center, "shape": shape, "weights": weights, "contact": contact}
-    pandas, rows, columns = pandas_module(), data.index, data.columns
+    rows, columns = (data.index, data.columns) if is_pandas(data, "DataFrame") else (None, None)
     return {
-        "center": pandas.Series(center, index=columns),
-        "shape": pandas.DataFrame(shape, index=columns, columns=columns),
-        "weights": pandas.Series(weights, index=rows),
-        "contact": rows[contact],
+        "center": framed(center, columns),
+        "shape": framed(root @ root.T, columns, columns),
+        "weights": framed(weights, rows),
+        "contact": contact if rows is None else rows[contact],
     }
 
 
