@@ -1,4 +1,8 @@
-"""Plots of answers; matplotlib is imported when one is drawn."""
+"""Plots of answers; matplotlib is imported when one is drawn.
+
+Each function returns the axes, those that are given or of a new figure. Without matplotlib it raises an
+ImportError that names the extra.
+"""
 
 from __future__ import annotations
 
@@ -50,15 +54,6 @@ def plot_convergence(history: dict[str, Array], title: str = "", ax: Axes | None
     title : str
     ax : matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     ax = one_axes(ax)
     for key, label in (("gap", "certified gap"), ("primal_residual", "primal residual")):
@@ -96,15 +91,6 @@ def plot_correlation(
         The default is a new figure.
     what : str
         What is drawn, for the titles.
-
-    Returns
-    -------
-    array of four matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     axes = _several_axes(ax, 2, 2, figsize=(9.2, 8))
     change = after - before
@@ -141,15 +127,6 @@ def plot_panel(
     labels : sequence of length n
     ax : sequence of three matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    array of three matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     axes = _several_axes(ax, 1, 3, figsize=(13, 4))
     on_axis = all(isinstance(key, Real | date) for key in keys)  # other keys are names
@@ -189,15 +166,6 @@ def plot_loadings(
     labels : sequence of length n, optional
     ax : sequence of two matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    array of two matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     n, k = loadings.shape
     axes = _several_axes(ax, 1, 2, figsize=(9, min(2.2 + 0.2 * n, 8)), sharey=True)
@@ -231,15 +199,6 @@ def plot_graph(partial: Array, labels: Sequence[Any] | None = None, ax: Axes | N
     labels : sequence of length n, optional
     ax : matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     ax = one_axes(ax, (5.5, 5.5))
     n, names = len(partial), range(len(partial)) if labels is None else labels
@@ -298,15 +257,6 @@ def plot_intervals(
         An error is the largest distance of the optimum from the value.
     ax : sequence of two matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    array of two matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     axes = _several_axes(ax, 1, 2, figsize=(8, 0.9 + 0.4 * len(names)), sharey=True)
     place = np.arange(len(names))
@@ -364,15 +314,6 @@ def plot_points(
         Classes, which are drawn in colors of their own.
     ax : sequence of two matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    array of two matplotlib axes
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message names the extra.
     """
     axes = _several_axes(ax, 1, 2, figsize=(8, 3.8))
     label = np.zeros(len(before)) if label is None else np.asarray(label)
@@ -507,10 +448,6 @@ def plot_path(
         Drawn with an axis of its own, at the right; its least value is marked.
     name : str
         Of the criterion.
-
-    Returns
-    -------
-    matplotlib axes
     """
     ax = one_axes(ax)
     order = np.argsort(-alphas)
@@ -553,10 +490,6 @@ def plot_scores(
         Of the vertical axis.
     ax : matplotlib axes, optional
         The default is a new figure.
-
-    Returns
-    -------
-    matplotlib axes
     """
     ax = plot_path(alphas, mean[:, None], label, ax)
     if deviation is not None:

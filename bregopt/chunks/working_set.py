@@ -459,8 +459,8 @@ def _of_block(block: Chunk, root: Array, penalty: Penalty, T: Array, most: int, 
     lower, zero_vector = np.isfinite(bounds.lo), ~Z.any(axis=1)
     for j in np.flatnonzero(hard & lower & zero_vector):
         raise InfeasibleRowError(
-            f"row {block.numbers[j]} is hard and asks for at least {bounds.lo[j]:g}, but its vector is zero, so "
-            "no matrix meets it: drop the row, or give it a finite gamma and penalty='hinge'",
+            f"row {block.numbers[j]} is hard and asks for at least {bounds.lo[j]:g}, but its vector is zero, "
+            "so no matrix meets it: drop the row, or give it a finite gamma and penalty='hinge'",
             block.numbers[j],
         )
     bound = np.where(lower, bounds.lo, bounds.hi)

@@ -101,7 +101,10 @@ def read_cbf(path: str | Path) -> Problem:
     Friberg (2016), CBLIB 2014: a benchmark library for conic mixed-integer and continuous optimization.
     """
     path = path_of(path)
-    cbf = _parsed(path)
+    lines = ["" if line.startswith("#") else line.strip() for line in read_latin(path).rstrip().split("\n")]
+    if not any(lines):
+        raise ValueError(f"{path} is empty; expected a problem in the Conic Benchmark Format")
+    cbf = _Parser(Lines(path, lines)).cbf()
     if not cbf.psdvar and not cbf.psdcon:
         raise ValueError(f"{path} has no matrix; expected PSDVAR or PSDCON. For others use CVXPY itself")
     return _Reader(cbf).problem()
@@ -136,7 +139,8 @@ class _Reader:
         for kind, cones, place in _runs(self._cbf.var):
             if kind in SECOND_ORDER:
                 at = np.arange(place.start, place.stop)
-                yield _second_order(self._affine(_picks(at, self._k), f"x[{_text(place)}]"), kind, cones)
+                picks = sp.csr_array((np.ones(len(at)), (np.arange(len(at)), at)), (len(at), self._k))
+                yield _second_order(self._affine(picks, f"x[{_text(place)}]"), kind, cones)
 
     def _rows(self) -> Iterator[Constraint | SecondOrderConstraint]:
         """Yield the rows of CON; those in free cones are none."""
@@ -231,10 +235,6 @@ def _in_triangle(entries: Entries, own: Any) -> IntArray:
     return places
 
 
-def _picks(at: IntArray, k: int) -> Any:
-    return sp.csr_array((np.ones(len(at)), (np.arange(len(at)), at)), (len(at), k))
-
-
 def _text(place: slice) -> str:
     return f"{place.start}:{place.stop}" if place.stop - place.start > 1 else str(place.start)
 
@@ -245,11 +245,6 @@ class Entries:
 
     index: dict[str, np.ndarray]
     value: Array
-
-    @classmethod
-    def none(cls, section: str) -> Entries:
-        """Return a section without entries."""
-        return cls({name: np.zeros(0, dtype=np.intp) for name in COLUMNS[section][:-1]}, np.zeros(0))
 
 
 @dataclass(eq=False)
@@ -279,23 +274,8 @@ class Cbf:
 
     def of(self, section: str) -> Entries:
         """Return the entries of a section, none if the file does not have it."""
-        return self.entries.get(section) or Entries.none(section)
-
-
-def _parsed(path: Path) -> Cbf:
-    """Return the content of a CBF file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is no such file, has other cones, or does not fit in memory; the message names the line.
-    """
-    lines = ["" if line.startswith("#") else line.strip() for line in read_latin(path).rstrip().split("\n")]
-    if not any(lines):
-        raise ValueError(f"{path} is empty; expected a problem in the Conic Benchmark Format")
-    return _Parser(Lines(path, lines)).cbf()
+        none = {name: np.zeros(0, dtype=np.intp) for name in COLUMNS[section][:-1]}
+        return self.entries.get(section) or Entries(none, np.zeros(0))
 
 
 class _Parser:
@@ -383,10 +363,7 @@ class _Parser:
             needed = _ENTRY * order**2 if keyword == "PSDCON" else _ORDER * order
             self._check_memory(line, needed, f"a matrix of {keyword} of order {order}")
             orders.append(order)
-        if keyword == "PSDVAR":
-            self._cbf.psdvar = orders
-        else:
-            self._cbf.psdcon = orders
+        setattr(self._cbf, keyword.lower(), orders)
 
     def _cones(self, keyword: str) -> None:
         line, (size, count) = self._integers((f"the size of {keyword}", "the number of its cones"))
@@ -397,10 +374,7 @@ class _Parser:
         if total != size:
             found = f"{keyword} has the size {size}, but its cones {total}"
             raise self._source.error(line, found, "the same number")
-        if keyword == "VAR":
-            self._cbf.var = cones
-        else:
-            self._cbf.con = cones
+        setattr(self._cbf, keyword.lower(), cones)
 
     def _cone(self, keyword: str) -> tuple[str, int]:
         line, text = self._next(f"a cone of {keyword} and its size")
@@ -521,7 +495,12 @@ def write_cbf(problem: Problem, path: str | Path) -> None:
 def _lines(program: Program) -> Iterator[str]:
     """Yield the lines of the file."""
     sign = -1.0 if program.maximize else 1.0
-    order, var = _variables(program)
+    cones = program.cones
+    outside = np.setdiff1d(np.arange(program.k), cones.index)
+    lo, hi = program.u_lo[outside], program.u_hi[outside]
+    kinds = np.where(lo == 0, np.where(hi == 0, "L=", "L+"), np.where(hi == 0, "L-", "F"))
+    order = np.concatenate([outside, cones.index]).astype(np.intp)  # those in cones are last
+    var = [(kind, 1) for kind in kinds] + [("Q", size) for size in cones.dimensions.tolist()]
     rows = _rows(program)
     costs = [_matrix_cost(b, block, sign) for b, block in enumerate(program.blocks)]
     forms = [_matrix_rows(b, program, rows.at) for b in range(len(program.blocks))]
@@ -547,16 +526,6 @@ class _Rows:
     B: Any
     constant: Array
     cones: list[tuple[str, int]]
-
-
-def _variables(program: Program) -> tuple[IntArray, list[tuple[str, int]]]:
-    """Return the ordinary variables, those in second-order cones last, and the cones of all."""
-    cones = program.cones
-    outside = np.setdiff1d(np.arange(program.k), cones.index)
-    lo, hi = program.u_lo[outside], program.u_hi[outside]
-    kinds = np.where(lo == 0, np.where(hi == 0, "L=", "L+"), np.where(hi == 0, "L-", "F"))
-    in_order = np.concatenate([outside, cones.index]).astype(np.intp)
-    return in_order, [(kind, 1) for kind in kinds] + [("Q", size) for size in cones.dimensions.tolist()]
 
 
 def _rows(program: Program) -> _Rows:

@@ -75,36 +75,20 @@ def problem_of_file(path: Path, parameters: Mapping[str, Any]) -> Spec:
     TypeError, ValueError
         If the file cannot be read, or a parameter has no value.
     """
-    if is_sdpa(path):
-        return _from_sdpa(path)
-    return _from_cbf(path) if _is_cbf(path) else _with_values(path, load_spec(path, parameters))
-
-
-def _with_values(path: Path, spec: Spec) -> Spec:
-    for p in spec.problem.parameters:
-        if p.value is None:
-            raise ValueError(f"{path}: parameter {p.name} has no value; give one by --set {p.name}=...")
-    return spec
-
-
-def _from_sdpa(path: Path) -> Spec:
-    problem = read_sdpa(path)
-    program = problem.program()
-    sizes = f"{program.m} equalities, {_orders(problem)}, {program.k} nonnegative numbers"
+    if not (is_sdpa(path) or _is_cbf(path)):
+        spec = load_spec(path, parameters)
+        for p in spec.problem.parameters:
+            if p.value is None:
+                raise ValueError(f"{path}: parameter {p.name} has no value; give one by --set {p.name}=...")
+        return spec
+    problem = read_sdpa(path) if is_sdpa(path) else read_cbf(path)
+    program, n = problem.program(), [X.n for X in problem.matrices]
+    orders = f"{len(n)} matrices of order up to {max(n)}" if len(n) > 1 else f"1 matrix of order {n[0]}"
+    sizes = f"{program.m} equalities, {orders}, {program.k} nonnegative numbers"
+    if not is_sdpa(path):
+        cones = f"second-order cones: {program.cones.count}"
+        sizes = f"{program.m} rows, {orders}, {program.k} scalars, {cones}"
     return Spec(f"{path.name}: {sizes}", problem)
-
-
-def _from_cbf(path: Path) -> Spec:
-    problem = read_cbf(path)
-    program = problem.program()
-    sizes = f"{program.m} rows, {_orders(problem)}, {program.k} scalars"
-    return Spec(f"{path.name}: {sizes}, second-order cones: {program.cones.count}", problem)
-
-
-def _orders(problem: Problem) -> str:
-    orders = [X.n for X in problem.matrices]
-    first = f"{len(orders)} matrices of order up to" if len(orders) > 1 else "1 matrix of order"
-    return f"{first} {max(orders)}"
 
 
 def problem_of_matrix(path: Path, key: str | None, problem: str | None, divergence: str) -> Spec:

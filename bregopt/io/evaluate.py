@@ -192,7 +192,12 @@ class _Evaluator(ast.NodeVisitor):
             name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
             self._refuse(node, f"{name!r} is not a function here{did_you_mean(name, FUNCTIONS)}")
         arguments = [self.visit(argument) for argument in node.args]
-        keywords = {self._keyword(k): self._keyword_value(k.value) for k in node.keywords}
+        keywords: dict[str, Any] = {}
+        for k in node.keywords:
+            if k.arg is None:
+                self._refuse(k.value, "** is not part of the language of expressions")
+            text = isinstance(k.value, ast.Constant) and isinstance(k.value.value, str)
+            keywords[k.arg] = k.value.value if text else self.visit(k.value)  # type: ignore[attr-defined]
         return self._apply(node, FUNCTIONS[node.func.id], *arguments, **keywords)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -211,16 +216,6 @@ class _Evaluator(ast.NodeVisitor):
         if np.asarray(index if _is_numbers(index) else "").dtype.kind not in "biu":
             self._refuse(node, "an index is an integer, an array of integers, or a slice")
         return index
-
-    def _keyword(self, keyword: ast.keyword) -> str:
-        if keyword.arg is None:
-            self._refuse(keyword.value, "** is not part of the language of expressions")
-        return keyword.arg
-
-    def _keyword_value(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return node.value
-        return self.visit(node)
 
     def _computed(self, node: ast.expr, op: ast.AST, *operands: ast.expr) -> Any:
         function = _ARITHMETIC.get(type(op))
@@ -291,48 +286,13 @@ def linear_map(matrix: Any, e: Any, shape: Any = ()) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "LowRank": LowRank,
-    "abs": elementwise.abs,
-    "between": between,
-    "bmat": bmat,
-    "bregman_div": bregman_div,
-    "conj": conj,
-    "diag": diag,
-    "frobenius_div": frobenius_div,
-    "hstack": hstack,
-    "imag": imag,
-    "inner": inner,
-    "kron": kron,
-    "labeled": labeled,
-    "lambda_max": lambda_max,
-    "lambda_min": lambda_min,
-    "lambda_sum_largest": lambda_sum_largest,
-    "linear_map": linear_map,
-    "log": log,
-    "log_det": log_det,
-    "named": named,
-    "logdet_div": logdet_div,
-    "max": elementwise.max,
-    "maximum": maximum,
-    "min": elementwise.min,
-    "minimum": minimum,
-    "norm1": norm1,
-    "norm2": norm2,
-    "norm_inf": norm_inf,
-    "norm_nuc": norm_nuc,
-    "partial_trace": partial_trace,
-    "partial_transpose": partial_transpose,
-    "pos": pos,
-    "quad_form": quad_form,
-    "quad_over_lin": quad_over_lin,
-    "real": real,
-    "sigma_max": sigma_max,
-    "soft": soft,
-    "sq_distance": sq_distance,
-    "square": square,
-    "sum": sum,
-    "sum_squares": sum_squares,
-    "trace": trace,
-    "vstack": vstack,
-    "von_neumann_div": von_neumann_div,
+    function.__name__: function
+    for function in (
+        *(LowRank, elementwise.abs, between, bmat, bregman_div, conj, diag, frobenius_div, hstack),
+        *(imag, inner, kron, labeled, lambda_max, lambda_min, lambda_sum_largest, linear_map, log),
+        *(log_det, named, logdet_div, elementwise.max, maximum, elementwise.min, minimum, norm1),
+        *(norm2, norm_inf, norm_nuc, partial_trace, partial_transpose, pos, quad_form),
+        *(quad_over_lin, real, sigma_max, soft, sq_distance, square, sum, sum_squares, trace),
+        *(vstack, von_neumann_div),
+    )
 }

@@ -120,14 +120,9 @@ def read_graph(graph: Any, weights: Any = None, signed: bool = False, loops: boo
         return Graph(adjacency, nodes)
     if not loops:
         raise ValueError(f"graph has a loop at vertex {nodes[np.flatnonzero(own)[0]]!r}; expected none")
-    return Graph(_without_diagonal(adjacency), nodes, own)
-
-
-def _without_diagonal(adjacency: Any) -> Any:
-    """Return the weights between different vertices."""
-    other = sp.csr_array(adjacency - sp.diags_array(adjacency.diagonal()))
+    other = sp.csr_array(adjacency - sp.diags_array(own))
     other.eliminate_zeros()
-    return other
+    return Graph(other, nodes, own)
 
 
 def _between_tuples(graph: Any) -> bool:
@@ -156,13 +151,11 @@ def _is_matrix(graph: Any) -> bool:
     if isinstance(graph, tuple):
         return False
     array = rectangular(graph, "graph")
-    square = array.ndim == 2 and array.shape[0] == array.shape[1] and array.dtype.kind not in "UO"
-    return square and not (len(array) == 2 and _two_edges(array))
-
-
-def _two_edges(array: Any) -> bool:
-    """Whether a 2 x 2 array is two edges: integers that are no adjacency matrix."""
-    return array.dtype.kind in "iu" and bool((array != array.T).any() or array.diagonal().any())
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype.kind in "UO":
+        return False
+    # Of 2 x 2 integers that are no adjacency matrix the rows are two edges.
+    integers = len(array) == 2 and array.dtype.kind in "iu"
+    return not (integers and ((array != array.T).any() or array.diagonal().any()))
 
 
 def _from_networkx(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
@@ -212,19 +205,14 @@ def _attribute(edges: Iterable[tuple[Any, Any, Any]], name: str) -> Array:
 
 def _from_matrix(graph: Any) -> tuple[Any, list[Any]]:
     labels = labels_of(graph, "graph")
-    if sp.issparse(graph):
-        adjacency = _checked(graph)
-    else:
+    if not sp.issparse(graph):
         adjacency = sp.csr_array(symmetric_matrix(graph, "graph"))
-    return adjacency, list(range(adjacency.shape[0]) if labels is None else labels)
-
-
-def _checked(graph: Any) -> Any:
-    """Return a sparse matrix as a new array, square, finite and symmetric."""
-    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
+    elif graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
         raise ValueError(f"graph has shape {graph.shape}; expected a square adjacency matrix")
-    finite_array(graph.tocoo().data, "graph")
-    return sp.csr_array(symmetrized(sp.csr_array(graph, dtype=float, copy=True), "graph"))
+    else:
+        finite_array(graph.tocoo().data, "graph")
+        adjacency = sp.csr_array(symmetrized(sp.csr_array(graph, dtype=float, copy=True), "graph"))
+    return adjacency, list(range(adjacency.shape[0]) if labels is None else labels)
 
 
 def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
@@ -244,7 +232,12 @@ def _from_edges(graph: Any, weights: Any) -> tuple[Any, list[Any]]:
             f"square adjacency matrix{third}"
         )
     if edges.dtype.kind not in "iu":
-        edges = _strings(graph, edges)
+        if not all(isinstance(label, str) for label in np.asarray(graph, dtype=object).ravel()):
+            raise TypeError(
+                f"graph has edges of dtype {edges.dtype}; expected integers, or strings alone: for whole "
+                "numbers graph.astype(int)"
+            )
+        edges = edges.astype(str)
     elif edges.min() < 0:
         raise ValueError(f"graph has an edge with index {edges.min()}; expected none below 0")
     m = edges.shape[1]
@@ -262,13 +255,3 @@ def _undirected(weight: Array, ends: IntArray, n: int) -> Any:
     """Return the adjacency matrix of weighted edges; parallel ones add up."""
     half = sp.csr_array((weight, tuple(ends)), (n, n))
     return sp.csr_array(half + half.T - sp.diags_array(half.diagonal()))
-
-
-def _strings(graph: Any, edges: Any) -> Any:
-    """Return edges between vertices named by strings; refuse edges of another kind."""
-    if not all(isinstance(label, str) for label in np.asarray(graph, dtype=object).ravel()):
-        raise TypeError(
-            f"graph has edges of dtype {edges.dtype}; expected integers, or strings alone: for whole numbers "
-            "graph.astype(int)"
-        )
-    return edges.astype(str)

@@ -152,10 +152,6 @@ def _checked(values: Any, name: str) -> Any:
     return values if values.dtype.kind in "iu" else finite
 
 
-def _read_npy(path: Path, key: str | None) -> Table:
-    return Table(array_of(path, read_bytes(path, ARRAYS)))
-
-
 def _read_npz(path: Path, key: str | None) -> Table:
     archive, members = archive_of(path, read_bytes(path, ARRAYS))
     return Table(member_of(path, archive, members[_chosen(path, key, list(members))]))
@@ -181,7 +177,8 @@ def _read_csv(path: Path, key: str | None) -> Table:
     if not body:
         raise ValueError(f"{path} holds labels but no numbers")
     values = np.array([_parsed(path, number, row, 1 + has_index) for number, row in body])
-    if all(_is_integer(cell) for _, row in body for cell in row) and np.abs(values).max() < _LARGEST_INTEGER:
+    integers = all(cell.lstrip("+-").isdigit() for _, row in body for cell in row)
+    if integers and np.abs(values).max() < _LARGEST_INTEGER:
         values = values.astype(np.int64)
     if values.shape[1] == 1 and len(values) > 1:
         values = values[:, 0]
@@ -230,10 +227,6 @@ def _number(cell: str) -> float | None:
         return None if "_" in cell else float(cell)
     except ValueError:
         return None
-
-
-def _is_integer(cell: str) -> bool:
-    return cell.lstrip("+-").isdigit()
 
 
 def _read_mtx(path: Path, key: str | None) -> Table:
@@ -338,7 +331,7 @@ def _check_once(source: Lines, body: list[int], i: IntArray, j: IntArray) -> Non
 
 _READERS: dict[str, Callable[[Path, str | None], Table]] = {
     ".csv": _read_csv,
-    ".npy": _read_npy,
+    ".npy": lambda path, key: Table(array_of(path, read_bytes(path, ARRAYS))),
     ".npz": _read_npz,
     ".mtx": _read_mtx,
 }

@@ -90,8 +90,11 @@ def read_sdpa(path: str | Path) -> Problem:
     twice, at one place or at mirrored places, counts once if both values are the same and is refused if they
     differ. (SDPA takes the last, CSDP refuses both cases, DSDP ignores entries below the diagonal.)
     """
-    source = _source(path_of(path))
-    at = 0
+    path, at = path_of(path), 0
+    text = read_latin(path).translate(_PUNCTUATION).rstrip()
+    if not text:
+        raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
+    source = Lines(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
     (m,), at = _integers(source, at, 1, "the number of constraints")
     if m < 1:
         raise source.error(at - 1, f"the number of constraints is {m}", "at least 1")
@@ -107,13 +110,6 @@ def read_sdpa(path: str | Path) -> Problem:
     check_memory(_DIAGONAL * diagonal, f"the {diagonal} elements of diagonal blocks in {path}")
     c, at = _numbers(source, at, m, f"the {m} numbers of c")
     return _problem(sizes, np.array(c), _entries(source, at, m, np.array(sizes)))
-
-
-def _source(path: Path) -> Lines:
-    text = read_latin(path).translate(_PUNCTUATION).rstrip()
-    if not text:
-        raise ValueError(f"{path} is empty; expected a problem in SDPA's sparse format")
-    return Lines(path, ["" if line.startswith(_COMMENT) else line for line in text.split("\n")])
 
 
 def _numbers(source: Lines, at: int, count: int, name: str) -> tuple[list[float], int]:
@@ -195,7 +191,10 @@ def _each_once(source: Lines, line: IntArray, entries: SdpaEntries) -> SdpaEntri
 
 def _problem(sizes: Sequence[int], c: Array, entries: SdpaEntries) -> Problem:
     """Return the problem (D); it contains every block, even one without entries."""
-    variables = [_variable(number, size) for number, size in enumerate(sizes, start=1)]
+    variables = [
+        PSD(size, name=f"X{number}") if size > 1 else Variable(abs(size), name=f"u{number}", nonneg=True)
+        for number, size in enumerate(sizes, start=1)
+    ]
     ends = np.searchsorted(entries.block, np.arange(len(sizes) + 1))
     parts = [entries.take(slice(*pair)) for pair in pairwise(ends)]
     costs = [part.take(part.row == 0) for part in parts]
@@ -203,10 +202,6 @@ def _problem(sizes: Sequence[int], c: Array, entries: SdpaEntries) -> Problem:
     rows = [replace(part, row=part.row - 1) for part in others]
     cost = _expression("<F_0, Y>", 1, variables, costs)
     return Problem(Maximize(cost), [_expression("<F_k, Y>", len(c), variables, rows) == c])
-
-
-def _variable(number: int, size: int) -> PSD | Variable:
-    return PSD(size, name=f"X{number}") if size > 1 else Variable(abs(size), name=f"u{number}", nonneg=True)
 
 
 def _expression(

@@ -47,17 +47,7 @@ _FAILED = object()  # the value of a name whose own entry has an error
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The keys of each table of a spec file; the solver checks its own options.
 KEYS: dict[str, tuple[str, ...]] = {
-    "spec": (
-        "title",
-        "arrays",
-        "digest",
-        "data",
-        "parameters",
-        "variables",
-        "expressions",
-        "problem",
-        "solve",
-    ),
+    "spec": ("title", "arrays", "digest", *_SECTIONS),
     "file": ("file", "key", "low_rank"),
     "factor": ("factor",),
     "parameter": ("shape", "value", "name", "lo", "hi", "complex", "hermitian"),
@@ -69,34 +59,12 @@ KEYS: dict[str, tuple[str, ...]] = {
 # tolerances and limits. Others could write files, as SCS's write_data_filename does.
 _OPTIONS = frozenset(RouteOptions.__annotations__) - {"callback", "tuning"}
 _BACKEND_OPTIONS = frozenset(
-    [
-        "abstol",
-        "abstol_inacc",
-        "alpha",
-        "eps",
-        "eps_abs",
-        "eps_infeas",
-        "eps_rel",
-        "feastol",
-        "feastol_inacc",
-        "max_iter",
-        "max_iters",
-        "max_threads",
-        "reltol",
-        "reltol_inacc",
-        "rho",
-        "scale",
-        "sigma",
-        "threads",
-        "time_limit",
-        "time_limit_secs",
-        "tol_feas",
-        "tol_gap_abs",
-        "tol_gap_rel",
-        "tol_infeas_abs",
-        "tol_infeas_rel",
-        "tol_ktratio",
-    ]
+    (
+        *("abstol", "abstol_inacc", "alpha", "eps", "eps_abs", "eps_infeas", "eps_rel", "feastol"),
+        *("feastol_inacc", "max_iter", "max_iters", "max_threads", "reltol", "reltol_inacc", "rho"),
+        *("scale", "sigma", "threads", "time_limit", "time_limit_secs", "tol_feas", "tol_gap_abs"),
+        *("tol_gap_rel", "tol_infeas_abs", "tol_infeas_rel", "tol_ktratio"),
+    )
 )
 _KINDS = (FileNotFoundError, TypeError, ValueError)
 
@@ -162,15 +130,12 @@ def load_spec(path: str | Path, parameters: Mapping[str, ArrayLike] | None = Non
         The message starts with the path and lists all errors, each with its key.
     """
     path = path_of(path)
-    return _Reader(path, _document(path), dict(parameters or {})).spec()
-
-
-def _document(path: Path) -> dict[str, Any]:
     text = read_text(path)
     try:
-        return tomllib.loads(text)
+        document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from error
+    return _Reader(path, document, dict(parameters or {})).spec()
 
 
 class _Reader:
@@ -200,8 +165,11 @@ class _Reader:
                 self._names |= {name: part for name, part in self._arrays.items() if is_name(name)}
         self._read("data", sections["data"], self._datum)
         self._read("parameters", sections["parameters"], self._parameter)
-        with at("parameters"):
-            self._check_values(sections["parameters"])
+        for name in self._values:
+            with at("parameters"):
+                if name not in sections["parameters"]:
+                    hint = did_you_mean(name, sections["parameters"])
+                    raise ValueError(f"{name!r} is given a value, but is no parameter{hint}")
         self._read("variables", sections["variables"], self._variable)
         declared = {name: u for name, u in self._names.items() if isinstance(u, _OPERANDS)}
         operands = {name: in_program(u) for name, u in declared.items()}
@@ -229,18 +197,17 @@ class _Reader:
         for name, value in table.items():
             fails = section != "data" and self._fails(value)
             with self._errors.at(section):
-                _check_name(name)
+                if name in FUNCTIONS:
+                    raise ValueError(f"{name!r} is the name of a function; choose another")
+                if not is_name(name):
+                    raise ValueError(f"{name!r} is not a name; expected letters, digits and _, such as X0")
                 if name in self._names:
-                    raise ValueError(f"{name!r} is a name in {self._home(name)} already; choose another")
+                    homes = (section for section in _SECTIONS if name in self._document.get(section, {}))
+                    raise ValueError(f"{name!r} is a name in {next(homes, 'arrays')} already; choose another")
                 self._names[name] = _FAILED
                 if not fails:
                     with self._errors.at(f"{section}.{name}"):
                         self._names[name] = read(name, value)
-
-    def _home(self, name: str) -> str:
-        """Return the table that a name is in."""
-        homes = (section for section in _SECTIONS if name in self._document.get(section, {}))
-        return next(homes, "arrays")
 
     def _fails(self, value: Any) -> bool:
         """Whether a value names an entry that has an error."""
@@ -248,7 +215,10 @@ class _Reader:
 
     def _datum(self, name: str, value: Any) -> Any:
         found, table = _entry_of(value, self._path.parent)
-        self._labeled += [table] if table is not None and _labels_a_square(table) else []
+        if table is not None:
+            labels = {own for own in (table.index, table.columns) if own is not None}
+            if len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),):
+                self._labeled.append(table)
         return found
 
     def _parameter(self, name: str, value: Any) -> Any:
@@ -274,11 +244,6 @@ class _Reader:
         if value not in self._names:
             raise ValueError(f"there are no data {value!r}{did_you_mean(value, self._names)}")
         return self._names[value]
-
-    def _check_values(self, table: dict[str, Any]) -> None:
-        for name in self._values:
-            if name not in table:
-                raise ValueError(f"{name!r} is given a value, but is no parameter{did_you_mean(name, table)}")
 
     def _variable(self, name: str, value: Any) -> PSD | HermitianPSD | Variable:
         table = _table(value)
@@ -311,7 +276,10 @@ class _Reader:
             if len(given) != 1:
                 found = " and ".join(given) or "neither"
                 raise ValueError(f"{found} given; expected either minimize or maximize")
-            objective = self._objective(given[0], table[given[0]])
+            text = table[given[0]]
+            if not self._fails(text):
+                with self._errors.at(f"problem: {given[0]}"):
+                    objective = _SENSES[given[0]](evaluate(typed(text, str, "the value"), self._names))
         constraints = [self._constraint(f"subject_to[{k}]", text) for k, text in enumerate(texts)]
         declared = [c for c in constraints if c is not None]
         if objective is None or len(declared) < len(constraints):
@@ -321,13 +289,6 @@ class _Reader:
             if all(p.value is not None for p in problem.parameters):
                 problem.program()  # refuses bounds that cross
             return problem
-        return None
-
-    def _objective(self, sense: str, text: Any) -> Minimize | None:
-        """Return the objective; None if it, or an entry that it names, has an error."""
-        if not self._fails(text):
-            with self._errors.at(f"problem: {sense}"):
-                return _SENSES[sense](evaluate(typed(text, str, "the value"), self._names))
         return None
 
     def _constraint(self, place: str, text: Any) -> Declared | None:
@@ -377,13 +338,6 @@ def _shape(value: Any) -> Any:
     if isinstance(shape, tuple) and all(type(size) is int and size > 0 for size in shape):
         check_memory(8.0 * math.prod(shape), f"shape is {value}, which")
     return shape
-
-
-def _check_name(name: str) -> None:
-    if name in FUNCTIONS:
-        raise ValueError(f"{name!r} is the name of a function; choose another")
-    if not is_name(name):
-        raise ValueError(f"{name!r} is not a name; expected letters, digits and _, such as X0")
 
 
 def is_name(text: str) -> bool:
@@ -454,7 +408,11 @@ def _entry_of(value: Any, folder: Path) -> tuple[Any, Table | None]:
     if "factor" in value:
         _check_keys(value, "factor")
         return LowRank(finite_array(value["factor"], "factor", ndim=2)), None
-    table = _from_file(value, folder)
+    _check_keys(value, "file")
+    if "file" not in value:
+        raise ValueError('file is missing; expected { file = "name.csv" }')
+    key = typed(value["key"], str, "key") if "key" in value else None
+    table = read_matrix(_beside(typed(value["file"], str, "file"), folder), key)
     if not typed(value.get("low_rank", False), bool, "low_rank"):
         return table.values, table
     values = table.values
@@ -473,12 +431,6 @@ def _arrays_of(name: Any, digest: Any, folder: Path) -> dict[str, Any]:
     return arrays
 
 
-def _labels_a_square(table: Table) -> bool:
-    """Whether a table is a square matrix with the same labels for rows and columns."""
-    labels = {found for found in (table.index, table.columns) if found is not None}
-    return len(labels) == 1 and table.values.shape == 2 * (len(labels.pop()),)
-
-
 def _inline(value: Any) -> Any:
     """Return a number or an array; integers stay integers, so that they can be indices."""
     finite = finite_array(value, "the value")
@@ -490,15 +442,6 @@ def _inline(value: Any) -> Any:
     if finite.ndim == 0:
         return value
     return given if given.dtype.kind == "i" else finite
-
-
-def _from_file(table: dict[str, Any], folder: Path) -> Table:
-    _check_keys(table, "file")
-    if "file" not in table:
-        raise ValueError('file is missing; expected { file = "name.csv" }')
-    name = typed(table["file"], str, "file")
-    key = typed(table["key"], str, "key") if "key" in table else None
-    return read_matrix(_beside(name, folder), key)
 
 
 def _beside(name: str, folder: Path) -> Path:
