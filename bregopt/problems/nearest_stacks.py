@@ -5,8 +5,8 @@ An argument of :func:`bregopt.nearest_correlation` is shared by the matrices, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -80,18 +80,7 @@ def nearest_correlations(
     given: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Solutions:
-    """Return the nearest correlation matrices.
-
-    Parameters
-    ----------
-    single : callable
-        :func:`bregopt.nearest_correlation`.
-    A : stack of matrices
-    divergence : str
-    given : mapping
-        Its arguments that may be shared or one for each matrix.
-    options : dict
-    """
+    """Return the nearest correlation matrices; `given` are shared arguments, or one for each matrix."""
     divergence_or_norm(divergence)  # it refuses an unknown one
     check_missing(given["missing"])
     matrices = present_stack(read_stack(A, "A"))
@@ -112,17 +101,7 @@ def nearest_of_rows(
 ) -> CorrelationSolution:
     """Return the answer for the rows of one matrix that hold data; the other rows of ``X`` are NaN.
 
-    Parameters
-    ----------
-    single : callable
-        The function that solves one problem.
-    A : array_like or DataFrame of shape (n, n)
-    rows : boolean array of shape (n,)
-    given : mapping
-        Arguments of `single`, which are restricted to the rows as those of a stack.
-    options : mapping
-    name : str
-        Of the matrix, in messages.
+    The arguments of `single` in `given` are restricted to these rows, as those of a stack are.
     """
     matrices = present_stack(read_stack({0: A}, name))
     own = {key: _of_present(value, key, matrices, 0) for key, value in given.items()}
@@ -137,21 +116,17 @@ def nearest_covariances(
 ) -> Solutions:
     """Return the nearest covariance matrices; all of them measure covariances, or all correlations.
 
-    Parameters
-    ----------
-    single : callable
-        :func:`bregopt.nearest_covariance`.
-    S : stack of matrices
-    given : mapping
-        Its other arguments, which the matrices share.
-    options : dict
+    The matrices share the arguments in `given`.
     """
-    kind, condition = divergence_or_norm(given["divergence"]), condition_bound(given["max_condition"])
+    divergence = given["divergence"]
+    kind, condition = divergence_or_norm(divergence), condition_bound(given["max_condition"])
     floor = float(finite_array(given["min_eigenvalue"], "min_eigenvalue", ndim=0))
     matrices = present_stack(read_stack(S, "S"))
     ratio = max((_spread(group.values) for group in matrices.groups), default=1.0)
     measured = measured_units(given["units"], ratio, kind, floor, condition)
-    problem = _Covariances(single, matrices, given["divergence"], options, given={**given, "units": measured})
+    own = {**given, "units": measured}
+    arguments = {name: _Argument(name, matrices, own[name]) for name in own if name != "divergence"}
+    problem = _Covariances(single, matrices, divergence, options, arguments)
     solutions = solve_stack(problem)
     if given["units"] == "auto" and kind is not LogDet and ratio > LARGEST_SPREAD:
         problem.warn_of_units(solutions, measured)
@@ -301,10 +276,11 @@ def nearest_psds(
 
 
 @dataclass(frozen=True, eq=False)
-class _Correlations(StackedProblem):
-    """Nearest correlation matrices."""
+class _Repairs(StackedProblem):
+    """Nearest correlation or covariance matrices; rows without data are left out."""
 
     arguments: Mapping[str, _Argument]
+    name: ClassVar[str]  # of the matrices
 
     def part(self, a: int, b: int) -> Self:
         part = super().part(a, b)
@@ -312,54 +288,74 @@ class _Correlations(StackedProblem):
         return replace(part, arguments=own)
 
     def remark(self, notes: Warnings) -> None:
-        _remark(self.matrices, notes, "A")
-
-    def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
-        if not _stacks(self.divergence, self.arguments):
-            return None
-        kind = divergence_class(self.divergence)
-        return _correlations(A, positions, self.matrices, kind, self.arguments, notes)
-
-    def finished(self, solution: Solution, k: int) -> Solution:
-        if solution.X is None:
-            return reportable(solution)
-        own = self._arguments_of(k)
-        request = read_request(self.matrices.one(k), self.divergence, own)
-        restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
-        solution = replace(solution, _units=units_of(request), _restated=restated)
-        return replace(reportable(solution, request=request), left_out=tuple(self.matrices.absent(k)))
+        for k, rows in self.matrices.present.items():
+            if rows.any():
+                notes.add(k, left_out_message(self.matrices.absent(k), self.name), DataWarning)
 
     def settings(self) -> dict[str, Any]:
         given = {name: (each.shared, each.own) for name, each in self.arguments.items()}
         return {**super().settings(), **given}
 
     def alone(self, k: int, start: Solution | None) -> Solution:
-        own, options = self._arguments_of(k), self.options
+        own, options = self.given(k), self.options
         if start is not None and own["max_rank"] is None:
             options = {**options, "warm_start": start}
         solution: CorrelationSolution = self.single(self.matrices.one(k), self.divergence, **own, **options)
         return replace(solution, left_out=tuple(self.matrices.absent(k)))
 
-    def _arguments_of(self, k: int) -> dict[str, Any]:
+    def given(self, k: int) -> dict[str, Any]:
+        """Return the arguments of the matrix in position `k`."""
         own = {name: each.of(k) for name, each in self.arguments.items()}
         own["min_eigenvalue"] = 0.0 if own["min_eigenvalue"] is None else own["min_eigenvalue"]
         return own
 
 
 @dataclass(frozen=True, eq=False)
-class _Covariances(StackedProblem):
-    """Nearest covariance matrices with the variances of the given ones; `given` are shared arguments."""
+class _Correlations(_Repairs):
+    """Nearest correlation matrices."""
 
-    given: Mapping[str, Any]
-
-    def settings(self) -> dict[str, Any]:
-        return {**super().settings(), **self.given}
-
-    def remark(self, notes: Warnings) -> None:
-        _remark(self.matrices, notes, "S")
+    name: ClassVar[str] = "A"
 
     def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
-        own = self._arguments_of(int(positions[0]))
+        """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
+        if not _stacks(self.divergence, self.arguments):
+            return None
+        kind = divergence_class(self.divergence)
+        labels = [self.matrices.labels(k) for k in positions.tolist()]
+        rows = _stack_rows(A, positions, labels, kind, self.arguments)
+        many = int(rows.fixed.any(axis=0).sum()) > _MOST_FIXED
+        places = np.flatnonzero(~rows.refused & (not many))
+        places = places[_accepted(A[places], kind)]
+        rows = rows[places]
+        if kind.quadratic:
+            for k, own in zip(positions[places], A[places], strict=True):
+                message = diagonal_message(own, labels[0])
+                if message is not None:
+                    notes.add(int(k), message, DataWarning)
+
+        def restored(solved: IntArray, Y: Array, y: Array) -> tuple[Array, Sequence[Any]]:
+            own = rows[solved]
+            return own.restored(Y), own.duals(y)
+
+        return Slice(rows.problem(A[places], kind.name), places, restored)
+
+    def finished(self, solution: Solution, k: int) -> Solution:
+        if solution.X is None:
+            return reportable(solution)
+        request = read_request(self.matrices.one(k), self.divergence, self.given(k))
+        restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
+        solution = replace(solution, _units=units_of(request), _restated=restated)
+        return replace(reportable(solution, request=request), left_out=tuple(self.matrices.absent(k)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariances(_Repairs):
+    """Nearest covariance matrices with the variances of the given ones."""
+
+    name: ClassVar[str] = "S"
+
+    def slice(self, A: Array, positions: IntArray, notes: Warnings) -> Slice | None:
+        own = self.given(int(positions[0]))
         of_one = ("fixed", "lower", "upper", "weights", "max_condition")
         kind = divergence_or_norm(self.divergence)
         if kind is None or any(own[name] is not None for name in of_one):
@@ -391,14 +387,12 @@ class _Covariances(StackedProblem):
     def finished(self, solution: Solution, k: int) -> Solution:
         if solution.X is None:
             return reportable(solution)
-        task = covariance_task(self.matrices.one(k), self._arguments_of(k))
+        task = covariance_task(self.matrices.one(k), {**self.given(k), "divergence": self.divergence})
         answer = replace(reportable(solution, request=task.request), **task.restated(solution))
         return replace(answer, left_out=tuple(self.matrices.absent(k)))
 
     def alone(self, k: int, start: Solution | None) -> Solution:
-        own = self._arguments_of(k)
-        solution: CorrelationSolution = self.single(self.matrices.one(k), **own, **self.options)
-        return replace(solution, left_out=tuple(self.matrices.absent(k)))
+        return super().alone(k, None)
 
     def warn_of_units(self, solutions: Solutions, measured: str) -> None:
         """Warn of unlike units, with the largest change of a correlation in all answers."""
@@ -411,9 +405,6 @@ class _Covariances(StackedProblem):
         scale = np.sqrt(np.asarray(self.matrices.one(at), dtype=np.float64).diagonal())
         labels = self.matrices.labels(at)
         warn_caller(units_message(scale, labels, measured, worst, solutions.keys[at]), DataWarning)
-
-    def _arguments_of(self, k: int) -> dict[str, Any]:
-        return {name: _of_present(value, name, self.matrices, k) for name, value in self.given.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,46 +430,11 @@ class _Semidefinite(StackedProblem):
         return solution
 
 
-def _remark(matrices: Any, notes: Warnings, name: str) -> None:
-    """Warn of the rows that are left out."""
-    for k, rows in matrices.present.items():
-        if rows.any():
-            notes.add(k, left_out_message(matrices.absent(k), name), DataWarning)
-
-
 def _accepted(A: Array, kind: type[Divergence]) -> IntArray:
     """Return the indices of the matrices that the divergence takes."""
     if not kind.definite_start:
         return np.arange(len(A))
     return np.flatnonzero([is_definite(own) for own in A])
-
-
-def _correlations(
-    A: Array,
-    positions: IntArray,
-    matrices: Any,
-    kind: type[Divergence],
-    arguments: Mapping[str, _Argument],
-    notes: Warnings,
-) -> Slice:
-    """Return the problems in terms of ``Y = S (X - t I) S``, as in the single solve."""
-    labels = [matrices.labels(k) for k in positions.tolist()]
-    rows = _stack_rows(A, positions, labels, kind, arguments)
-    many = int(rows.fixed.any(axis=0).sum()) > _MOST_FIXED
-    places = np.flatnonzero(~rows.refused & (not many))
-    places = places[_accepted(A[places], kind)]
-    rows = rows[places]
-    if kind.quadratic:
-        for k, own in zip(positions[places], A[places], strict=True):
-            message = diagonal_message(own, labels[0])
-            if message is not None:
-                notes.add(int(k), message, DataWarning)
-
-    def restored(solved: IntArray, Y: Array, y: Array) -> tuple[Array, Sequence[Any]]:
-        own = rows[solved]
-        return own.restored(Y), own.duals(y)
-
-    return Slice(rows.problem(A[places], kind.name), places, restored)
 
 
 def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
@@ -498,7 +454,10 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
     if is_mapping(value):
         return _by_label(value, name, matrices, labels, present)
     if name == "fixed" and labels is not None and rectangular(value, name).dtype.kind in "OUS":
-        return _of_labels(rectangular(value, name), labels, matrices.all_labels)
+        named, absent = rectangular(value, name), set(matrices.all_labels) - set(labels)
+        known = [label not in absent for label in named.ravel().tolist()]  # other names are refused later
+        there = np.array(known, dtype=bool).reshape(named.shape)
+        return named[there if named.ndim == 1 else there.all(axis=1)]
     if present is None or rectangular(value, name).ndim == 0:
         return value
     array, rows = np.asarray(value), np.flatnonzero(present)
@@ -512,13 +471,6 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
     return array[rows] if array.ndim == 1 else array[np.ix_(rows, rows)]
 
 
-def _of_labels(named: Any, labels: Labels, everything: Iterable[Hashable]) -> Any:
-    """Return the labels of a block, or the pairs, that one matrix has; other names are refused later."""
-    absent = set(everything) - set(labels)
-    there = np.array([part not in absent for part in named.ravel().tolist()], dtype=bool).reshape(named.shape)
-    return named[there if named.ndim == 1 else there.all(axis=1)]
-
-
 def _by_label(
     value: Mapping[Any, Any], name: str, matrices: Any, labels: Labels, present: Mask | None
 ) -> Mapping[Any, Any]:
@@ -528,18 +480,14 @@ def _by_label(
         own = set(labels)
         places = {label: label if label in own else None for label in everything}
     elif present is not None:
-        places = {k: int(new) if there else None for k, new, there in _numbered(present)}
+        places = dict.fromkeys(range(len(present)))
+        places |= {int(k): new for new, k in enumerate(np.flatnonzero(present))}
     else:
         return value
     if name != "groups":
         return of_present(value, places)
     new = {places.get(label, label): group for label, group in value.items()}
     return {label: group for label, group in new.items() if label is not None}
-
-
-def _numbered(present: Mask) -> zip[Any]:
-    """Return each row, its number among those that are there, and whether it is."""
-    return zip(range(len(present)), np.cumsum(present) - 1, present, strict=True)
 
 
 def _places(found: Sequence[Hashable], keys: Sequence[Hashable], name: str, named: bool = True) -> list[int]:
@@ -568,15 +516,29 @@ def _stack_rows(
         If a shared argument is bad.
     """
     n, b = A.shape[1], len(A)
+
+    def row_weights(value: Any) -> Array:
+        """Return the roots of the weights of rows, zero if the weights are those of entries."""
+        s, H = row_and_entry_weights(value, n, kind)
+        return s if H is None else np.zeros(n)
+
+    def fixed_mask(value: Any) -> Mask:
+        mask = np.zeros((n, n), dtype=bool)
+        mask[fixed_pairs(value, n, labels[0])] = True
+        return mask
+
     readers: dict[str, Callable[[Any], Any]] = {
         "min_eigenvalue": lambda value: np.array(least_eigenvalue(0.0 if value is None else value)),
-        "weights": lambda value: _row_weights(value, n, kind),
-        "fixed": lambda value: _mask(value, n, labels[0]),
+        "weights": row_weights,
+        "fixed": fixed_mask,
         "lower": lambda value: np.broadcast_to(entry_bounds(value, -1.0, "lower", n), (n, n)),
         "upper": lambda value: np.broadcast_to(entry_bounds(value, 1.0, "upper", n), (n, n)),
     }
     if all(arguments[name].own is None for name in ("min_eigenvalue", "fixed", "lower", "upper")):
-        _check_shared(arguments, int(positions[0]), n, labels[0])
+        # Bounds that cross, or that no entry can reach, are refused.
+        lower, upper, fixed = (arguments[name].of(int(positions[0])) for name in ("lower", "upper", "fixed"))
+        least = least_eigenvalue(arguments["min_eigenvalue"].shared)
+        bounded_entries(lower, upper, fixed_pairs(fixed, n, labels[0]), n, 1 - least)
     refused, read = np.zeros(b, dtype=bool), {}
     for name, reader in readers.items():
         values, bad = arguments[name].read(positions, labels, reader)
@@ -596,23 +558,3 @@ def _stack_rows(
     refused |= wrong.any(axis=1) | (s == 0).any(axis=1)
     floors = np.broadcast_to(t[:, None], (b, n))
     return CorrelationRows(floors, s, i, j, lo, hi, fixed, bounded, refused)
-
-
-def _check_shared(arguments: Mapping[str, _Argument], k: int, n: int, labels: Labels) -> None:
-    """Refuse bounds that cross, or that no entry can reach."""
-    lower, upper, fixed = (arguments[name].of(k) for name in ("lower", "upper", "fixed"))
-    t = least_eigenvalue(arguments["min_eigenvalue"].shared)
-    bounded_entries(lower, upper, fixed_pairs(fixed, n, labels), n, 1 - t)
-
-
-def _row_weights(value: Any, n: int, kind: type[Divergence]) -> Array:
-    """Return the roots of the weights of rows, zero if the weights are those of entries."""
-    s, H = row_and_entry_weights(value, n, kind)
-    return s if H is None else np.zeros(n)
-
-
-def _mask(value: Any, n: int, labels: Labels) -> Mask:
-    """Return the mask of the fixed entries above the diagonal."""
-    mask = np.zeros((n, n), dtype=bool)
-    mask[fixed_pairs(value, n, labels)] = True
-    return mask

@@ -166,7 +166,9 @@ def solve_stack(problem: StackedProblem) -> Solutions:
     """
     begin = time.perf_counter()
     given = problem.options
-    problem = replace(problem, options=_of_solve(given))
+    own = {name: value for name, value in given.items() if name not in PANEL}
+    check_options(own.get("solver", "auto"), {name: own[name] for name in own if name != "solver"})
+    problem = replace(problem, options=own)
     panel = _panel(given, problem)
     matrices = problem.matrices
     count = len(matrices.keys)
@@ -189,18 +191,13 @@ def solve_stack(problem: StackedProblem) -> Solutions:
     problem.remark(notes)
     X = _matrices(matrices, record, in_file, reached, panel.folder)
     solutions = _solutions(problem, X, record, notes, stop, time.perf_counter() - begin)
-    _log(solutions)
-    notes.give(matrices.keys, solutions.errors)
-    return solutions
-
-
-def _log(solutions: Solutions) -> None:
-    """Log the matrices with an error, and how the stack ended."""
     for key, error in solutions.errors.items():
         logger.warning("matrix %r has an error: %s: %s", key, type(error).__name__, error)
     if logger.isEnabledFor(logging.INFO):
         seconds = solutions.timings["total"]
         logger.info("stack of %d matrices: %s after %.3g s", len(solutions), solutions.statuses, seconds)
+    notes.give(matrices.keys, solutions.errors)
+    return solutions
 
 
 def _panel(options: Mapping[str, Any], problem: StackedProblem) -> _Panel:
@@ -216,13 +213,6 @@ def _panel(options: Mapping[str, Any], problem: StackedProblem) -> _Panel:
     settings = {**problem.settings(), "warm_start": warm}
     folder = folder_of(options.get("resume"), f"bo.{problem.single.__name__}", settings)
     return _Panel(executor, progress and find_spec("tqdm") is not None, chained, folder)
-
-
-def _of_solve(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the solves, checked."""
-    own = {name: value for name, value in options.items() if name not in PANEL}
-    check_options(own.get("solver", "auto"), {name: own[name] for name in own if name != "solver"})
-    return own
 
 
 def _parts(problem: StackedProblem, panel: _Panel) -> Iterator[tuple[int, Part]]:
@@ -444,11 +434,15 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
     settings = stack_settings(problem.options)
     starts = _Starts(problem.matrices.order) if chain else None
     for group in problem.matrices.groups:
-        n = group.values.shape[1]
+        count, n = group.values.shape[:2]
         if not 0 < n <= STACKED[problem.divergence].largest_order:
             continue
+        width = width_of(n)
+        length = -(-count // width)
         with threads_for(n):
-            for own in _slices(group, chain):
+            for k in range(length):  # matrices next to each other, or one of each chain
+                last = min(count, (k + 1) * width)
+                own = np.arange(k, count, length) if chain else np.arange(k * width, last)
                 clock.checkpoint()
                 begin = time.perf_counter()
                 regular, A = _symmetric(group.values[own])
@@ -468,14 +462,6 @@ def _solve_slices(problem: StackedProblem, chain: bool, record: Record, notes: W
                     answer = answer._replace(accuracy=answer.accuracy * part.unit[answer.solved])
                 each = (time.perf_counter() - begin) / len(at)
                 record.store(at[part.places[answer.solved]], answer, X, duals, each, settings.tol)
-
-
-def _slices(group: Group, chain: bool) -> Iterator[IntArray]:
-    """Yield places in the group: those next to each other, or one of each chain."""
-    count, width = len(group.positions), width_of(group.values.shape[1])
-    length = -(-count // width)
-    for k in range(length):
-        yield np.arange(k, count, length) if chain else np.arange(k * width, min(count, (k + 1) * width))
 
 
 def _symmetric(A: Array) -> tuple[Mask, Array]:
@@ -529,18 +515,14 @@ def _solve_singly(problem: StackedProblem, chain: bool, record: Record, notes: W
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                solution = _alone(problem, k, start)
+                solution = None
+                if start is not None:  # of another problem, it may not fit
+                    with suppress(ValueError):
+                        solution = problem.alone(k, start)
+                solution = problem.alone(k, None) if solution is None else solution
                 record.put(k, solution)
                 start = solution if chain and solution.status == Status.OPTIMAL else None
             except (TypeError, ValueError, SolverError, OSError, ImportError) as error:
                 record.status[k], record.errors[k] = ERROR, error
         for warning in caught:
             notes.add(k, str(warning.message), warning.category)
-
-
-def _alone(problem: StackedProblem, k: int, start: Solution | None) -> Solution:
-    """Return the answer to one problem, from a cold start where that of another problem does not fit."""
-    if start is not None:
-        with suppress(ValueError):
-            return problem.alone(k, start)
-    return problem.alone(k, None)
