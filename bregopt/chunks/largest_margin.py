@@ -475,16 +475,7 @@ class Model:
 
 
 def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
-    """Return the model of all triplets, around the level that splits them.
-
-    Parameters
-    ----------
-    split : Split
-    points : array of shape (n, d)
-    C : float
-    stride : int
-        Triplets for each one of the sample.
-    """
+    """Return the model of all triplets, around the level that splits them; one of `stride` is in the sample."""
     weight = C * stride
     rows = RankTwo(*factors(split.triplets, points), np.ones(len(split.triplets)))
     cost = C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
@@ -580,7 +571,10 @@ def split_of(
         T, points = chunk.read()
         margins = _margins(T, points, root)
         below = margins < level
-        moment = sum(_moments(T[below], points), start=np.zeros((points.shape[1],) * 2))
+        moment, own = np.zeros((points.shape[1],) * 2), T[below]
+        for rows in _blocks(len(own)):
+            difference, total = factors(own[rows], points)
+            moment += difference.T @ total
     inside = np.flatnonzero((margins >= band[0]) & (margins < band[1]))
     ordered = inside[np.argsort(margins[inside], kind="stable")]
     first = int(np.random.default_rng([seed, chunk.start]).integers(stride))
@@ -604,12 +598,6 @@ def _margins(T: IntArray, points: Any, root: Array) -> Array:
     for rows in _blocks(len(T)):
         margins[rows] = np.einsum("ij,ij->i", *factors(T[rows], images))
     return margins
-
-
-def _moments(T: IntArray, points: Any) -> Iterator[Array]:
-    for rows in _blocks(len(T)):
-        difference, total = factors(T[rows], points)
-        yield difference.T @ total
 
 
 def _blocks(count: int) -> Iterator[slice]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, rectangular
+from bregopt.arrays import Array, IntArray, positive_integer, rectangular
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import (
     ParquetColumns,
@@ -109,7 +109,7 @@ class RowChunks:
             name: self._column(value, name)
             for name, value in (("bound", bound), ("sense", sense), ("gamma", gamma))
         }
-        self._size = _chunk_size(chunk, "row")
+        self._size = positive_integer(chunk, "chunk")
 
     @classmethod
     def from_parquet(
@@ -323,14 +323,6 @@ class RowChunks:
         return column
 
 
-def _chunk_size(chunk: Any, of: str) -> int:
-    if not isinstance(chunk, int | np.integer) or isinstance(chunk, bool):
-        raise TypeError(f"chunk is {chunk!r}; expected an integer")
-    if chunk < 1:
-        raise ValueError(f"chunk is {chunk}; expected at least 1 {of}")
-    return int(chunk)
-
-
 def _points_of(value: Any) -> Source:
     points = source_of(value, "points")
     if len(points.shape) != 2:
@@ -378,7 +370,7 @@ class TripletChunks:
         if array.ndim != 2 or array.shape[1] != 3:
             raise ValueError(f"triplets has shape {array.shape}; expected (m, 3)")
         self._points = None if points is None else _points_of(points)
-        self._size = _chunk_size(chunk, "triplet")
+        self._size = positive_integer(chunk, "chunk")
         self.m = len(self._triplets)
 
     def __len__(self) -> int:

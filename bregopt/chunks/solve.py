@@ -370,13 +370,7 @@ def _space_of(X0: Any, dimension: int | None, kind: type[Divergence]) -> Space:
 
 
 def divergence_class(name: str) -> type[Divergence]:
-    """Return the divergence of a name, one that stays inside the cone and has a penalty of numbers.
-
-    Raises
-    ------
-    ValueError
-        For any other.
-    """
+    """Return the divergence of a name; refuse one that leaves the cone or has no penalty of numbers."""
     kind = divergence_named(name)
     if not kind.keeps_range or kind.penalty is None:
         usable = [repr(n) for n, k in DIVERGENCES.items() if k.keeps_range and k.penalty is not None]

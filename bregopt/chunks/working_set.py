@@ -110,7 +110,11 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
             used = used[np.argsort(kept.number[used])]
             raise Contradiction(solution, kept.number[used], y[used])
         y = np.where(y * kept.sense > 0, y, 0.0)
-        at = _iterate(objective, _root(solution.X[0]), kept, y, _PER_ORDER * r, 0.0)
+        factor = root_of(solution.X[0])
+        if factor is None:  # eigenvalues are raised to round-off
+            eigenvalues, U = np.linalg.eigh(solution.X[0])
+            factor = U * np.sqrt(np.maximum(eigenvalues, EPS * eigenvalues[-1]))
+        at = _iterate(objective, factor, kept, y, _PER_ORDER * r, 0.0)
         yield at
         measured = _measured_factor(objective, base, at, kept, c)
         acting = np.abs(y) > _IDLE * np.abs(y).max(initial=0.0)
@@ -118,15 +122,6 @@ def rounds(objective: Objective, root: Array, tol: float, resumed: bool) -> Iter
         if c == 0 or measured <= _REJECTED * c:
             base = at
         c = max(_MARGIN * measured, _LEAST_CHANGE * c) if c else _first_factor(objective, at)
-
-
-def _root(M: Array) -> Array:
-    """Return a factor of a matrix, whose eigenvalues are raised to round-off where it is not definite."""
-    root = root_of(M)
-    if root is None:
-        eigenvalues, U = np.linalg.eigh(M)
-        root = U * np.sqrt(np.maximum(eigenvalues, EPS * eigenvalues[-1]))
-    return root
 
 
 def _iterate(objective: Objective, root: Array, kept: KeptRows, y: Array, most: int, least: float) -> Iterate:

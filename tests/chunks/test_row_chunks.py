@@ -390,7 +390,7 @@ PAIRS = np.array([[0, 1], [1, 2]])
         ((np.eye(2), 1.0, "<=", 1.0), {"penalty": ["hinge"]}, ValueError, r"penalty is \['hinge'\]"),
         ((np.eye(2), 1.0, "<=", 1.0), {"points": np.eye(2)}, TypeError, "points is given, but rows"),
         ((PAIRS, 1.0, "<=", 1.0), {"points": np.ones(3)}, ValueError, r"points has shape \(3,\)"),
-        ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 0}, ValueError, "chunk is 0; expected at least 1"),
+        ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 0}, ValueError, "chunk is 0; expected an integer from 1"),
         ((np.eye(2), 1.0, "<=", 1.0), {"chunk": 1.5}, TypeError, "chunk is 1.5; expected an integer"),
     ],
 )

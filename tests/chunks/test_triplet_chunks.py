@@ -174,7 +174,7 @@ def test_points_that_no_triplet_has_are_not_read():
         ({"points": np.ones(3)}, ValueError, r"points has shape \(3,\); expected \(n, d\)"),
         ({"points": np.ones((200, 6))}, ValueError, "all 200 points are equal"),
         ({"points": None}, TypeError, "triplets have no points"),
-        ({"chunk": 0}, ValueError, "chunk is 0; expected at least 1 triplet"),
+        ({"chunk": 0}, ValueError, "chunk is 0; expected an integer from 1"),
         ({"C": 1e-4}, ValueError, "C is 0.0001 for 900 triplets; expected at least 1/900"),
         ({"C": "1"}, TypeError, "C has dtype"),
         ({"sample": 0}, ValueError, "sample is 0; expected at least 1"),

@@ -169,7 +169,11 @@ class CorrelationSolution(Solution):
         """
         asked = self._asked or self._request
         if asked is not None and asked.unknown is not None and self._rows is None:
-            dA = _zero_where(asked.unknown, dA)
+            frame: Any = dA if is_pandas(dA, "DataFrame") else None
+            given = rectangular(dA, "dA") if frame is None else frame
+            if given.shape == asked.unknown.shape:
+                zeros = np.where(asked.unknown, 0.0, given)
+                dA = zeros if frame is None else type(frame)(zeros, frame.index, frame.columns)
         if self._rows is not None and self.X is not None:
             return self._whole(self._known.jvp(self._part(dA, "dA")))
         products = self._products
@@ -244,30 +248,12 @@ class CorrelationSolution(Solution):
         return Asked.of(self._request)
 
 
-def _zero_where(mask: Mask, matrix: Any) -> Any:
-    """Return a matrix or DataFrame with zeros in some places."""
-    given: Any = matrix if is_pandas(matrix, "DataFrame") else rectangular(matrix, "dA")
-    if given.shape != mask.shape:
-        return given
-    return given.mask(mask, 0.0) if is_pandas(given, "DataFrame") else np.where(mask, 0.0, given)
-
-
 def with_rows_left_out(
     solution: CorrelationSolution, rows: Mask, names: Sequence[Hashable], labels: Labels, name: str
 ) -> CorrelationSolution:
-    """Return the answer of the whole order from that for the rows with data; warn of the others.
+    """Return the answer of the whole order from that for the `rows` with data; warn of the others by `names`.
 
-    Parameters
-    ----------
-    solution : CorrelationSolution
-    rows : boolean array of shape (n,)
-        Those with data.
-    names : sequence
-        Of the other rows.
-    labels : pandas.Index or None
-        Of all rows.
-    name : str
-        Of the matrix, in the warning.
+    The `labels` are those of all rows, and `name` is that of the matrix.
     """
     warn_caller(left_out_message(names, name), DataWarning)
     if solution.X is None:
@@ -409,17 +395,12 @@ class CorrelationReport(Report):
         i, j = self._order
         pairs, rows = len(i), len(self.after)
         k = min(shown, pairs)
-        cells: list[tuple[str, ...]] = [
-            (
-                str(self.labels[a]),
-                str(self.labels[b]),
-                _number(self.before[a, b]),
-                _number(self.after[a, b]),
-                f"{self.change[a, b]:+.4f}",
-                note,
-            )
-            for a, b, note in zip(i[:k], j[:k], self._notes(i[:k], j[:k]), strict=True)
-        ]
+        cells: list[tuple[str, ...]] = []
+        for a, b, note in zip(i[:k], j[:k], self._notes(i[:k], j[:k]), strict=True):
+            known = np.isfinite(self.before[a, b])
+            before = f"{self.before[a, b]:.4f}" if known else "unknown"
+            names = str(self.labels[a]), str(self.labels[b])
+            cells.append((*names, before, f"{self.after[a, b]:.4f}", f"{self.change[a, b]:+.4f}", note))
         columns = self._rows_columns()
         sums: list[tuple[str, ...]] = [
             (str(label), *(f"{columns[name][r]:.4f}" for name in _ROWS[1:]))
@@ -505,11 +486,6 @@ class CorrelationReport(Report):
             "seconds": solution.timings.get("total", 0.0),
         }
         return {"quantity": list(numbers), "value": list(numbers.values())}
-
-
-def _number(value: float) -> str:
-    """Return an entry as text; NaN is unknown."""
-    return "unknown" if np.isnan(value) else f"{value:.4f}"
 
 
 def _requested(asked: Asked, change: Array) -> dict[str, str]:

@@ -251,21 +251,8 @@ def measured_units(
 ) -> str:
     """Return what is measured: "correlation" or "covariance".
 
-    Parameters
-    ----------
-    units : {"auto", "covariance", "correlation"}
-    ratio : float
-        Of the largest and the least standard deviation.
-    kind : type of Divergence, or None for a norm
-    floor : float
-        Lower bound on the eigenvalues.
-    condition : float or None
-        Upper bound on the condition number.
-
-    Raises
-    ------
-    ValueError, UnsupportedProblemError
-        If `units` is none of these, or does not go with the other arguments.
+    `ratio` is that of the largest and the least standard deviation, and `floor` and `condition` bound the
+    eigenvalues and the condition number. Units that are unknown, or do not go with these, are refused.
     """
     if not is_one_of(units, _UNITS):
         raise ValueError(f"units is {units!r}{did_you_mean(str(units), _UNITS)}")
@@ -292,16 +279,7 @@ def units_message(
 ) -> str:
     """Return what was measured for standard deviations of unlike units, and what that did to correlations.
 
-    Parameters
-    ----------
-    scale : array of shape (n,)
-        Standard deviations.
-    labels : pandas.Index or None
-    measured : {"correlation", "covariance"}
-    change : tuple of float, int, int
-        The largest change of a correlation, and its place.
-    date : object, optional
-        The matrix of a stack in which the change is largest.
+    `change` is the largest change of a correlation and its place, in the matrix `date` of a stack.
     """
     names = range(len(scale)) if labels is None else labels
     size, i, j = change

@@ -18,11 +18,12 @@ from bregopt.arrays import (
     Frame,
     IntArray,
     doubles,
+    positive_integer,
     rectangular,
     symmetric_matrix,
 )
 from bregopt.errors import DataWarning, require, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labeled, labels_of, pandas_module
+from bregopt.io.pandas_labels import Labels, aligned, framed, is_pandas, labeled, labels_of
 from bregopt.io.stacks import is_stack, rows_with_data
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import LABELS_SHOWN, diagonal_message, fixed_pairs, least_eigenvalue
@@ -156,9 +157,7 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
     0.829
     """
     points = _points(returns)
-    if isinstance(min_samples, bool) or not isinstance(min_samples, int | np.integer):
-        raise TypeError(f"min_samples is {min_samples!r}; expected an integer of at least 2")
-    if min_samples < 2:
+    if positive_integer(min_samples, "min_samples") < 2:
         raise ValueError(f"min_samples is {min_samples}; expected at least 2")
     least = min(int(min_samples), len(points) + 1)
     given: Any = returns
@@ -167,9 +166,9 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
     _warn_of_unknown(A, names)
     weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
     found: list[Any] = [A, weights, counts.astype(np.intp)]
-    if is_pandas(returns, "DataFrame"):
-        found = [pandas_module().DataFrame(own, names, names) for own in found]
-    return PairwiseCorrelation(found[0], found[1], found[2], int(min_samples))
+    labels = names if is_pandas(returns, "DataFrame") else None
+    A, weights, counts = (framed(own, labels, labels) for own in found)
+    return PairwiseCorrelation(A, weights, counts, int(min_samples))
 
 
 def _warn_of_unknown(A: Array, names: Any) -> None:

@@ -298,15 +298,7 @@ def suggestion(request: Request, given: Mapping[str, Any], solve: Callable[..., 
     """Return the nearest request that works; None if it is this one, or not found in the time left.
 
     It minimizes the sum of ``|X_ij - a_ij|`` over fixed entries and of the distances to the bounds over
-    bounded ones. Such a sum changes few entries.
-
-    Parameters
-    ----------
-    request : Request
-    given : mapping
-        The arguments of the user.
-    solve : callable
-        :func:`bregopt.nearest_correlation`.
+    bounded ones. Such a sum changes few entries. `given` are the user's arguments of the function `solve`.
     """
     rows = (request.fixed, request.bounded)
     if not any(len(own.i) for own in rows):

@@ -268,18 +268,7 @@ def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
 def answered(
     request: Request, given: Mapping[str, Any], options: Mapping[str, Any], solve: Callable[..., Any]
 ) -> CorrelationSolution:
-    """Return the answer to a request.
-
-    Parameters
-    ----------
-    request : Request
-    given : mapping
-        The arguments of the user.
-    options : mapping
-        Options of the solver.
-    solve : callable
-        :func:`bregopt.nearest_correlation`.
-    """
+    """Return the answer to a request; `given` are the arguments of the user, of the function `solve`."""
     suggest = given["suggest"]
     if suggest:
         check_suggestible(request)
@@ -319,15 +308,7 @@ def add_repair(
 ) -> None:
     """Add the command to the parser of the command line.
 
-    Parameters
-    ----------
-    commands : the subparsers
-    settings : ArgumentParser
-        The options of every route.
-    given : callable
-        Returns those that were given.
-    exit_status : callable
-        Returns that of a status.
+    `settings` has the options of every route, and `given` returns those that were given.
     """
     parser = commands.add_parser("repair", parents=[settings], help=_TASK, description=_TASK)
     parser.add_argument("file", type=Path, metavar="FILE", help=f"a matrix ({', '.join(SUFFIXES)})")

@@ -67,14 +67,7 @@ def bracketed(
 ) -> Solution:
     """Return the solution; it is optimal if the gap and the residual of its rows meet the tolerance.
 
-    Parameters
-    ----------
-    value, lower : float
-        The objective at ``X``, and a lower bound on the optimum.
-    scale : float
-        The scale of the objective.
-    begin : float
-        When the work began, of ``time.perf_counter``.
+    `lower` is a bound on the optimum, `scale` that of the objective, and `begin` when the work began.
     """
     certificate = bracket(value, min(lower, value), resolution=_RESOLUTION * scale, primal_residual=residual)
     stop = StopReason.CONVERGED if certificate.meets(tol) else StopReason.STALLED

@@ -75,11 +75,8 @@ class Candidates:
             return Candidates(lapack.dtrtrs(L, self.X.T, lower=1)[0].T)
         m, n, _ = self.X.shape
         half = lapack.dtrtrs(L, self.X.transpose(1, 0, 2).reshape(n, m * n), lower=1)[0].reshape(n, m, n)
-        return Candidates(
-            lapack.dtrtrs(L, half.transpose(2, 1, 0).reshape(n, m * n), lower=1)[0]
-            .reshape(n, m, n)
-            .transpose(1, 0, 2)
-        )
+        whole = lapack.dtrtrs(L, half.transpose(2, 1, 0).reshape(n, m * n), lower=1)[0]
+        return Candidates(whole.reshape(n, m, n).transpose(1, 0, 2))
 
     def rotated(self, Q: Array) -> Candidates:
         """Return the matrices ``Q'M_i Q``."""

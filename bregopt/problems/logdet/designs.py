@@ -553,23 +553,9 @@ def _e_weights(
 
     The smallest eigenvalue of ``M(u)`` is at most ``<M(u), Z>`` for each psd ``Z`` of trace one. The program
     minimizes the largest such value of the polytope, which is ``t`` and the cost of bounds and budgets. The
-    weights above their lower bounds are the multipliers of its rows ``<M_i, Z> <= t + p_i + (C'y)_i``.
-
-    Parameters
-    ----------
-    candidates : Candidates
-        Matrices with traces of about one.
-    bounds : WeightBounds
-    prior : array of shape (n, n)
-    tol : float
-
-    Returns
-    -------
-    u : array of shape (m,)
-    Z : array of shape (n, n)
-    prices : array of shape (r,)
-        ``y``.
-    steps : int
+    weights above their lower bounds are the multipliers of its rows ``<M_i, Z> <= t + p_i + (C'y)_i``. The
+    matrices have traces of about one. Weights, ``Z``, the prices ``y`` of the budgets and the number of steps
+    are returned.
     """
     given = prior + candidates.information(bounds.lower)
     left = bounds.total - float(bounds.lower.sum())

@@ -127,7 +127,12 @@ def graphical_lasso(
     settings = _lasso_settings(_NAME, options)
     problem = _lasso_problem(S, weights, pattern, penalize_diagonal, standardize)
     start = _start(warm_start, problem)
-    solution = _solved(problem, _penalty_weight(alpha), settings, start)
+    if rectangular(alpha, "alpha").ndim != 0:
+        raise TypeError("alpha has several values; expected a number, or bo.graphical_lasso_path for several")
+    weight = float(finite_array(alpha, "alpha", ndim=0))
+    if weight < 0:
+        raise ValueError(f"alpha is {weight:g}; expected a number from 0")
+    solution = _solved(problem, weight, settings, start)
     warn_unproven(solution, settings.tol)
     return solution
 
@@ -208,8 +213,9 @@ def _alphas(value: Any, problem: _LassoProblem) -> Array:
     """Return the weights of a path."""
     if rectangular(value, "alphas").ndim == 0:
         count = positive_integer(value, "alphas", ", the number of weights, or a list of weights")
-        largest = problem.largest_alpha
-        if largest == 0:
+        off = (problem.weights > 0) & ~np.eye(len(problem.S), dtype=bool)
+        largest = float((np.abs(problem.S[off]) / problem.weights[off]).max(initial=0.0))
+        if largest == 0:  # from it on the answer is diagonal
             raise ValueError(
                 "S has no penalized entry off its diagonal, so alphas has no range; give an array"
             )
@@ -336,20 +342,12 @@ class _LassoProblem:
     def data(self, alpha: float) -> LassoData:
         """Return the problem with the penalty ``alpha w_ij``; an infinite weight is one for any `alpha`."""
         infinite = np.isinf(self.weights)
-        if not infinite.any():
-            return LassoData(self.S, alpha * self.weights)
         penalty = alpha * np.where(infinite, 0.0, self.weights)
         return LassoData(self.S, np.where(infinite, np.inf, penalty))
 
     def standardized(self, X: Array) -> Array:
         """Return a precision matrix in the user's units as one of the variables of the problem."""
         return X if self.scale is None else X * np.outer(self.scale, self.scale)
-
-    @property
-    def largest_alpha(self) -> float:
-        """The least `alpha` from which the answer is diagonal; zero weights off the diagonal do not count."""
-        off = (self.weights > 0) & ~np.eye(len(self.S), dtype=bool)
-        return float((np.abs(self.S[off]) / self.weights[off]).max(initial=0.0))
 
 
 def _lasso_problem(
@@ -359,10 +357,9 @@ def _lasso_problem(
     labels = labels_of(S, "S", "S.cov(), or S.corr()")
     matrix = symmetric_matrix(S, "S")
     n = len(matrix)
-    if not isinstance(penalize_diagonal, bool | np.bool_):
-        raise TypeError(f"penalize_diagonal is {penalize_diagonal!r}; expected True or False")
-    if not isinstance(standardize, bool | np.bool_):
-        raise TypeError(f"standardize is {standardize!r}; expected True or False")
+    for name, flag in (("penalize_diagonal", penalize_diagonal), ("standardize", standardize)):
+        if not isinstance(flag, bool | np.bool_):
+            raise TypeError(f"{name} is {flag!r}; expected True or False")
     scale = standard_deviations(matrix.diagonal(), labels) if standardize else None
     if scale is not None:
         matrix = matrix / np.outer(scale, scale)
@@ -406,16 +403,6 @@ def _weights(value: Any, n: int) -> Array:
     w = symmetric_matrix(w, "weights")
     w[infinite] = np.inf
     return w
-
-
-def _penalty_weight(value: Any) -> float:
-    """Return `alpha`."""
-    if rectangular(value, "alpha").ndim != 0:
-        raise TypeError("alpha has several values; expected a number, or bo.graphical_lasso_path for several")
-    alpha = float(finite_array(value, "alpha", ndim=0))
-    if alpha < 0:
-        raise ValueError(f"alpha is {alpha:g}; expected a number from 0")
-    return alpha
 
 
 def _lasso_settings(function: str, options: dict[str, Any]) -> base.Settings:

@@ -350,11 +350,8 @@ def _whitened(X: Array, origin: Array, free: bool) -> tuple[Array, Array]:
 
 def _center(center: Any, points: Any, d: int) -> Array:
     """Return a given center, whose labels are those of the columns."""
-    if (
-        is_pandas(center, "Series")
-        and is_pandas(points, "DataFrame")
-        and not center.index.equals(points.columns)
-    ):
+    named = is_pandas(center, "Series") and is_pandas(points, "DataFrame")
+    if named and not center.index.equals(points.columns):
         raise ValueError("center is a Series with other labels; expected those of the columns of points")
     fixed = finite_array(center, "center", ndim=1)
     if fixed.shape != (d,):

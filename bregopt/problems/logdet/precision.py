@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Frame, positive_integer
 from bregopt.errors import did_you_mean, is_one_of, require
-from bregopt.io.pandas_labels import is_pandas, pandas_module
+from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.linalg import inverse_of, root_of
 from bregopt.plotting import Axes, plot_graph, plot_path
 from bregopt.records import cached_property, dataclass, field_names
@@ -42,11 +42,9 @@ class PrecisionSolution(Solution):
         X: Any = self.X
         root = root_of(np.asarray(X))
         assert root is not None
-        inverse = inverse_of(root)
-        inverse.setflags(write=False)
-        if is_pandas(X, "DataFrame"):
-            return pandas_module().DataFrame(inverse.copy(), index=X.index, columns=X.columns)
-        return inverse
+        inverse, labels = inverse_of(root), getattr(X, "index", None)
+        inverse.setflags(write=labels is not None)
+        return framed(inverse, labels, labels)
 
     @property
     def n_edges(self) -> int:
@@ -180,15 +178,12 @@ class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
         N = positive_integer(n_samples, "n_samples")
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma is {gamma!r}; expected a number from 0 to 1")
-        criteria = []
-        for solution in self:
-            if solution.X is None:
-                criteria.append(np.nan)
-                continue
-            criteria.append(
-                N * solution.loss + solution.n_edges * (np.log(N) + 4 * gamma * np.log(len(solution.X)))
-            )
-        return np.array(criteria)
+        return np.array(
+            [
+                np.nan if s.X is None else N * s.loss + s.n_edges * (np.log(N) + 4 * gamma * np.log(len(s.X)))
+                for s in self
+            ]
+        )
 
     def best(self, criterion: str = "ebic", *, n_samples: int, gamma: float = 0.5) -> GraphicalLassoSolution:
         """Return the answer with the least value of a criterion.
@@ -208,17 +203,12 @@ class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
 
     def to_frame(self) -> Frame:
         """Return one row for each answer, as a DataFrame: alpha, status, edges, value, gap, seconds."""
-        pandas = require("pandas", "pandas")
-        return pandas.DataFrame(
-            {
-                "alpha": self.alphas,
-                "status": [solution.status for solution in self],
-                "edges": [solution.n_edges for solution in self],
-                "value": [solution.value for solution in self],
-                "gap": [solution.gap for solution in self],
-                "seconds": [solution.timings["total"] for solution in self],
-            }
-        )
+        columns = ["alpha", "status", "edges", "value", "gap", "seconds"]
+        rows = [
+            (a, s.status, s.n_edges, s.value, s.gap, s.timings["total"])
+            for a, s in zip(self.alphas, self, strict=True)
+        ]
+        return require("pandas", "pandas").DataFrame(rows, columns=columns)
 
     def plot(self, ax: Axes | None = None, *, n_samples: int | None = None, gamma: float = 0.5) -> Axes:
         """Draw the partial correlations against `alpha`; returns the matplotlib axes.
