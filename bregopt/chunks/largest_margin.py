@@ -475,7 +475,7 @@ class Model:
 
 
 def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
-    """Return the model of all triplets, around the level that splits them; one of `stride` is in the sample."""
+    """Return the model of all triplets, around the level that splits them; one of `stride` is sampled."""
     weight = C * stride
     rows = RankTwo(*factors(split.triplets, points), np.ones(len(split.triplets)))
     cost = C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
