@@ -18,7 +18,6 @@ from bregopt.arrays import (
     Frame,
     IntArray,
     doubles,
-    positive_integer,
     rectangular,
     symmetric_matrix,
 )
@@ -157,7 +156,9 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
     0.829
     """
     points = _points(returns)
-    if positive_integer(min_samples, "min_samples") < 2:
+    if isinstance(min_samples, bool) or not isinstance(min_samples, int | np.integer):
+        raise TypeError(f"min_samples is {min_samples!r}; expected an integer of at least 2")
+    if min_samples < 2:
         raise ValueError(f"min_samples is {min_samples}; expected at least 2")
     least = min(int(min_samples), len(points) + 1)
     given: Any = returns
