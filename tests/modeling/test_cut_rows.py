@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.problems.cuts.triangles import Splitting, violated_rows
 
 
 def triples(n):
@@ -347,26 +346,6 @@ def test_rows_are_written_nowhere_but_can_be_read():
     assert "cut_rows(separate)" in str(prob)
     assert "cut_rows" in prob._repr_latex_() + prob._repr_html_()
     prob.explain()
-
-
-@pytest.mark.parametrize("total", [0.0, 1.0, 100.0, None])
-@pytest.mark.parametrize("k", [2, 3])
-def test_splitting_agrees_with_interior_points(total, k):
-    """On triangle relaxations of graphs with one, none or a vanishing row on e'Xe."""
-    rng, n = np.random.default_rng(k), 14
-    W = random_weights(rng, n)
-    X = bo.PSD(n, name="X")
-    rows = [bo.diag(X) == 1]
-    if total is not None:
-        size = bo.quad_form(np.ones(n), X)
-        rows.append(size <= total if total == 100.0 else size == total)
-    rows.append(bo.cut_rows(lambda value: violated_rows(X, np.asarray(value), k)))
-    prob = bo.Problem(bo.Minimize(bo.inner((np.diag(W.sum(1)) - W) / 4, X)), rows)
-    inner, split = prob.solve("path", tol=1e-4), prob.solve(Splitting, tol=1e-4)
-    assert inner.status == split.status == "optimal"
-    # Both leave out rows that are violated by less than 1e-3.
-    assert split.value == pytest.approx(inner.value, rel=5e-3, abs=5e-3 * W.sum() / 4)
-    assert split.dual_value <= inner.value + inner.error + 1e-3 * W.sum()
 
 
 def test_a_verification_proves_no_point_of_generated_rows():

@@ -110,7 +110,7 @@ def test_a_bound_that_proves_nothing_has_all_rounding_errors(bound, monkeypatch)
 
 
 def test_the_last_round_of_triangles_keeps_the_proof():
-    """The round that proves a partition ends the rounds, though it meets its own tolerance, too."""
+    """The round that proves a partition ends the rounds. The first graph has an odd number of vertices."""
     networkx = pytest.importorskip("networkx")
     novel, club = networkx.les_miserables_graph(), networkx.karate_club_graph()
     assert bo.min_balanced_cut(novel, weights="weight", bound="triangles").optimal
@@ -151,8 +151,8 @@ def test_large_graphs_with_rounded_bounds_are_not_proven():
     cycle = np.roll(np.eye(25), 1, axis=1)
     W = (cycle + cycle.T).astype(bool) * (1 + rng.random((25, 25)))
     W = np.triu(W) + np.triu(W).T
-    found = bo.max_cut(W, bound="triangles")
-    assert found.cut == pytest.approx(found.bound, rel=1e-2)
+    found = bo.max_cut(W, bound="sdp")
+    assert found.cut == pytest.approx(found.bound, rel=5e-2)
     assert not found.optimal
 
 

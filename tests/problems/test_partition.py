@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from test_cuts_search import large_graph
 
 import bregopt as bo
+from bregopt import clock
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.partition import PartSearch
-from bregopt.problems.cuts.triangles import violated_rows
+from bregopt.problems.cuts.proof import Proof
+from bregopt.problems.cuts.triangles import Rows, tightened
 
 
 def random_graph(rng, n, density, weighted):
@@ -68,26 +70,41 @@ def test_cut_and_bound_of_any_small_graph(seed, sizes, density, weighted, bound)
         assert found.cut == pytest.approx(least)
 
 
-@pytest.mark.parametrize(("n", "k"), [(6, 2), (6, 3), (7, 3), (6, 4), (5, 5)])
+@pytest.mark.parametrize(("n", "k"), [(6, 2), (6, 3), (7, 3), (6, 4), (5, 5), (6, np.inf)])
 def test_generated_rows_hold_for_all_partitions(n, k):
     """A partition of any sizes has its matrix inside all rows that a wrong matrix violates."""
-    rng = np.random.default_rng(n + k)
-    X = bo.PSD(n, name="X")
+    rng = np.random.default_rng(n)
     wrong = rng.uniform(-1, 1, (n, n))
-    rows = violated_rows(X, (wrong + wrong.T) / 2, k)
-    assert rows
-    problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
-    parts = np.array(list(itertools.product(range(k), repeat=n)))
+    np.fill_diagonal(wrong, 1.0)
+    wrong = (wrong + wrong.T) / 2
+    rows = Rows.violated(wrong, k)
+    T, constants = rows.matrix(n), rows.constants(k)
+    assert len(constants) > 5
+    assert (T @ wrong.ravel() + constants < 0).all()
+    parts = np.array(list(itertools.product(range(min(k, n)), repeat=n)))
     for part in parts[rng.permutation(len(parts))[:100]]:
         value = np.where(np.equal.outer(part, part), 1.0, -1 / (k - 1))
-        assert worst(problem, value) <= 1e-9
+        assert (T @ value.ravel() + constants >= -1e-9).all()
 
 
-def worst(problem, value):
-    """Return the largest violation of the rows at a matrix."""
-    program = problem.program()
-    at = program.A.apply([value])
-    return max(np.max(program.bounds.lo - at), np.max(at - program.bounds.hi))
+@pytest.mark.parametrize(("n", "k", "sizes"), [(14, 3, (4, 5, 5)), (12, 4, (3, 3, 3, 3)), (13, 3, (1, 5, 7))])
+def test_generated_rows_reach_the_relaxation_with_all_rows(n, k, sizes):
+    W = random_graph(np.random.default_rng(n), n, 0.5, weighted=True)
+    V = np.eye(n) if len(set(sizes)) > 1 else np.linalg.svd(np.ones((1, n)))[2][1:].T
+    M = cp.Variable((V.shape[1], V.shape[1]), PSD=True)
+    X = V @ M @ V.T
+    spread = (k * sum(m**2 for m in sizes) - n**2) / (k - 1)
+    i, j, m = np.array(list(itertools.permutations(range(n), 3))).T
+    rows = [cp.diag(X) == 1, X >= -1 / (k - 1), X[i, j] + X[i, m] - X[j, m] <= 1]
+    rows += [cp.sum(X) == spread] if spread else []
+    whole = peers.ask(cp.Problem(cp.Minimize((k - 1) / (2 * k) * cp.sum(cp.multiply(W, 1 - X))), rows))
+    proof, sized = Proof(read_graph(W, None), largest=False), (spread, spread)
+    part = np.repeat(np.arange(k), sizes)
+    with clock.limited(None):
+        tightened(read_graph(W, None), k, sized, proof, lambda: part, {"max_iter": 40})
+    least = proof.settled(part, None).bound
+    assert least <= whole.value + 1e-6 * W.sum()
+    assert least >= whole.value - 5e-3 * W.sum()
 
 
 @pytest.mark.parametrize(("k", "cut"), [(2, 10), (3, 21), (4, 27)])

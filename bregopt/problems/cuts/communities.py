@@ -273,7 +273,7 @@ def _bounded(
             return labels
 
         if bound == "triangles" or (bound == "auto" and n <= _TRIANGLES):
-            answer = tightened(problem, X, math.inf, proof, best, options)
+            answer = tightened(cuts, math.inf, None, proof, best, options)
         else:
             answer = relaxed(problem, proof, best, options)
         found = proof.settled(labels, every)

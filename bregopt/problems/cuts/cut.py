@@ -27,7 +27,6 @@ from bregopt.clock import CutShort, checkpoint, remaining
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
-from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
@@ -62,6 +61,7 @@ _POOL = 8  # partitions that are kept
 _DAMPING = 0.5  # weight of the last step; without it the vertices of bipartite graphs change places for ever
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.3, 0.9
+_ROOT = "More rounds of rows would hardly bring the bound nearer to the cut; exact=True goes on by branching."
 _ALL_LEAVES = "Every node of the tree is a leaf: no cut of it is better."
 
 
@@ -195,10 +195,15 @@ def min_balanced_cut(
         check_bound(bound, parsed.n)
         least, most = first_sizes(parsed.n, imbalance, sizes)
         check_exact(exact, executor)
-        if exact:
-            difference = _difference(parsed.n, least, most)
+        differences = {abs(2 * first - parsed.n) for first in range(least, most + 1)}
+        if exact and len(differences) > 1:
+            raise ValueError(
+                f"imbalance allows differences of the sides from {min(differences)} to {max(differences)}, "
+                "and exact=True takes one; give sizes=, or leave imbalance out"
+            )
+        if len(differences) == 1 and (exact or bound == "triangles"):
             signs = SignGraph(parsed.adjacency, np.ones(parsed.n, dtype=np.intp), least, most)
-            return proven_cut(parsed, signs, difference, rng, options, executor).timed(start)
+            return proven_cut(parsed, signs, differences.pop(), rng, options, executor, exact).timed(start)
         halves = parsed.n // 2, (parsed.n + 1) // 2
         if not (least < halves[0] and halves[1] < most):
             return _balanced(parsed, least, most, bound, rng, options)[0].timed(start)
@@ -258,25 +263,14 @@ def max_cut(
         check_bound(bound, parsed.n)
         check_exact(exact, executor)
         signs = SignGraph(-parsed.adjacency, np.ones(parsed.n, dtype=np.intp), 0, parsed.n)
-        if exact:
-            return proven_cut(parsed, signs, -1, rng, options, executor).timed(start)
+        if exact or bound == "triangles":
+            return proven_cut(parsed, signs, -1, rng, options, executor, exact).timed(start)
 
-        def relaxation() -> tuple[Problem, PSD]:
+        def relaxation() -> Problem:
             X = PSD(parsed.n, name="X")
-            return Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1]), X
+            return Problem(Maximize(inner(parsed.laplacian / 4, X)), [diag(X) == 1])
 
         return _found(parsed, signs, relaxation, bound, rng, options, largest=True)[0].timed(start)
-
-
-def _difference(n: int, least: int, most: int) -> int:
-    """Return the difference of the sizes of the sides, which `exact` needs to be one number."""
-    differences = {abs(2 * first - n) for first in range(least, most + 1)}
-    if len(differences) > 1:
-        raise ValueError(
-            f"imbalance allows differences of the sides from {min(differences)} to {max(differences)}, and "
-            "exact=True takes one; give sizes=, or leave imbalance out"
-        )
-    return differences.pop()
 
 
 def proven_cut(
@@ -285,9 +279,10 @@ def proven_cut(
     difference: int,
     rng: np.random.Generator,
     options: Mapping[str, Any],
-    executor: Executor | None,
+    executor: Executor | None = None,
+    branching: bool = True,
 ) -> Cut:
-    """Return the best cut by branch and bound, from that of a search."""
+    """Return the best cut by branch and bound, from that of a search, or what the root of the tree proves."""
     largest = difference < 0
     proof = Proof(graph, largest)
     search = Search(signs, rng, proof.suggests, bool(options.get("progress")))
@@ -298,18 +293,20 @@ def proven_cut(
             search.run()
         return search.best
 
-    found = best_cut(Task.of(graph, difference), search.best, searched, options, executor)
+    found = best_cut(Task.of(graph, difference), search.best, searched, options, executor, branching)
     certificate = found.certificate
     settled = Settled(certificate.side, certificate.claim, certificate.optimal)
     every = None if settled.optimal else _all_sides(signs)
     if every is not None:  # weights of any kind, compared exactly
         settled = proof.compared(every)
+    if signs.excess(signs.first(settled.part)):  # the tree has no order of the sides
+        settled = settled._replace(part=-settled.part)
     cut, bound = proof.weight(settled.part), settled.bound
     closed = settled.optimal or not found.open
     answer = replace(
         unrelaxed(bound),
         status=status_of(closed).value,
-        stop_reason=found.stopped or _ALL_LEAVES,
+        stop_reason=found.stopped or (_ALL_LEAVES if closed else _ROOT),
         value=cut,
         gap=abs(bound - cut) / max(abs(bound), abs(cut)) if bound != cut else 0.0,
         iterations=found.nodes,
@@ -336,20 +333,21 @@ def _balanced(
     kept: Sequence[IntArray] = (),
 ) -> tuple[Cut, IntArray | None]:
     """Return a small cut whose first side has a size in a range; see :func:`_found`."""
-
-    def relaxation() -> tuple[Problem, PSD]:
-        X = PSD(graph.n, name="X")
-        rows = [diag(X) == 1, _balance(X, graph.n, least, most)]
-        return Problem(Minimize(inner(graph.laplacian / 4, X)), rows), X
-
     signs = SignGraph(graph.adjacency, np.ones(graph.n, dtype=np.intp), least, most)
+
+    def relaxation() -> Problem:
+        X = PSD(graph.n, name="X")
+        size, (low, high) = quad_form(np.ones(graph.n), X), _ends(signs)
+        row = size == high if low == high else between(size, low, high) if low else size <= high
+        return Problem(Minimize(inner(graph.laplacian / 4, X)), [diag(X) == 1, row])
+
     return _found(graph, signs, relaxation, bound, rng, options, begin, kept)
 
 
 def _found(
     graph: Graph,
     signs: SignGraph,
-    relaxation: Callable[[], tuple[Problem, PSD]],
+    relaxation: Callable[[], Problem],
     bound: str | bool,
     rng: np.random.Generator,
     options: Mapping[str, Any],
@@ -398,12 +396,11 @@ def _found(
             searched()
     answer = unrelaxed(proof.bound)
     if bound:
-        problem, X = relaxation()
         with clock.reserving((1 - _RELAXED) * limit):
             if bound == "triangles":
-                answer = tightened(problem, X, 2, proof, best, options, search.round_matrix)
+                answer = tightened(graph, 2, _ends(signs), proof, best, options, search.round_matrix)
             else:
-                answer = relaxed(problem, proof, best, options)
+                answer = relaxed(relaxation(), proof, best, options)
         best()
         search.round_matrix(answer.X, combine=not early)
     if early and every is None and not proof.suggests(search.best):
@@ -445,15 +442,12 @@ def _left() -> float:
     return max(left, 0.0) if left < np.inf else 0.0
 
 
-def _balance(X: PSD, n: int, least: int, most: int) -> Constraint:
-    """Return the row on the squared difference of the sizes of the sides."""
-    size = quad_form(np.ones(n), X)
-    differences = [abs(2 * first - n) for first in (least, most)]
-    smallest = n % 2 if 2 * least <= n <= 2 * most else min(differences)
-    low, high = smallest**2, max(differences) ** 2
-    if low == high:
-        return size == float(high)
-    return between(size, float(low), float(high)) if low else size <= float(high)
+def _ends(graph: SignGraph) -> tuple[float, float]:
+    """Return bounds on the squared difference of the sizes of the sides."""
+    n, ends = graph.n, (graph.least, graph.most)
+    differences = [abs(2 * first - n) for first in ends]
+    least = n % 2 if 2 * ends[0] <= n <= 2 * ends[1] else min(differences)
+    return float(least**2), float(max(differences) ** 2)
 
 
 class Search:

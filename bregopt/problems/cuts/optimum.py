@@ -31,7 +31,7 @@ from bregopt.routes.progress import Step, digits_bar
 __all__ = ["Optimum", "best_cut"]
 
 _SPARSE = 3.0  # edges of a vertex up to which odd cycles give the bound
-_LARGEST_DENSE = 400  # vertices of a piece up to which its matrices are decomposed some hundred times
+_LARGEST_DENSE = 500  # vertices of a piece up to which its matrices are decomposed some hundred times
 _TOL = 1e-6  # of weights without a unit: relative distance of bound and cut at which a node is a leaf
 _STOPPED = {
     Ending.TIME: "time_limit",
@@ -140,6 +140,7 @@ def best_cut(
     searched: Callable[[], IntArray],
     options: Mapping[str, Any],
     executor: Executor | None,
+    branching: bool = True,
 ) -> Optimum:
     """Return the best cut, proven, or what time allows of it.
 
@@ -153,6 +154,8 @@ def best_cut(
     options : dict
         ``tol``, ``progress``, ``verbose`` and ``callback``.
     executor : Executor or None
+    branching : bool
+        Without it the tree of each piece has its root only.
     """
     reduction = task.reduction()
     pieces, lattice = reduction.pieces, Lattice.of(task.weights)
@@ -176,10 +179,11 @@ def best_cut(
                 partial(watch.show, k, form.exponent),
                 partial(watch.searched, k, searched),
                 executor,
+                branching,
             )
             watch.keep(k, form.exponent, found)
             trees.append(tuple(found.leaves))
-        stopped = _STOPPED[clock.ending()] if watch.left else ""
+        stopped = _STOPPED[clock.ending()] if watch.left and clock.remaining() <= 0 else ""
     certificate = CutCertificate(task, watch.whole(), tuple(trees)).stated()
     return Optimum(certificate, watch.nodes, watch.left, tuple(plan), stopped, watch.history())
 

@@ -250,12 +250,12 @@ def _found(
         X = PSD(n, name="X")
         spread = (k * sum(size**2 for size in sizes) - n**2) / (k - 1)
         cost = inner((k - 1) / (2 * k) * graph.laplacian, X)
-        problem = Problem(Minimize(cost), [diag(X) == 1, quad_form(np.ones(n), X) == spread])
+        rows = [diag(X) == 1, quad_form(np.ones(n), X) == spread]
         with clock.reserving((1 - _RELAXED) * limit):
             if bound == "triangles":
-                answer = tightened(problem, X, k, proof, best, options, search.round_matrix)
+                answer = tightened(graph, k, (spread, spread), proof, best, options, search.round_matrix)
             else:
-                answer = relaxed(problem, proof, best, options)
+                answer = relaxed(Problem(Minimize(cost), rows), proof, best, options)
         if every is None:
             search.round_matrix(answer.X)
     return answer, proof.settled(search.best, every)

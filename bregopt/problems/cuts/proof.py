@@ -60,7 +60,6 @@ _MOST_ENTRIES = 2**25  # of all partitions times the pairs of vertices
 
 _PROVEN = "The bound proves that no partition is better."
 _COMPARED = "All partitions were compared."
-_STALLED = "More rounds of generated rows would hardly bring the bound nearer to the cut."
 _GAIN = 1e-6  # of the cut: a bound that moved by less has gained nothing
 _NOTHING = "time_limit ended the relaxation before it proved a bound: raise it, or pass bound=False."
 _SHARP = "A sharper bound of this relaxation would not matter: the cut is farther from it."
@@ -106,6 +105,10 @@ class Proof:
         self.add(answer.dual_value)
         if answer.X is not None:
             self._rigorous = lambda: _rigorous_bound(problem, answer)
+
+    def proven_by(self, rigorous: Callable[[], float]) -> None:
+        """Take a function that returns a bound with all rounding errors."""
+        self._rigorous = rigorous
 
     def weight(self, part: IntArray) -> float:
         """Return the weight of the edges between the parts, which are numbers or signs of the vertices."""
@@ -204,11 +207,11 @@ def _beyond(terms: Array, above: bool) -> float:
 
 
 def _rigorous_bound(problem: Problem, answer: Solution) -> float:
-    """Return the bound of an answer's multipliers with all rounding errors; of rounds, that of the sharpest.
+    """Return the bound of an answer's multipliers with all rounding errors.
 
     Those of the coefficients count too: sums of weights, and fractions such as ``(k-1) / (2k)``.
     """
-    compiled, raw = problem._sharpest or (problem._compiled, answer._in_program or answer)
+    compiled, raw = problem._compiled, answer._in_program or answer
     assert raw._program is not None
     program, whole, _ = compiled.proof_data(raw._program)
     data, _ = reduced(whole)
@@ -247,7 +250,6 @@ def relaxed(
     proof: Proof,
     best: Callable[[], IntArray],
     options: Mapping[str, Any],
-    stalled: Callable[[], bool] | None = None,
 ) -> Solution:
     """Return the answer to a relaxation and add its bound to the proof.
 
@@ -263,8 +265,6 @@ def relaxed(
     best : function
         Returns the best partition so far.
     options : dict
-    stalled : function, optional
-        Whether further rounds of generated rows gain too little; then rounds of any graph end early.
     """
     asked = options.get("callback")
     why, before = "", proof.bound
@@ -274,14 +274,12 @@ def relaxed(
         if asked is not None and asked(step):
             return True
         proof.add(step.bound)
-        if proof.small and stalled is None:
+        if proof.small:
             return False
         if proof.decides(step.bound, best(), _MARGIN):  # its multipliers will prove it, no earlier ones
             why = _PROVEN
         elif "tol" not in options and _error(step) <= _tol(proof, best()):
             why = "" if proof.decides(step.value, best()) else _SHARP
-        elif stalled is not None and stalled():
-            why = _STALLED
         return bool(why)
 
     answer = problem._solve(

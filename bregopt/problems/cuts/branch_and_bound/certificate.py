@@ -7,9 +7,9 @@ negative, and the bound is computed with all rounding errors. Nothing of the sea
 the file is trusted but the graph, which is the reader's to compare: :meth:`CutCertificate.of_graph`.
 
 Balanced cuts are largest cuts of another graph. Let ``d`` be the difference of the sides and
-``s = e'x - d x_0`` with one more vertex ``0`` (none where ``d <= 1``). A cut of weight ``w`` has the
-value ``-w - sigma (s^2 - t)``, with ``t`` the least square. This is a constant plus the cut of the complete
-graph with weights ``4 sigma - w_ij``. It is ``-w`` for balanced cuts, so any bound on it holds for these.
+``s = e'x - d x_0`` with one more vertex ``0``, none where ``d = 0``. A cut of weight ``w`` has the value
+``-w - sigma s^2``. This is a constant plus the cut of the complete graph with weights ``4 sigma - w_ij``, and
+``-4 sigma d`` at the vertex ``0``. It is ``-w`` for balanced cuts, so any bound on it holds for these.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Task(NamedTuple):
 
     def sides(self, side: IntArray, pieces: Sequence[Piece]) -> list[IntArray]:
         """Return the parts of a cut in the pieces."""
-        if not self.largest and self.difference > 1:
+        if self.difference > 0:
             side = np.append(side, 1 if side.sum() > 0 else -1)
         return [side[piece.vertices] for piece in pieces]
 
@@ -121,15 +121,12 @@ def penalty(task: Task) -> tuple[Fraction, Piece]:
     weights = [4 * sigma] * len(place)
     for k, w in zip(at.tolist(), exact, strict=True):
         weights[k] -= w
-    if d <= 1:
-        return -sigma * (n * n - d * d), _without_zeros(n, i, j, weights)
-    i, j = np.append(i, np.arange(n)), np.append(j, np.full(n, n))
-    return -sigma * (n - d) ** 2, _without_zeros(n + 1, i, j, weights + [-4 * sigma * d] * n)
-
-
-def _without_zeros(n: int, i: IntArray, j: IntArray, weights: list[Fraction]) -> Piece:
+    if d:
+        i, j = np.append(i, np.arange(n)), np.append(j, np.full(n, n))
+        weights += [-4 * sigma * d] * n
     kept = [k for k, w in enumerate(weights) if w]
-    return Piece(np.arange(n), i[kept], j[kept], tuple(weights[k] for k in kept))
+    piece = Piece(np.arange(n + (d > 0)), i[kept], j[kept], tuple(weights[k] for k in kept))
+    return -sigma * (n - d) ** 2, piece
 
 
 def _rounded_up(x: Fraction) -> Fraction:

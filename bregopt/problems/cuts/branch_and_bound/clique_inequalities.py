@@ -15,10 +15,9 @@ three and five by the pair that lowers ``b'Xb`` most.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
-from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -37,17 +36,19 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
 )
 from bregopt.threads import threads_for
 
-__all__ = ["Outcome", "bounded", "improved"]
+__all__ = ["AHEAD", "DROPPED", "SLACK", "Dual", "Outcome", "bounded", "improved", "triangles", "unknown"]
 
 _TRIANGLES, _LARGER = 400, 200  # rows of each kind that a round adds at most
+_ENTRIES = 2**20  # of an array in separation
 _VIOLATED = 0.05  # by which a row is violated at least
 _NEARLY_TIGHT = 0.3  # triangles that rows of five vertices extend
 _LARGER_FROM = 3  # the first round at the root with rows of five and seven; a child has them at once
 _ITERATIONS, _MEMORY = 50, 8  # of L-BFGS-B in a round
 _SHRINK, _SHARE = 0.7, 0.1  # of alpha n^2 / 2 from a round to the next; its least value, relative to the gap
 _ROUNDS_ROOT, _ROUNDS = 17, 3  # before branching
-_AHEAD = 8  # rounds at the present gain that should close the gap: else the node branches
-_DROPPED, _SLACK = 1e-6, 0.02  # a multiplier and a slack beyond which a row is dropped
+AHEAD = 8  # rounds at the present gain that should close the gap: else the node branches
+_DECIDED = 0.6  # |X_0i| of the vertex to branch on: one side closes soon, and the other one gains
+DROPPED, SLACK = 1e-6, 0.02  # a multiplier and a slack beyond which a row is dropped
 _BELOW = 1e-8  # zero: the largest eigenvalue of M, so that a factorization proves it
 _HYPERPLANES = 10  # that round X
 
@@ -77,25 +78,71 @@ class _Closed(Exception):  # noqa: N818
     """The bound reached the target."""
 
 
-class _Folded:
-    """Rows on the groups of a node: ``T x + constants >= 0`` for the entries ``x`` of ``X``.
+class Dual:
+    """Multipliers of the program ``max <C, X>``, ``diag X = e``, ``T x + constants >= 0``, ``X`` psd.
 
-    Pairs inside of a group stay, on the diagonal: so a child begins with the bound of its parent.
+    Parameters
+    ----------
+    C : array of shape (m, m)
+    T : csr_array of shape (rows, m * m)
+        On the entries ``x`` of ``X`` above the diagonal and on it, row by row.
+    constants : array of shape (rows,)
+    seen : function of a bound, of `y` of shape (m,), and of `z` of shape (rows,)
+        Called at each evaluation.
     """
 
-    def __init__(self, rows: Cliques, group: IntArray, sign: IntArray) -> None:
-        m = int(group.max()) + 1
-        row, i, j, b = rows.terms()
-        g, h = group[i], group[j]
-        place = np.minimum(g, h) * m + np.maximum(g, h)
-        values = (b * sign[i] * sign[j]).astype(float)
-        self.T = sp.csr_array((values, (row, place)), (len(rows.z), m * m))
-        self.T.sum_duplicates()
-        self.Tt = sp.csr_array(self.T.T)
-        self.constants = rows.constants
+    def __init__(
+        self, C: Array, T: Any, constants: Array, seen: Callable[[float, Array, Array], None]
+    ) -> None:
+        self._C, self.T, self._Tt = C, T, sp.csr_array(T.T)
+        self.constants, self._seen = constants, seen
+        self.X = np.eye(len(C))
+
+    def matrix(self, y: Array, z: Array) -> Array:
+        """Return ``M``."""
+        m = len(y)
+        half = (self._Tt @ z).reshape(m, m) / 2
+        M: Array = self._C + half
+        M += half.T
+        M.ravel()[:: m + 1] -= y
+        return M
+
+    def evaluate(self, p: Array, alpha: float) -> tuple[float, Array]:
+        """Return `F` and its gradient at `y` and `z`, one after the other."""
+        m = len(self._C)
+        y, z = p[:m], p[m:]
+        values, V, count, _, _ = lapack.dsyevr(self.matrix(y, z), range="V", vl=0.0, vu=1e300)
+        values, V = values[:count], V[:, :count]
+        base = float(y.sum() + self.constants @ z)
+        top = float(values[-1]) if count else 0.0
+        self._seen(base + m * top, y + top, z)
+        self.X = (V * (values / alpha)) @ V.T
+        F = base + float(values @ values) / (2 * alpha) + alpha * m * m / 2
+        return F, np.concatenate([1 - self.X.diagonal(), self.constants + self.T @ self.X.ravel()])
+
+    def improved(self, y: Array, z: Array, alpha: float, steps: int = _ITERATIONS) -> tuple[Array, Array]:
+        """Return multipliers after a round of L-BFGS-B."""
+        m = len(y)
+        least = np.concatenate([np.full(m, -np.inf), np.zeros(len(z))])
+        found = scipy.optimize.minimize(
+            self.evaluate,
+            np.concatenate([y, z]),
+            args=(alpha,),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=scipy.optimize.Bounds(least, np.full(len(least), np.inf)),
+            options={"maxiter": steps, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 1e-9},
+        )
+        return found.x[:m], found.x[m:]
+
+    def slacks(self) -> tuple[Array, Array]:
+        """Return ``X`` scaled to a diagonal of ones, and ``T x + constants`` there."""
+        root = np.sqrt(np.maximum(self.X.diagonal(), 1e-12))
+        X = self.X / root / root[:, None]
+        return X, self.T @ X.ravel() + self.constants
 
 
-def bounded(form: Form, node: Node, target: float) -> Outcome:
+def bounded(form: Form, node: Node, target: float, ahead: float = AHEAD) -> Outcome:
     """Bound the cuts of a node, until the bound is below the target or further rounds gain too little.
 
     Parameters
@@ -105,8 +152,10 @@ def bounded(form: Form, node: Node, target: float) -> Outcome:
         With clique rows.
     target : float
         A proven bound below it ends the work.
+    ahead : float
+        The number of rounds at the present gain that should close the gap; else the work ends.
     """
-    work = _Work(form, node, target)
+    work = _Work(form, node, target, ahead)
     with threads_for(form.n):
         return work.run()
 
@@ -114,9 +163,9 @@ def bounded(form: Form, node: Node, target: float) -> Outcome:
 class _Work:
     """The rounds at one node."""
 
-    def __init__(self, form: Form, node: Node, target: float) -> None:
+    def __init__(self, form: Form, node: Node, target: float, ahead: float) -> None:
         assert isinstance(node.rows, Cliques)
-        self.form, self.path, self.target = form, node.path, target
+        self.form, self.path, self.target, self.ahead = form, node.path, target, ahead
         self.group, self.sign = node.groups(form.n)
         self.m = int(self.group.max()) + 1
         self.first = np.unique(self.group, return_index=True)[1]
@@ -125,7 +174,7 @@ class _Work:
         self.C = P.T @ form.C @ P
         self.rows, self.given = node.rows, node.rows
         self.best, self.kept = np.inf, node.rows
-        self.X = np.eye(self.m)
+        self.dual = self._dual(self.rows)
 
     def run(self) -> Outcome:
         """Take rounds; return what they found."""
@@ -134,56 +183,43 @@ class _Work:
         is_root = not len(self.given.z) and not self.path
         if is_root:
             top = float(lapack.dsyevr(self.C, compute_v=0)[0][-1])
-            y = np.zeros(self.form.n)
-            y[self.first] = top
-            self.rows = self.rows._replace(y=y)
-        self._fold()
+            self.rows = self.rows._replace(y=self._spread(np.full(self.m, top)))
         with suppress(_Closed, CutShort):
             self._rounds(is_root)
-        X = _unit(self.X)
-        away = 1 + int(np.argmax(np.abs(X[0, 1:])))
-        return self._outcome((int(self.first[0]), int(self.first[away])), X)
+        X, _ = self.dual.slacks()
+        decided = 1 + int(np.argmin(np.abs(np.abs(X[0, 1:]) - _DECIDED)))
+        return self._outcome((int(self.first[0]), int(self.first[decided])), X)
 
     def _rounds(self, is_root: bool) -> None:
-        gap = self._gap(self._evaluate(self._start(), 0.0, False)[0])
+        y: Array = np.bincount(self.group, self.rows.y, self.m).astype(float)
+        z = self.rows.z
+        self.dual.evaluate(np.concatenate([y, z]), 1.0)
+        gap = self._gap(self.best)
         level, gains = gap, [self.best]
         for number in range(1, 1000):
             checkpoint(self.m)
-            self._improve(2 * level / self.m**2)
+            y, z = self.dual.improved(y, z, 2 * level / self.m**2)
+            self.rows = self.rows._replace(y=self._spread(y), z=z)
             gap = max(self._gap(self.best), 0.0)
             gains.append(self.best)
             if number >= (_ROUNDS_ROOT if is_root else _ROUNDS):
                 gain = (gains[-4] - gains[-1]) / 3 if len(gains) > 3 else np.inf
-                if gain * _AHEAD < gap:
+                if gain * self.ahead < gap:
                     return
-            self._separate(with_larger=number >= _LARGER_FROM or not is_root)
+            z = self._separate(with_larger=number >= _LARGER_FROM or not is_root)
             level = max(_SHRINK * level, min(level, _SHARE * gap))
 
     def _gap(self, bound: float) -> float:
         return bound + self.form.half - self.target
 
-    def _fold(self) -> None:
-        self.folded = _Folded(self.rows, self.group, self.sign)
-
-    def _start(self) -> Array:
-        return np.concatenate([np.bincount(self.group, self.rows.y, self.m), self.rows.z])
-
-    def _improve(self, alpha: float) -> None:
-        """Improve the multipliers by L-BFGS-B."""
-        count = len(self.rows.z)
-        bounds = scipy.optimize.Bounds(
-            np.concatenate([np.full(self.m, -np.inf), np.zeros(count)]), np.full(self.m + count, np.inf)
-        )
-        found = scipy.optimize.minimize(
-            self._evaluate,
-            self._start(),
-            args=(alpha,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": _ITERATIONS, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 1e-9},
-        )
-        self.rows = self.rows._replace(y=self._spread(found.x[: self.m]), z=found.x[self.m :])
+    def _dual(self, rows: Cliques) -> Dual:
+        """Return the program of the groups. Pairs inside of a group stay, on the diagonal."""
+        row, i, j, b = rows.terms()
+        g, h = self.group[i], self.group[j]
+        place = np.minimum(g, h) * self.m + np.maximum(g, h)
+        values = (b * self.sign[i] * self.sign[j]).astype(float)
+        T = sp.csr_array((values, (row, place)), (len(rows.z), self.m**2))
+        return Dual(self.C, T, rows.constants, self._seen)
 
     def _spread(self, y: Array) -> Array:
         """Return multipliers of vertices: those of a group stand at its first vertex."""
@@ -191,25 +227,12 @@ class _Work:
         whole[self.first] = y
         return whole
 
-    def _evaluate(self, p: Array, alpha: float, smooth: bool = True) -> tuple[float, Array]:
-        """Return `F` and its gradient; keep the best bound, and end the work below the target."""
-        m, folded = self.m, self.folded
-        y, z = p[:m], p[m:]
-        M = self._matrix(y, z, folded)
-        values, V, count, _, _ = lapack.dsyevr(M, range="V", vl=0.0, vu=1e300)
-        values, V = values[:count], V[:, :count]
-        base = float(y.sum() + folded.constants @ z)
-        top = float(values[-1]) if count else 0.0
-        if base + m * top < self.best:
-            self.best = base + m * top
-            self.kept = self.rows._replace(y=self._spread(y + top), z=z.copy())
-            if self._gap(self.best) < 0 and self._proven():
+    def _seen(self, bound: float, y: Array, z: Array) -> None:
+        """Keep the best bound, and end the work below the target."""
+        if bound < self.best:
+            self.best, self.kept = bound, self.rows._replace(y=self._spread(y), z=z.copy())
+            if self._gap(bound) < 0 and self._proven():
                 raise _Closed
-        if not smooth:
-            return self.best, p
-        self.X = (V * (values / alpha)) @ V.T
-        F = base + float(values @ values) / (2 * alpha) + alpha * m * m / 2
-        return F, np.concatenate([1 - self.X.diagonal(), folded.constants + folded.T @ self.X.ravel()])
 
     def _proven(self) -> bool:
         """Whether rounded multipliers prove the target."""
@@ -224,44 +247,33 @@ class _Work:
         used = np.flatnonzero(z > 0)
         rows = Cliques(self.kept.support[used], self.kept.sign[used], z[used], self.kept.y)
         y = np.asarray(np.bincount(self.group, rows.y, self.m), dtype=float)
-        M = self._matrix(y, rows.z, _Folded(rows, self.group, self.sign))
+        M = self._dual(rows).matrix(y, rows.z)
         top = float(lapack.dsyevr(M, compute_v=0, range="I", il=self.m, iu=self.m)[0][0]) + _BELOW
         return rows._replace(y=self._spread(y + top))
 
-    def _matrix(self, y: Array, z: Array, folded: _Folded) -> Array:
-        half = (folded.Tt @ z).reshape(self.m, self.m) / 2
-        M: Array = self.C + half
-        M += half.T
-        M.ravel()[:: self.m + 1] -= y
-        return M
-
-    def _separate(self, with_larger: bool) -> None:
-        """Drop rows without use, and add violated ones."""
-        X = _unit(self.X)
-        slack = self.folded.T @ X.ravel() + self.folded.constants
-        useful = np.flatnonzero((self.rows.z > _DROPPED) | (slack < _SLACK))
+    def _separate(self, with_larger: bool) -> Array:
+        """Drop rows without use, and add violated ones; return the multipliers."""
+        X, slack = self.dual.slacks()
+        useful = np.flatnonzero((self.rows.z > DROPPED) | (slack < SLACK))
         support, sign = self.rows.support[useful], self.rows.sign[useful]
-        found = [_triangles(X, _TRIANGLES, _VIOLATED)]
+        excess, triples, (a, _, c) = triangles(X, _TRIANGLES, -_NEARLY_TIGHT if with_larger else _VIOLATED)
+        three = (_padded(triples), _padded(np.array([np.ones_like(a), -a, a * c]).astype(np.intp)))
+        found = [tuple(part[excess > _VIOLATED] for part in three)]
         if with_larger:
-            three = _triangles(X, _LARGER, -_NEARLY_TIGHT)
-            five = _extended(X, *three)
+            five = _extended(X, *(part[:_LARGER] for part in three))
             found += [five, _extended(X, *five)]
         new = [np.concatenate(part) for part in zip(*found, strict=True)]
         vertices = np.where(new[1] != 0, self.first[new[0]], 0)
         new_support, new_sign = _canonical(vertices, new[1] * self.sign[vertices])
-        known = {key.tobytes() for key in np.concatenate([support, sign], axis=1)}
-        fresh = []
-        for k, key in enumerate(np.concatenate([new_support, new_sign], axis=1)):
-            if (text := key.tobytes()) not in known:
-                known.add(text)
-                fresh.append(k)
+        fresh = unknown(np.hstack([support, sign]), np.hstack([new_support, new_sign]))
         self.rows = Cliques(
             np.concatenate([support, new_support[fresh]]),
             np.concatenate([sign, new_sign[fresh]]),
             np.concatenate([self.rows.z[useful], np.zeros(len(fresh))]),
             self.rows.y,
         )
-        self._fold()
+        self.dual = self._dual(self.rows)
+        return self.rows.z
 
     def _outcome(self, pair: tuple[int, int] | None, X: Array | None = None) -> Outcome:
         node = Node(self.path, self.kept if pair is None else self._rounded())
@@ -274,72 +286,108 @@ class _Work:
         return Outcome(node, bound, pair, side)
 
 
-def _unit(X: Array) -> Array:
-    """Return a psd matrix scaled to a diagonal of ones."""
-    root = np.sqrt(np.maximum(X.diagonal(), 1e-12))
-    return X / root / root[:, None]
-
-
 # --- Separation ---------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4)
-def _triples(m: int) -> tuple[IntArray, ...]:
-    return tuple(np.array(list(combinations(range(m), 3)), dtype=np.intp).T)
+def triangles(X: Array, most: int, violated: float, both: bool = True) -> tuple[Array, IntArray, Array]:
+    """Return the triangles ``a X_ij + b X_im + c X_jm <= 1`` that are violated most, those first.
+
+    Of the two rows with a sign ``c``, that with the larger left side has ``|X_ij - c X_im|`` there.
+
+    Parameters
+    ----------
+    X : array of shape (n, n)
+        With a diagonal of ones.
+    most : int
+    violated : float
+        By which a row is violated at least.
+    both : bool
+        Whether ``abc = -1`` is all that signs have to meet; else two of them are 1.
+
+    Returns
+    -------
+    excess : array of shape (rows,)
+    triples : int array of shape (3, rows)
+        The vertices ``i < j < m``.
+    signs : array of shape (3, rows)
+    """
+    X = X.astype(np.float32)  # in half of the time; it only chooses rows
+    excess, triples = np.zeros(0), np.zeros((4, 0), dtype=np.intp)
+    for i in range(len(X) - 2):
+        row, rest = X[i, i + 1 :], X[i + 1 :, i + 1 :]
+        for c in (-1, 1):
+            over = np.subtract.outer(row, c * row)
+            if both or c > 0:
+                np.abs(over, out=over)
+            over += c * rest
+            at = np.flatnonzero(over > 1 + violated)
+            j, m = np.divmod(at, len(row))
+            at, j, m = at[j < m], j[j < m] + i + 1, m[j < m] + i + 1
+            excess = np.append(excess, over.ravel()[at] - 1)
+            triples = np.append(triples, np.array([np.full(len(at), i), j, m, np.full(len(at), c)]), axis=1)
+            if len(excess) > 2 * most:
+                kept = np.argpartition(-excess, most)[:most]
+                excess, triples = excess[kept], triples[:, kept]
+                violated = float(excess.min())
+    order = np.argsort(-excess)[:most]
+    i, j, m, c = triples[:, order]
+    a = np.where((X[i, j] < c * X[i, m]) & (both | (c > 0)), -1.0, 1.0)
+    return excess[order], triples[:3, order], np.array([a, -c * a, c])
 
 
-_SIGNS = np.array([(1, 1, 1), (-1, 1, 1), (1, 1, -1), (1, -1, 1)])  # of b: pairs (+++), (--+), (+--), (-+-)
+def unknown(known: IntArray, rows: IntArray) -> list[int]:
+    """Return the numbers of the rows, each once, that are none of the known ones."""
+    first = {row.tobytes(): k for k, row in reversed(list(enumerate(rows)))}
+    for row in known:
+        first.pop(row.tobytes(), None)
+    return sorted(first.values())
 
 
-def _triangles(X: Array, most: int, violated: float) -> tuple[IntArray, IntArray]:
-    """Return the triangles that are violated most, as supports and signs of shape (rows, 7)."""
-    i, j, k = _triples(len(X))
-    X = X.astype(np.float32)
-    a, b, c = X[i, j], X[i, k], X[j, k]
-    values = np.array([a + b + c, c - a - b, a - b - c, b - a - c])
-    least = values.min(axis=0)
-    at = np.flatnonzero(least < -1 - violated)
-    if len(at) > most:
-        at = at[np.argpartition(least[at], most)[:most]]
-    support, sign = (np.zeros((len(at), LARGEST_CLIQUE), dtype=np.intp) for _ in range(2))
-    support[:, :3] = np.array([i[at], j[at], k[at]]).T
-    sign[:, :3] = _SIGNS[np.argmin(values[:, at], axis=0)]
-    return support, sign
+def _padded(rows: IntArray) -> IntArray:
+    """Return arrays of three rows as columns, with zeros beside them."""
+    return np.pad(rows.T, ((0, 0), (0, LARGEST_CLIQUE - 3)))
 
 
 def _extended(X: Array, support: IntArray, sign: IntArray) -> tuple[IntArray, IntArray]:
     """Return violated rows, each one of the given rows and the best pair of other vertices.
 
-    With ``u = Xb``, a pair of signs ``s, t`` at ``p, q`` adds ``2 + 2 s u_p + 2 t u_q + 2 s t X_pq`` to
-    ``b'Xb``. For equal signs the best is ``X_pq - |u_p + u_q|``, for others ``-X_pq - |u_p - u_q|``.
+    With ``u = Xb``, a pair of signs ``s, t`` at ``p, q`` adds ``2 + 2 s u_p + 2 t (u_q + s X_pq)`` to
+    ``b'Xb``. For given ``s``, ``p`` and ``q`` the best ``t`` makes the last term negative.
     """
     count, n = len(support), len(X)
     if not count:
         return support, sign
-    rows = np.arange(count)
+    rows, vertices = np.arange(count), np.arange(n)
+    row, place = np.nonzero(sign)
+    taken = support[row, place]
     b = np.zeros((count, n))
-    np.add.at(b, (rows[:, None], support), sign)
+    b[row, taken] = sign[row, place]
     u = b @ X
     size = np.einsum("ki,ki->k", u, b)
-    low, u = X.astype(np.float32), u.astype(np.float32)
-    u[b != 0] = np.nan
-    equal = low - np.abs(u[:, :, None] + u[:, None, :])
-    other = -low - np.abs(u[:, :, None] - u[:, None, :])
-    best = np.fmin(equal, other)
-    best[:, np.arange(n), np.arange(n)] = np.inf
-    best = np.where(np.isnan(best), np.inf, best).reshape(count, -1)
-    at = best.argmin(axis=1)
-    value = (size + 1 + 2 * best[rows, at]) / 2  # of the row
+    u, own = u.astype(np.float32), X.astype(np.float32)
+    best = np.empty((2, count, n), dtype=np.float32)  # for both s and all p
+    for part in np.array_split(rows, 1 + count * n * n // _ENTRIES):
+        near, barred = u[part], b[part] != 0
+        for k, s in enumerate((1, -1)):
+            fall = near[:, None, :] + s * own
+            np.abs(fall, out=fall)
+            fall[:, vertices, vertices] = 0.0
+            np.copyto(fall, 0.0, where=barred[:, None])
+            best[k, part] = np.where(barred, np.inf, s * near - fall.max(axis=2))
+    which, p = np.divmod(best.transpose(1, 0, 2).reshape(count, -1).argmin(axis=1), n)
+    s = 1 - 2 * which
+    value = (size + 1 + 2 * best[which, rows, p]) / 2  # of the row
     kept = np.flatnonzero(value < -_VIOLATED)
     kept = kept[np.argsort(value[kept])]
-    p, q = np.divmod(at[kept], n)
-    same = equal[kept, p, q] <= other[kept, p, q]
-    up, uq = u[kept, p], u[kept, q]
-    s = np.where(np.where(same, up + uq, up - uq) > 0, -1, 1)
+    p, s, rest, mine = p[kept], s[kept], u[kept], np.arange(len(kept))
+    rest = rest + s[:, None] * own[p]
+    free = b[kept] == 0
+    free[mine, p] = False
+    q = np.where(free, np.abs(rest), -1.0).argmax(axis=1)
     support, sign = support[kept].copy(), sign[kept].copy()
-    size_before, own = (sign != 0).sum(axis=1), np.arange(len(kept))
-    support[own, size_before], sign[own, size_before] = p, s
-    support[own, size_before + 1], sign[own, size_before + 1] = q, np.where(same, s, -s)
+    for v, at_v in ((p, s), (q, np.where(rest[mine, q] > 0, -1, 1))):
+        end = (sign != 0).sum(axis=1)
+        support[mine, end], sign[mine, end] = v, at_v
     return support, sign
 
 

@@ -23,6 +23,7 @@ from bregopt.problems.cuts.branch_and_bound.leaves import Cliques, Cycles, Form,
 
 __all__ = ["Explored", "explored"]
 
+_PATIENT = 8  # times as many rounds of small gain, where there are no children
 _WAVE = 16  # nodes that are bounded at a time; the number of workers does not change it
 
 
@@ -65,6 +66,7 @@ def explored(
     watch: Callable[[Explored], None],
     searched: Callable[[], IntArray],
     executor: Executor | None = None,
+    branching: bool = True,
 ) -> Explored:
     """Return a tree that proves the target, or as much of it as time allows.
 
@@ -84,6 +86,8 @@ def explored(
     searched : function
         Returns a better cut with some effort. It is called where the root is no leaf.
     executor : Executor, optional
+    branching : bool
+        Without it rows are added to the root for longer, and it has no children.
     """
     root = Node((), Cycles.none() if linear else Cliques.none(form.n))
     heap = [_Open(-np.inf, 0, root)]
@@ -101,7 +105,7 @@ def explored(
             done = 0
             try:
                 items = [own.node for own in wave]
-                for outcome in crew.map(_bounded, items, form, target(side)):
+                for outcome in crew.map(_bounded, items, form, target(side), branching):
                     parent, done, nodes = wave[done], done + 1, nodes + 1
                     if better(outcome.side, side):
                         side = outcome.side
@@ -112,6 +116,10 @@ def explored(
                         leaves.append((outcome.bound, outcome.node))
                         continue
                     bound, rows = outcome.bound, outcome.node.rows
+                    if not branching:
+                        heappush(heap, _Open(-bound, 1, outcome.node))
+                        watch(state())
+                        return state()
                     if bound > -parent.negative_bound:  # by round-off, or as time was over
                         bound, rows = -parent.negative_bound, parent.node.rows
                     for k, sign in enumerate((1, -1)):
@@ -127,6 +135,8 @@ def explored(
     return state()
 
 
-def _bounded(node: Node, form: Form, target: float) -> Outcome:
-    bound = odd_cycles.bounded if isinstance(node.rows, Cycles) else clique_inequalities.bounded
-    return bound(form, node, target)
+def _bounded(node: Node, form: Form, target: float, branching: bool) -> Outcome:
+    if isinstance(node.rows, Cycles):
+        return odd_cycles.bounded(form, node, target)
+    ahead = clique_inequalities.AHEAD * (1 if branching else _PATIENT)
+    return clique_inequalities.bounded(form, node, target, ahead)
