@@ -97,8 +97,8 @@ class Cut(PartedGraph):
     duals : tuple
         The duals of ``diag(X) == 1``, and for a balanced cut of the row on ``e'Xe``.
     certificate : CutCertificate or None
-        With ``exact=True`` the leaves of the tree: ``certificate.save(file)`` writes them, and ``bregopt
-        verify FILE`` proves the bound again.
+        With ``exact=True``, and mostly with ``bound="triangles"``, the leaves of the tree:
+        ``certificate.save(file)`` writes them, and ``bregopt verify FILE`` proves the bound again.
     nodes, open : int
         With ``exact=True`` the nodes of the tree that were bounded, and those whose bound does not prove the
         cut yet.
@@ -153,9 +153,9 @@ def min_balanced_cut(
         The numbers of vertices of the two sides, instead of `imbalance`.
     bound : {"auto", "sdp", "triangles", False}
         The source of the bound. "auto" compares all cuts of a small graph (17 vertices, or 19 in equal
-        halves) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all
-        cuts satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none; `bound` of
-        the answer is 0 then.
+        halves) unless `solver` is given, and is "sdp" for others. "triangles" generates rows that all cuts
+        satisfy, for a sharper relaxation of graphs of up to 500 vertices: clique inequalities, as at the root
+        of the tree of `exact`. False solves none; `bound` of the answer is 0 then.
     exact : bool
         Prove that the cut is best, by branch and bound; `bound` has no effect then, and sides of equal size
         or of given `sizes` are required. With ``time_limit``, a callback or Ctrl-C the answer has the best

@@ -29,8 +29,8 @@ from bregopt.problems.cuts.coarsening import refined
 __all__ = ["Model", "bounded"]
 
 _VIOLATED = 1e-4
-_ROWS = 400  # of a round
-_ENTRIES = 2**22  # of the distances that are held at a time
+_ROWS = 100  # from which on a round seeks no more
+_SOURCES = 32  # groups whose paths are sought at a time
 _NO_ZERO = 1e-12  # added to lengths: an edge of length zero would be none
 _SLACK = 1e-3  # beyond which a row without multiplier is dropped, once there are many
 _INTEGRAL = 1e-6  # distance from 0 or 1 of variables that are decided
@@ -108,7 +108,7 @@ class _Work:
         return sp.csr_array(R @ self.A), rows.constants - R @ self.constant
 
     def _separate(self) -> Cycles:
-        """Return violated rows, one for each group at most; those of a large graph come from some groups."""
+        """Return violated rows, from groups in turn that are on no walk of the round yet."""
         m, x = self.m, np.clip(self.x, 0.0, 1.0)
         same, other = x + _NO_ZERO, 1 - x + _NO_ZERO
         tail = np.concatenate([self.g, self.g + m, self.g, self.g + m])
@@ -116,20 +116,24 @@ class _Work:
         length = np.concatenate([same, same, other, other])
         cover = _graph(sp.csr_array((length, (tail, head)), (2 * m, 2 * m)))
         found: dict[bytes, tuple[IntArray, Mask, Mask]] = {}
-        size = max(_ENTRIES // (2 * m), 1)
-        for first in range(0, m, size):
-            sources = (self.next + np.arange(first, min(first + size, m))) % m
+        free = np.ones(m, dtype=bool)
+        for first in range(0, m, _SOURCES):
+            turn = (self.next + np.arange(first, min(first + _SOURCES, m))) % m
+            sources = turn[free[turn]]
+            if not len(sources):
+                continue
             distance, before = dijkstra(
                 cover, directed=False, indices=sources, return_predecessors=True, limit=1 - _VIOLATED
             )
-            own = distance[np.arange(len(sources)), sources + m]
-            for k in np.argsort(own, kind="stable")[: min(np.isfinite(own).sum(), _ROWS - len(found))]:
+            for k in np.flatnonzero(np.isfinite(distance[np.arange(len(sources)), sources + m])):
                 walk = [int(sources[k]) + m]
                 while walk[-1] != sources[k]:
                     walk.append(int(before[k, walk[-1]]))
-                self._add(found, np.array(_shortest_odd(walk[::-1], m)))
+                steps = np.array(_shortest_odd(walk[::-1], m))
+                free[steps[:, 0] % m] = False
+                self._add(found, steps)
             if len(found) >= _ROWS:
-                self.next = int(sources[-1]) + 1
+                self.next = int(turn[-1]) + 1
                 break
         return _of_walks(list(found.values()))
 
