@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.coarsening import SignGraph, contracted, cycle, refined
-from bregopt.problems.cuts.cut import Search, ascended
 from bregopt.problems.cuts.partition import PartSearch, assigned, clustered
+from bregopt.problems.cuts.search import Search, ascended
 
 KINDS = ("balanced", "free", "unequal", "loose")
 
