@@ -193,7 +193,10 @@ def _check(program: Program) -> None:
     """Refuse programs whose derivatives are not known."""
     if program.tangent is not None:
         name = program.tangent.program.terms[0].function.name
-        raise ValueError(f"the problem has {name}; derivatives of entropies are not known: use dual values")
+        raise ValueError(
+            f"the problem has {name}; derivatives of answers with entropies are not known. Dual values are "
+            "those of the optimal value in right sides"
+        )
     if program.cones.count:
         raise ValueError(
             f"the problem has {program.cones.count} second-order cones; derivatives are known for rows and "

@@ -289,3 +289,21 @@ def test_random_programs_agree_with_clarabel(seed):
     sol = problem.solve()
     assert (sol.status, peer.status) == ("optimal", "optimal")
     assert abs(sol.value - peer.value) <= sol.error + 1e-5 * max(1.0, abs(peer.value))
+
+
+def test_dual_values_are_derivatives_of_the_optimum():
+    """Central differences of a key rate by its error rates, and of an entropy by the bound of its row."""
+    step, rates = 1e-5, np.array([0.03, 0.06])
+
+    def solved(rates):
+        rho = bo.PSD(4)
+        errors = [bo.inner((np.eye(4) - np.kron(s, s)) / 2, rho) for s in (Z_, X_)]
+        rows = [bo.trace(rho) == 1, *(e == q for e, q in zip(errors, rates, strict=True))]
+        key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+        return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows).solve(tol=1e-10), rows
+
+    _, rows = solved(rates)
+    for k in range(2):
+        ends = [solved(rates + sign * step * np.eye(2)[k])[0].value for sign in (1, -1)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert -rows[1 + k].dual_value == pytest.approx(slope, abs=1e-3)
