@@ -41,7 +41,7 @@ from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_cal
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.command_line import problem_of_file
-from bregopt.modeling.complex_expressions import ComplexOperand
+from bregopt.modeling.complex_variables import ComplexOperand
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.program import StopReason

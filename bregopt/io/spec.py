@@ -28,7 +28,7 @@ from bregopt.files import path_of, read_arrays, read_text
 from bregopt.io.evaluate import FUNCTIONS, evaluate
 from bregopt.io.matrices import Table, read_matrix
 from bregopt.io.serialization import PlainReader, in_program
-from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD
+from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD
 from bregopt.modeling.expressions import holds_complex
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Declared, Problem

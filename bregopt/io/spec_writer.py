@@ -22,7 +22,8 @@ from bregopt.io.evaluate import evaluate
 from bregopt.io.serialization import RESERVED, PlainWriter, in_program, is_constant, same_data
 from bregopt.io.spec import is_name
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.complex_expressions import ComplexExpression, ComplexOperand, HermitianPSD
+from bregopt.modeling.complex_expressions import ComplexExpression
+from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.divergence import DivergenceAtom

@@ -21,16 +21,8 @@ from bregopt.arrays import (
     symmetrized,
 )
 from bregopt.modeling.affine import product
-from bregopt.modeling.complex_expressions import (
-    ComplexExpression,
-    ComplexForms,
-    HermitianPSD,
-    as_complex,
-    conj,
-    half_embedded,
-    hermitian_forms,
-    relabeled,
-)
+from bregopt.modeling.complex_expressions import ComplexExpression, ComplexForms, as_complex, conj, relabeled
+from bregopt.modeling.complex_variables import HermitianPSD, half_embedded, hermitian_forms
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression, holds_complex
 from bregopt.modeling.variables import PSD

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bregopt.modeling.affine import Formula
-from bregopt.modeling.complex_expressions import ComplexOperand
+from bregopt.modeling.complex_variables import ComplexOperand
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.notation import HTML, LATEX, UNICODE, Style, written
 from bregopt.modeling.variables import PSD, Variable

@@ -13,7 +13,7 @@ from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_numbe
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.affine import Formula
-from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD, embedded
+from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, embedded
 from bregopt.modeling.convex.atom import check_objective
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved

@@ -19,7 +19,7 @@ from bregopt.arrays import (
     finite_array,
     symmetric_matrix,
 )
-from bregopt.modeling.complex_expressions import ComplexOperand, HermitianPSD, compressed, embedded
+from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries

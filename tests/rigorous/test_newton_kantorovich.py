@@ -8,7 +8,7 @@ from rational import pair
 
 import bregopt as bo
 import bregopt.rigorous.newton_kantorovich as kantorovich
-from bregopt.modeling.complex_expressions import embedded
+from bregopt.modeling.complex_variables import embedded
 
 KINDS = ("plain", "blocks", "free", "box", "inequalities", "redundant", "Hermitian")
 

@@ -10,12 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, complex_array, hermitian_matrix
-from bregopt.modeling.complex_expressions import (
-    ComplexForms,
-    as_complex,
-    hermitian_parts,
-    is_hermitian,
-)
+from bregopt.modeling.complex_expressions import ComplexForms, as_complex, hermitian_parts, is_hermitian
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom, ConvexPart, Parts, Row, sign_of, svec
 from bregopt.modeling.convex.expression import (

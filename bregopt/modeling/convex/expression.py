@@ -13,12 +13,12 @@ from bregopt.modeling.affine import Formula, Named, as_factor, linear_map, produ
 from bregopt.modeling.block_matrices import bmat
 from bregopt.modeling.complex_expressions import (
     ComplexForms,
-    HermitianPSD,
     as_complex,
     is_hermitian,
     relabeled,
     vanishing_parts,
 )
+from bregopt.modeling.complex_variables import HermitianPSD
 from bregopt.modeling.convex.atom import (
     Atom,
     check_bounded,
