@@ -433,7 +433,10 @@ class Model:
         settings = method.Settings(tol=tol, cuts_per_round=_CUTS)
         with threads_for(self.rows.n):
             answer = method.solve(self.program(), settings, first, Progress("model"))
-            root = _unit_root(answer.X[0])
+            X = answer.X[0]
+            eigenvalues, V = np.linalg.eigh(X.dense() if isinstance(X, LowRank) else X)
+        kept = eigenvalues > _RANK_TOL * eigenvalues[-1]
+        root = V[:, kept] * np.sqrt(eigenvalues[kept] / eigenvalues[kept].sum())  # of trace one
         return Optimum(root, float(answer.u[0]), np.clip(answer.y[:-1], 0.0, self.weight))
 
     def bound(self, multipliers: Array) -> float:
@@ -481,14 +484,6 @@ def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
     cost = C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
     mass = C * split.number - weight * int(split.below.sum())
     return Model(cost, mass, rows, weight)
-
-
-def _unit_root(X: Array | LowRank) -> Array:
-    """Return a factor of the psd part of a matrix, scaled to trace one."""
-    eigenvalues, V = np.linalg.eigh(X.dense() if isinstance(X, LowRank) else X)
-    kept = eigenvalues > _RANK_TOL * eigenvalues[-1]
-    root: Array = V[:, kept] * np.sqrt(eigenvalues[kept] / eigenvalues[kept].sum())
-    return root
 
 
 class Levels(NamedTuple):

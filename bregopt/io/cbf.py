@@ -31,7 +31,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.program import Block, Program, rows
+from bregopt.program import Program, rows
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
@@ -502,7 +502,12 @@ def _lines(program: Program) -> Iterator[str]:
     order = np.concatenate([outside, cones.index]).astype(np.intp)  # those in cones are last
     var = [(kind, 1) for kind in kinds] + [("Q", size) for size in cones.dimensions.tolist()]
     rows = _rows(program)
-    costs = [_matrix_cost(b, block, sign) for b, block in enumerate(program.blocks)]
+    costs = []
+    for b, block in enumerate(program.blocks):
+        if block.cost is not None:
+            t = block.cost.coordinates()
+            signed = SparseRows.of(1, block.n, replace(t, value=sign * t.value))
+            costs.append(_lower_triangle(b, signed)[1:])
     forms = [_matrix_rows(b, program, rows.at) for b in range(len(program.blocks))]
     yield from ("VER", "1", "", "OBJSENSE", "MAX" if program.maximize else "MIN")
     yield from ("", "PSDVAR", str(len(program.blocks)), *(str(block.n) for block in program.blocks))
@@ -546,14 +551,6 @@ def _rows(program: Program) -> _Rows:
         -np.concatenate([end, hi[second]]) + 0.0,
         [*((kind, 1) for kind in kinds), *(("L-", 1) for _ in second)],
     )
-
-
-def _matrix_cost(b: int, block: Block, sign: float) -> tuple[Any, ...]:
-    """Return the columns of a matrix variable in OBJFCOORD."""
-    if block.cost is None:
-        return ((),) * 4
-    t = block.cost.coordinates()
-    return _lower_triangle(b, SparseRows.of(1, block.n, replace(t, value=sign * t.value)))[1:]
 
 
 def _matrix_rows(b: int, program: Program, at: IntArray) -> tuple[Any, ...]:
