@@ -21,7 +21,7 @@ from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
-from bregopt.presolve.dual_form import dual_of
+from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.whitening import in_coordinates_of_answer
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
@@ -47,6 +47,9 @@ __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
 # Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes about a
 # second.
 _SECOND_FORM_ROWS = 500
+# Operations of a step up to which the dual form is tried after a stall, whatever the program itself takes: that
+# of one dense matrix of order 250, with 31,000 rows, would take a minute a step.
+_DUAL_WORK = 3e8
 # Error of an answer up to which no other form is tried, without round-off and with it.
 _NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-4
 _WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
@@ -249,9 +252,9 @@ def _pairs(answers: Sequence[Answer]) -> Iterator[Answer]:
 
 
 def _dually(program: Program, settings: Any, progress: Progress) -> Answer | None:
-    """Return the answer by the dual form, whatever work that takes; None where there is no such form."""
+    """Return the answer by the dual form, which may take more work; None where there is no such form."""
     dual = dual_of(program)
-    if dual is None:
+    if dual is None or newton_work(dual.program) > _DUAL_WORK:
         return None
     presolved = Presolved(program, (dual,))
     return presolved.restore(_on_all_rows(dual.program, settings, None, progress.within(presolved)))

@@ -5,6 +5,10 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy
+from bregopt.presolve.dual_form import dual_of
+from bregopt.routes.ipm import path_route
+from bregopt.routes.options import settings
+from bregopt.routes.progress import Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning", "ignore::UserWarning")
 
@@ -104,3 +108,14 @@ def test_matrices_that_recede(seed, equal):
     assert solution.status in ("optimal", "optimal_inaccurate")
     assert abs(solution.value - value) <= solution.error * (1 + 1e-6)
     assert solution.error <= 3e-4 * max(abs(value), 1)  # 2e-4 on some processors
+
+
+def test_a_dual_form_of_many_rows_is_not_tried(monkeypatch):
+    """A matrix of order 250 has 31,000 rows there, of which one step took a minute."""
+    X = bo.PSD(60)
+    program = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner(np.ones((60, 60)), X) == 0]).program()
+    assert dual_of(program).program.m > 1500
+    asked = []
+    monkeypatch.setattr(path_route, "_on_all_rows", lambda *given: asked.append(given))
+    assert path_route._dually(program, settings("path", {}), Progress("path")) is None
+    assert not asked
