@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import entropies
 import large_cuts
 import logdet_completion
 import logdet_lasso
@@ -330,6 +331,12 @@ def weighted(n: int) -> bo.Problem:
     rng, X = np.random.default_rng(n), bo.PSD(n)
     H, X0 = 10 ** (symmetric(rng, n, n) / 2).clip(-3, 3), uniform_matrix(n, rng)
     return bo.Problem(bo.Minimize(bo.frobenius_div(X, X0, weights=H)), [bo.diag(X) == 1])
+
+
+def slacks_without_interior() -> bo.Problem:
+    """Return a problem of optimum 1 whose slack matrices have a zero in the last diagonal entry."""
+    X = bo.PSD(3)
+    return bo.Problem(bo.Minimize(X[0, 0] + X[1, 1]), [X[0, 2] == 1, X[0, 1] == 0.5])
 
 
 def low_rank_with_a_logarithm() -> bo.Problem:
@@ -871,6 +878,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("splitting", "routes.graphical_lasso.solve:_Methods.step", _without_splitting),
             *("breast cancer, penalty 0.01", calling(bo.graphical_lasso, cancer, 0.01)),
         ),
+        (
+            *("projections", "routes.entropy.route:_projected"),
+            answering("routes.entropy.route._projected", None),
+            *("a key rate of two parts of order 5", solving(lambda: entropies.key_rate(5)[0])),
+        ),
         # Certificates and proofs.
         (
             *("matrices on the rows", "certify.accuracy:near_minimizers"),
@@ -886,6 +898,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("further solves", "routes.verification:_Search.interior"),
             answering("routes.verification._Search.interior", ()),
             *("low rank with a logarithm", verified(low_rank_with_a_logarithm, tol=1e-9)),
+        ),
+        (
+            *("bounds in fractions", "rigorous.rational_proofs:exact_bound"),
+            answering("routes.verification.exact_bound", -np.inf),
+            *("slack matrices without an interior, n = 3", verified(slacks_without_interior, tol=1e-9)),
         ),
         (
             *("support of a contradiction", "routes.conflict:_Filter._support"),

@@ -71,7 +71,7 @@ def exact_farkas(data: Data, implied: Implied, y: Array) -> bool:
     return False
 
 
-# Pays on: min X_11 with X_12 = 1, whose slack matrices have no interior.
+# Pays on: slack matrices without an interior, n = 3.
 def exact_bound(data: Data, implied: Implied, y: Array) -> float:
     """Return the lower bound of fractions near `y`, rounded downward; ``-inf`` where none is found.
 
