@@ -47,8 +47,8 @@ __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
 # Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes about a
 # second.
 _SECOND_FORM_ROWS = 500
-# Operations of a step up to which the dual form is tried after a stall: that of one dense matrix of order 250,
-# with 31,000 rows, would take a minute a step.
+# Operations of a step up to which the dual form is tried after a stall: that of one dense matrix of order
+# 250, with 31,000 rows, would take a minute a step.
 _DUAL_WORK = 3e8
 # Error of an answer up to which no other form is tried, without round-off and with it.
 _NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-4
