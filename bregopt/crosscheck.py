@@ -297,7 +297,7 @@ def _checkable(problem: Any) -> Any:
         except UnsupportedProblemError as error:
             reasons.append(str(error))
             continue
-        if not (isinstance(found, Problem) and found.program().terms):  # which one route alone takes
+        if isinstance(found, ConeProblem) or not found.program().terms:  # which one route alone takes
             return found
         reasons.append("one route alone takes its entropies")
     raise UnsupportedProblemError(f"{reasons[-1]}; nor can it be read as it is written: {reasons[0]}")

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
+from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.faces import has_rows_of_integers
@@ -117,7 +118,8 @@ def _verified_tangents(
         options: dict[str, Any] = {"projections": False} if raw.solver == "entropy" else {}
         route = raw.solver if options else "auto"
         solves, sharper = 1, routing.solve(program, route, warn=False, tol=_SHARPEST_TOL, **options)
-        central = options and sharper.status.startswith("optimal")  # its slack is definite
+        solved = sharper.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
+        central = options and solved  # its slack is definite
         if sharper.X is not None and (central or sharper.error < raw.error):
             raw = sharper
             assert raw._program is not None

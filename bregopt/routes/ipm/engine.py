@@ -56,8 +56,9 @@ _PREDICTOR_TOL = 0.15
 # holds; below, it is 1. A larger one takes fewer, less central steps.
 _CENTERING_EXPONENT, _EXPENSIVE_ORDER = 2.0, 130
 # Step length of a corrector, relative to the square of the predictor's, below which the step is also tried
-# without second-order terms, and the length below which it always is beside a log-determinant. Near a
-# singular solution these terms may be round-off; those of a short predictor lead away from a fixed weight.
+# without second-order terms, and the length below which it always is with hinges beside a log-determinant.
+# Near a singular solution these terms may be round-off; those of a short predictor lead away from a fixed
+# weight.
 _CORRECTOR_RATIO, _SHORT_CORRECTOR = 0.3, 0.1
 # Ratio of the mean eigenvalue of ``X Z`` to the weight of LogDet above which it decreases along the central
 # path; below, only the slacks' products decrease. An ill-conditioned start begins far above it.
@@ -422,7 +423,7 @@ class Engine:
         solution they may consist of round-off.
         """
         best, least = None, _CORRECTOR_RATIO * predictor_length**2
-        if self._weighted:
+        if self._weighted and len(self._finite.hinge):
             least = max(least, _SHORT_CORRECTOR)
         for second_order in (predictor, None):
             step = self.direction(linearization, weight, nu, second_order)
