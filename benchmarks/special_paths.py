@@ -349,16 +349,6 @@ def low_rank_with_a_logarithm() -> bo.Problem:
     return bo.Problem(bo.Minimize(nearness + u - 0.1 * bo.log(X[0, 0])), rows)
 
 
-def inequalities_of(path: Path) -> bo.Problem:
-    """Return the dual of a file of SDPLIB as linear matrix inequalities."""
-    program = bo.read_sdpa(path).program()
-    y, constraints = bo.Variable(program.m), []
-    for b, block in enumerate(program.blocks):
-        A = np.array([program.A.adjoint(e, b) for e in np.eye(program.m)])
-        constraints.append(bo.PSD(block.n) == block.C - total(y[k] * A[k] for k in range(program.m)))
-    return bo.Problem(bo.Maximize(program.bounds.lo @ y), constraints)
-
-
 def blocks(count: int, n: int, m: int, chained: bool) -> bo.Problem:
     """Return an SDP of small matrices; its rows meet all of them, or two neighbors in a chain."""
     rng = np.random.default_rng(count)
@@ -649,7 +639,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("independent rows", "presolve.independent_rows:IndependentRows", without("independent rows")),
-            *("20 rows at angles of 1e-6", solving(nearly_dependent, 20, 20, 1e-6)),
+            *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
         ),
         (
             *("independent columns", "presolve.independent_rows:IndependentColumns"),
@@ -668,12 +658,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("LogDet from a matrix of condition 1e11", solving(ill_conditioned, 30, 40, 1e11)),
         ),
         # Semidefinite programs.
-        (
-            *("second form", "routes.ipm.path_route:_solve"),
-            replaced("routes.ipm.path_route._SECOND_FORM_ROWS", 0),
-            "hinf4 as a matrix inequality",
-            None if data is None else solving(inequalities_of, data / "sdplib" / "hinf4.dat-s.gz"),
-        ),
         (
             *("other forms", "routes.ipm.path_route:_by_other_forms"),
             replaced("routes.ipm.path_route._by_other_forms", _stalled_last),

@@ -44,9 +44,8 @@ from bregopt.routes.working_set import (
 
 __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
 
-# Number of rows up to which a program is solved as it is where its dual stalls: up to it, that takes about a
-# second.
-_SECOND_FORM_ROWS = 500
+# Number of rows up to which other forms are tried after a stall: up to it, one takes about a second.
+_OTHER_FORM_ROWS = 500
 # Operations of a step up to which the dual form is tried after a stall: that of one dense matrix of order
 # 250, with 31,000 rows, would take a minute a step.
 _DUAL_WORK = 3e8
@@ -157,7 +156,7 @@ class Path:
             answer = _alternative(program, answer, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return _with_feasible_point(program, answer, settings, progress)
-        small = program.m <= _SECOND_FORM_ROWS and not program.curved
+        small = program.m <= _OTHER_FORM_ROWS and not program.curved
         # A face that proves the answer has multipliers of its own; there other forms prove no more.
         on_faces = answer.y_on_faces is not None and not np.array_equal(answer.y, answer.y_on_faces)
         if small and answer.stop is StopReason.STALLED and not on_faces:
@@ -199,29 +198,18 @@ def _alternative(program: Program, stalled: Answer, settings: Any, progress: Pro
     return stalled
 
 
-# Pays on: hinf4 as a matrix inequality.
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    if _dual_form(program, settings) is program:
-        return _directly(program, settings, start, progress)
-    try:
-        answer = behind(_DUAL, _on_all_rows)(program, settings, start, progress)
-    except InfeasibleRowError:  # of the dual, on which the program need not have an answer
-        return _directly(program, settings, start, progress)
-    if answer.stop not in _WITH_POINT or program.m > _SECOND_FORM_ROWS:
-        return answer
-    worst = _worst(program, answer)
-    if answer.stop is StopReason.CONVERGED and worst <= settings.tol:
-        return answer
-    try:
-        other = _directly(program, settings, start, progress)
-    except CutShort:
-        return answer
-    return other if other.stop in _WITH_POINT and _worst(program, other) < worst else answer
+    if _dual_form(program, settings) is not program:
+        try:
+            return behind(_DUAL, _on_all_rows)(program, settings, start, progress)
+        except InfeasibleRowError:  # of the dual, on which the program need not have an answer
+            pass
+    return _directly(program, settings, start, progress)
 
 
 # Pays on: the worst case of a proximal method.
 def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: Progress) -> Answer:
-    """Return the best answer of the dual form, the perturbed program and the given one, far from a solution.
+    """Return the best answer of the other form, the perturbed program and the given one, far from a solution.
 
     Where matrices or multipliers diverge, one form often has the best matrices and another the best
     multipliers. No answer takes the place of one that meets the tolerance, unless it does, too.
@@ -231,7 +219,7 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
     def rank(other: Answer) -> tuple[bool, float]:
         return _worst(program, other) > settings.tol, _error(program, other)
 
-    for form in (_dually, _perturbed):
+    for form in (_by_other_form, _perturbed):
         near, known = _worst(program, answer), _error(program, answer)
         if near <= max(settings.tol, _NEARLY_ATTAINED) and known <= _NEARLY_KNOWN:
             break
@@ -251,8 +239,10 @@ def _pairs(answers: Sequence[Answer]) -> Iterator[Answer]:
         yield a if a is b else replace(a, y=b.y, y_on_faces=b.y_on_faces, stop=StopReason.STALLED)
 
 
-def _dually(program: Program, settings: Any, progress: Progress) -> Answer | None:
-    """Return the answer by the dual form, which may take more work; None where there is no such form."""
+def _by_other_form(program: Program, settings: Any, progress: Progress) -> Answer | None:
+    """Return the answer by that of the two forms that takes more work; None if there is none."""
+    if _dual_form(program, settings) is not program:
+        return _directly(program, settings, None, progress)
     dual = dual_of(program)
     if dual is None or newton_work(dual.program) > _DUAL_WORK:
         return None

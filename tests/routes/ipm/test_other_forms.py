@@ -117,5 +117,5 @@ def test_a_dual_form_of_many_rows_is_not_tried(monkeypatch):
     assert dual_of(program).program.m > 1500
     asked = []
     monkeypatch.setattr(path_route, "_on_all_rows", lambda *given: asked.append(given))
-    assert path_route._dually(program, settings("path", {}), Progress("path")) is None
+    assert path_route._by_other_form(program, settings("path", {}), Progress("path")) is None
     assert not asked
