@@ -159,6 +159,8 @@ class TestPath:
         assert best.alpha == self.path.alphas[np.argmin(values)]
         with pytest.raises(ValueError, match="criterion is 'aic'"):
             self.path.best("aic", n_samples=178)
+        with pytest.raises(TypeError, match="ebic needs the number of the samples"):
+            self.path.best()
 
     def test_plots_mark_the_choice_and_draw_the_graph(self):
         matplotlib = pytest.importorskip("matplotlib")

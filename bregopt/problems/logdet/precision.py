@@ -185,15 +185,19 @@ class GraphicalLassoPath(Sequence[GraphicalLassoSolution]):
             ]
         )
 
-    def best(self, criterion: str = "ebic", *, n_samples: int, gamma: float = 0.5) -> GraphicalLassoSolution:
+    def best(
+        self, criterion: str = "ebic", *, n_samples: int | None = None, gamma: float = 0.5
+    ) -> GraphicalLassoSolution:
         """Return the answer with the least value of a criterion.
 
         Parameters
         ----------
         criterion : {"ebic", "bic"}
         n_samples, gamma
-            As for :meth:`ebic`.
+            As for :meth:`ebic`; the covariance matrix does not tell the number of its samples.
         """
+        if n_samples is None:
+            raise TypeError(f"{criterion} needs the number of the samples of S; expected n_samples=N")
         if not is_one_of(criterion, _CRITERIA):
             raise ValueError(f"criterion is {criterion!r}{did_you_mean(str(criterion), _CRITERIA)}")
         values = self.ebic(n_samples, gamma if criterion == "ebic" else 0.0)
