@@ -702,12 +702,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("working set", "routes.ipm.path_route:_many_inactive"),
             answering("routes.ipm.path_route._many_inactive", False),
-            *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
+            *("4,800 distances, n = 100", case("path", "4,800 distances, n = 100")),
         ),
         (
             *("sample of the rows", "routes.ipm.path_route:_on_working_set"),
             replaced("routes.ipm.path_route.first_active_set", _resting),
-            *("1,620 distances, n = 58", case("path", "1,620 distances, n = 58")),
+            *("4,800 distances, n = 100", case("path", "4,800 distances, n = 100")),
         ),
         (
             *("pairs of rows", "routes.ipm.paired_rows:PairedRows"),

@@ -56,7 +56,7 @@ def _path() -> list[Case]:
         Case("random, two blocks", partial(_random, 20, 60, 60, True), {"tol": 1e-8}),
         Case("triangles, n = 12", partial(_triangles, 12, 300), {}),
         Case("1,620 quadratic forms, n = 58", partial(_quadratic_forms, 58, 1_620), {}),
-        Case("1,620 distances, n = 58", partial(_unfolding, 58, 1_620), {"tol": 1e-4}),
+        Case("4,800 distances, n = 100", partial(_unfolding, 100, 4_800), {"tol": 1e-4}),
         Case("soft margin, D = 20", partial(_margin, 20, 150), {}),
         Case("degenerate, n = 20", partial(_degenerate, 20), {}),
         Case("infeasible, n = 30", partial(_infeasible, 30), {}),
