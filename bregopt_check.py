@@ -440,8 +440,11 @@ def proven(P, lists, side):
 
 def main(paths=None):
     """Print what files prove; return 0 if that is all they state, 1 if it is not, 2 if one is refused."""
-    code = 0
-    for path in sys.argv[1:] if paths is None else paths:
+    paths, code = sys.argv[1:] if paths is None else paths, 0
+    if not paths or {"-h", "--help"} & set(paths):
+        print(__doc__)
+        return 0 if paths else 2
+    for path in paths:
         try:
             lists, facts = read(path)
             P = Problem(lists, facts)
@@ -464,6 +467,9 @@ def main(paths=None):
                 code = code if holds else max(code, 1)
         except Unproven as reason:
             print(f"{path}: refused: {reason}")
+            code = 2
+        except OSError as error:
+            print(f"{path}: refused: {error.strerror}")
             code = 2
         except Exception as error:  # the file is anybody's
             print(f"{path}: refused: it is damaged ({type(error).__name__}: {error})")

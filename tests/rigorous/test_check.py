@@ -102,7 +102,13 @@ def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, 
     with zipfile.ZipFile(forged, "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("lo.npy", bytes(2**20 + 1))
     assert check.main([forged]) == 2
-    assert "too large" in capsys.readouterr().out
+    assert check.main([tmp_path / "missing.npz"]) == 2
+    assert check.main(["--help"]) == 0
+    assert check.main([]) == 2
+    printed = capsys.readouterr().out
+    assert "too large" in printed
+    assert "missing.npz: refused: No such file" in printed
+    assert "FILE.npz" in printed
 
 
 @pytest.mark.parametrize("seed", range(6))
