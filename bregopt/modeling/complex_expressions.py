@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -67,16 +66,17 @@ class ComplexForms(Operand):
     is_complex = True
 
     label: str
+    _parts: tuple[Expression, ...]
 
     @property
-    @abstractmethod
     def real(self) -> Expression:
         """The real part."""
+        return self._parts[0]
 
     @property
-    @abstractmethod
     def imag(self) -> Expression:
         """The imaginary part."""
+        return self._parts[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -245,16 +245,6 @@ class ComplexExpression(ComplexForms):
             for part, kind in ((real, "real"), (imag, "imag"))
         )
         self.label = label
-
-    @property
-    def real(self) -> Expression:
-        """The real part."""
-        return self._parts[0]
-
-    @property
-    def imag(self) -> Expression:
-        """The imaginary part."""
-        return self._parts[1]
 
     def __repr__(self) -> str:
         return f"ComplexExpression({self.label}, shape={self.shape})"

@@ -73,16 +73,6 @@ class ComplexOperand(ComplexForms):
         )
 
     @property
-    def real(self) -> Expression:
-        """The real part."""
-        return self._parts[0]
-
-    @property
-    def imag(self) -> Expression:
-        """The imaginary part."""
-        return self._parts[1]
-
-    @property
     def value(self) -> Any:
         """The current value, read-only, or None."""
         return None if self.parts.value is None else self.of_parts(np.asarray(self.parts.value))
