@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import TINY
 from bregopt.program import Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, inflated
@@ -98,57 +98,67 @@ def rational_point(
             "no feasible point with room inside the cone is proven, so that rounding would leave the cone; "
             "verify().reasons['upper'] says what is missing"
         )
-    data, bases = reduced(whole, certificate.face)
-    if data.A_rad is not None or data.B_rad is not None or data.lo_rad.any() or data.hi_rad.any():
+    if _has_radii(whole):
         raise ValueError(
-            "the rows are products that doubles round, or intervals; state them as matrices of numbers"
+            "rows or costs are products that doubles round, or intervals; state them as matrices of numbers"
         )
-    rounded = _Rounded(data, certificate.point, denominator)
-    rounded.solve(certificate.point.equations)
-    rounded.check()
+    data, bases = reduced(whole, certificate.face)
+    rounded = _rounded(data, certificate.point, denominator)
+    rounded.solve(certificate.point)
     X = []
     for b, (block, H) in enumerate(zip(data.matrices, bases, strict=True)):
         M = rounded.matrix(b)
-        if not _is_psd(M):
+        if not _is_psd(M) or (block.cap is not None and not _is_psd(_below(M, Fraction(block.cap)))):
             raise ValueError(
-                f"{block.name}, rounded to 1 / {denominator}, is not psd; expected a larger denominator"
+                f"{block.name}, rounded to 1 / {denominator}, is not psd or is above its cap; expected a "
+                "larger denominator"
             )
         if H is not None:
             lift = [[Fraction(h) for h in row] for row in H.tolist()]
             M = _product(_product(lift, M), [list(column) for column in zip(*lift, strict=True)])
-        X.append(_array(M, len(M)))
-    return tuple(X), rounded.variables(), rounded.value()
+        X.append(M)
+    found = _Point(whole, X, rounded.variables())
+    found.check()
+    return tuple(_array(M, len(M)) for M in X), found.variables(), found.value()
 
 
-class _Rounded:
-    """A point in fractions: the entries of all matrices that occur in rows, the others, and the variables."""
+def _has_radii(data: Data) -> bool:
+    parts = (data.lo_rad, data.hi_rad, data.c.rad, *(block.C.rad for block in data.matrices))
+    return data.A_rad is not None or data.B_rad is not None or any(part.any() for part in parts)
 
-    def __init__(self, data: Data, point: Point, denominator: int) -> None:
-        self.data = data
-        self.matrices = [_rounded(X, denominator) for X in point.X]
+
+def _rounded(data: Data, point: Point, denominator: int) -> _Point:
+    """Return a point whose entries and movable variables are multiples of ``1 / denominator``."""
+
+    def nearest(x: float) -> Fraction:
+        return Fraction(round(Fraction(x) * denominator), denominator)
+
+    movable = set(point.movable.tolist())
+    u = [nearest(x) if k in movable else Fraction(x) for k, x in enumerate(point.u.tolist())]
+    return _Point(data, [[[nearest(x) for x in row] for row in X.tolist()] for X in point.X], u)
+
+
+class _Point:
+    """Matrices and variables in fractions; those of their entries that occur in rows or costs may change."""
+
+    def __init__(self, data: Data, matrices: Sequence[Matrix], u: Sequence[Fraction]) -> None:
+        self.data, self.matrices = data, matrices
         self.places = [
             (b, i, j)
             for b, block in enumerate(data.matrices)
             for i, j in zip(block.i.tolist(), block.j.tolist(), strict=True)
         ]
-        movable = set(point.movable.tolist())
-        self.x = [self.matrices[b][i][j] for b, i, j in self.places]
-        self.x += [
-            Fraction(round(u * denominator), denominator) if k in movable else Fraction(u)
-            for k, u in enumerate(point.u.tolist())
-        ]
-        first = len(self.places)
-        self.movable = np.array([*range(first), *(first + k for k in sorted(movable))], dtype=np.intp)
+        self.x = [*(matrices[b][i][j] for b, i, j in self.places), *u]
         self.rows = [_terms(data, k) for k in range(data.m)]
 
     def activity(self, k: int) -> Fraction:
         return sum((a * self.x[p] for p, a in self.rows[k].items()), Fraction(0))
 
-    def solve(self, equations: IntArray) -> None:
-        """Change one unknown for each equation, so that all hold exactly."""
+    def solve(self, at: Point) -> None:
+        """Change one entry or movable variable for each equation, so that all hold exactly."""
+        data, equations, first = self.data, at.equations, len(self.places)
         if not len(equations):
             return
-        data = self.data
         if len(equations) > _LARGEST_SYSTEM:
             raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_SYSTEM} are eliminated")
         missing = []
@@ -156,7 +166,8 @@ class _Rounded:
             ends = [Fraction(end) for end in (float(data.lo[k]), float(data.hi[k])) if math.isfinite(end)]
             activity = self.activity(k)
             missing.append(min((end - activity for end in ends), key=abs))
-        columns = {int(p): number for number, p in enumerate(self.movable)}
+        movable = [*range(first), *(first + at.movable).tolist()]
+        columns = {p: number for number, p in enumerate(movable)}
         A = np.zeros((len(equations), len(columns)))
         for row, k in zip(A, equations.tolist(), strict=True):
             for p, a in self.rows[k].items():
@@ -166,7 +177,7 @@ class _Rounded:
         size = np.abs(R.diagonal())
         if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
             raise ValueError("the rows without room are not independent; leave out those that others imply")
-        pivots = [int(self.movable[p]) for p in order[: len(A)]]
+        pivots = [movable[p] for p in order[: len(A)]]
         square = [[self.rows[k].get(p, Fraction(0)) for p in pivots] for k in equations.tolist()]
         for p, change in zip(pivots, _solution(square, missing), strict=True):
             self.x[p] += change
@@ -276,8 +287,9 @@ def _terms(data: Data, k: int) -> dict[int, Fraction]:
     return found
 
 
-def _rounded(X: Array, denominator: int) -> Matrix:
-    return [[Fraction(round(Fraction(x) * denominator), denominator) for x in row] for row in X.tolist()]
+def _below(M: Matrix, cap: Fraction) -> Matrix:
+    """Return ``cap I - M``."""
+    return [[(cap if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(M)]
 
 
 def _product(A: Matrix, B: Matrix) -> Matrix:

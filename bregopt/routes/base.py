@@ -181,8 +181,8 @@ class Settings:
         Limit on the time in seconds.
     proven : bool
         Prove both bounds with all rounding, as :meth:`bregopt.Solution.verify` does. An answer then is
-        "optimal" only if the proven interval of the optimum is within `tol`, too; the problem is solved again
-        to a smaller tolerance where that is needed.
+        "optimal" only if the proven interval of the optimum is within `tol`, too; a second solve to a smaller
+        tolerance looks for a narrower one where that is needed.
     verbose : bool
         Print a table of the progress.
     callback : callable or None

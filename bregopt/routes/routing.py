@@ -100,9 +100,8 @@ def _proven(
     proof = _proof(program, solution)
     if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
         finer = driver.run(cls(), program, replace(settings, tol=_FINER * settings.tol), start, False)
-        closer = _proof(program, finer)
-        if closer.width < proof.width and finer.error <= solution.error:
-            solution, proof = replace(finer, status=solution.status, stop_reason=solution.stop_reason), closer
+        closer = _proof(program, finer)  # the interval is of the optimum, whichever answer it came from
+        proof = closer if closer.width < proof.width else proof
     solution = replace(solution, proof=proof)
     if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
         reasons = "; ".join(f"no {side} bound: {reason}" for side, reason in proof.reasons.items())

@@ -157,3 +157,23 @@ def test_refusals_say_why():
     face = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 0] == 0, X[1, 1] == 3]).solve().rational()
     assert face.value == 3
     assert "value 3" in repr(face)
+
+
+def test_caps_hold_exactly():
+    C = np.array([[1, 2, 0], [2, -1, 1], [0, 1, 0.5]])
+    X = bo.PSD(3)
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.trace(X) == 1, bo.lambda_max(X) <= 0.5]).solve()
+    found = solution.rational()
+    below = [[Fraction(int(i == j), 2) - found.X[i, j] for j in range(3)] for i in range(3)]
+    assert ldl(below) is not None
+    assert sum(found.X.diagonal()) == 1
+    with pytest.raises(ValueError, match="is above its cap"):
+        solution.rational(10**6)  # the answer is nearer to its cap
+
+
+@pytest.mark.parametrize("place", ["cost", "row"])
+def test_rounded_products_of_vectors_are_refused(place):
+    X, z = bo.PSD(3), np.array([0.1, 0.2, 0.3])
+    cost, row = (bo.quad_form(z, X), bo.trace(X)) if place == "cost" else (bo.trace(X), bo.quad_form(z, X))
+    with pytest.raises(ValueError, match="products that doubles round"):
+        bo.Problem(bo.Minimize(cost), [row == 1]).solve().rational()
