@@ -91,6 +91,11 @@ class Problem:
         demand(facts["rows"] == m and facts["variables"] == k, "it has another size than it says")
         demand(sum(fact["n"] ** 2 for fact in facts["blocks"]) * 8 <= LARGEST, "its matrices are too large")
         demand(not any(lists["kind"]), "only bregopt checks soft rows")
+        for low, high in (("lo", "hi"), ("u_lo", "u_hi")):
+            ordered = all(
+                a <= b and a < INF and b > -INF for a, b in zip(lists[low], lists[high], strict=True)
+            )
+            demand(ordered, f"{low} is above {high}, or infinite with the wrong sign")
         self.blocks, self.rows, first = [], [[] for _ in range(m)], 0
         for b, fact in enumerate(facts["blocks"]):
             name, n = fact["name"], fact["n"]

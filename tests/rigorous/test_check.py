@@ -92,6 +92,8 @@ def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, 
     assert code(fields._arrays | {"hi_rad": fields._arrays["hi_rad"] - 1}, facts) == 2
     assert code(fields._arrays | {"A0_indices": fields._arrays["A0_indices"] + 50}, facts) == 2
     assert code(fields._arrays, facts | {"rows": 10**9}) == 2
+    for name, value in (("lo", np.inf), ("hi", -np.inf), ("lo", 1.5), ("hi", 0.5)):
+        assert code(fields._arrays | {name: np.full(3, value)}, facts) == 2  # no row has such ends
     content = path.read_bytes()
     for at in np.random.default_rng(0).integers(0, len(content), 60):
         broken = bytearray(content)
