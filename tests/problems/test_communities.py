@@ -158,3 +158,5 @@ def test_a_time_limit_and_an_edge():
     found = bo.communities(graph, time_limit=0.5)
     assert found.timings["call"] < 5
     assert found.bound >= found.modularity > 0.3
+    # However little time there is, the answer is not one community.
+    assert bo.communities(graph, time_limit=1e-6).modularity > 0.3

@@ -344,11 +344,14 @@ class _Search:
         return self._pool[0][1]
 
     def run(self) -> None:
-        """Make partitions afresh, then combine those of the pool, until too many rounds gained nothing."""
+        """Make partitions afresh, then combine those of the pool, until too many rounds gained nothing.
+
+        The first round always runs: without it the answer would be one community.
+        """
         rounds = min(max(_EDGES // max(self._model.W.nnz, 1), 2), _MOST_ROUNDS)
         afresh, last = min(_AFRESH, (rounds + 1) // 2), 0
         for k in items_bar(range(rounds), "rounds", self._progress):
-            if clock.remaining() <= 0 or k - last > _PATIENCE:
+            if k and (clock.remaining() <= 0 or k - last > _PATIENCE):
                 return
             before = self._pool[0][0]
             alone = k < afresh or k % _AGAIN == 0 or len(self._pool) < 2
@@ -392,7 +395,7 @@ def _moved_in_levels(
     labels = _moved(W, degree, labels, rate, rng)
     _, labels = np.unique(labels, return_inverse=True)
     count = int(labels.max()) + 1
-    if count == len(degree) or clock.remaining() <= 0:
+    if count == len(degree):
         return labels
     joined = _moved_in_levels(*_contracted(W, degree, labels), np.arange(count), rate, rng)
     if len(np.unique(joined)) == count:
@@ -407,7 +410,7 @@ def _contracted(W: Any, degree: Array, labels: IntArray) -> tuple[Any, Array]:
 
 
 def _moved(W: Any, degree: Array, labels: IntArray, rate: float, rng: np.random.Generator) -> IntArray:
-    """Return a partition that no move of one vertex improves, or the last one in time.
+    """Return a partition that no move of one vertex improves, or the last one in time after each had a turn.
 
     A vertex is looked at again when a neighbor has moved to another community than its own.
 
@@ -433,7 +436,7 @@ def _moved(W: Any, degree: Array, labels: IntArray, rate: float, rng: np.random.
     waiting, queued, looks = deque(rng.permutation(n).tolist()), [True] * n, 0
     while waiting:
         looks += 1
-        if looks % _MOVES == 0 and clock.remaining() <= 0:
+        if looks > n and looks % _MOVES == 0 and clock.remaining() <= 0:
             break
         v = waiting.popleft()
         queued[v] = False
