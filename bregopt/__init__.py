@@ -87,7 +87,7 @@ if _TYPE_CHECKING:
     from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.conflict import Conflict
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
