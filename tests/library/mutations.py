@@ -1,4 +1,4 @@
-"""Statements of docs/theorems.md made false, one at a time: the tests that the page names must fail.
+"""Statements of docs/trust/theorems.md made false, one at a time: the tests that the page names must fail.
 
     python tests/library/mutations.py [--only AUTHOR ...] [--rest K/N]
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "theorems.md"
+PAGE = ROOT / "docs" / "trust" / "theorems.md"
 COPIED = ("bregopt", "tests", "docs", "pyproject.toml", "README.md")
 
 THEOREMS = "tests/project/test_theorems.py"

@@ -47,7 +47,7 @@ def need(source):
 RUN = [page for page in PAGES if pages.PART.search(page.read_text())]
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page_prints_what_it_shows(page):
     need(page.read_text())
     wrong = [difference for output in pages.run(page) for difference in output.differences()]
@@ -182,14 +182,14 @@ def test_every_route_has_a_page_that_names_its_options():
 
 
 def test_every_shared_option_and_function_is_on_the_page_of_the_language():
-    page = text_of("modeling.md")
+    page = text_of("semidefinite/modeling.md")
     assert not [name for name in Settings.__dataclass_fields__ if f"`{name}`" not in page]
-    of_specs = text_of("command-line.md")
+    of_specs = text_of("scale/command-line.md")
     assert not [name for name in FUNCTIONS if f"bo.{name}" not in page and f"`{name}(" not in of_specs]
 
 
 def test_every_key_and_command_line_option_is_on_its_page(capsys):
-    page = text_of("command-line.md")
+    page = text_of("scale/command-line.md")
     assert not [key for keys in KEYS.values() for key in keys if key not in page]
     for command in ("solve", "check", "explain", "demo"):
         with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""The extensions of docs/extending/, each one file and one line, pass the tests of built-in classes."""
+"""The extensions of docs/development/extending, each one file and one line, pass the tests of our own."""
 
 import inspect
 import runpy
@@ -18,7 +18,7 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_ray
 from bregopt.divergences import DIVERGENCES, Divergence, Penalty, TraceDivergence, register_divergence
 
-EXTENDING = Path(__file__).parents[2] / "docs" / "extending"
+EXTENDING = Path(__file__).parents[2] / "docs" / "development" / "extending"
 PAGE = EXTENDING.with_suffix(".md")
 LINES = 60
 

@@ -17,7 +17,7 @@ import bregopt as bo
 from bregopt.divergences import DIVERGENCES
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "theorems.md"
+PAGE = TESTS.parent / "docs" / "trust" / "theorems.md"
 STATEMENTS = {
     "Tsuda": ["Lemma 2.1", "Lemma 2.2", "Lemma 3.1", "Lemma 3.2", "Theorem 4.1", "Corollary 4.2"],
     "Kulis": [
@@ -208,7 +208,7 @@ def test_burg_bounds_are_nearly_attained(seed, n, matrix, factor, s):
 @DRAWS
 @given(SEEDS, st.integers(1, 5), st.floats(0.01, 30), st.floats(0, 2), st.floats(0.05, 0.95), st.booleans())
 def test_progress_of_the_burg_gradients_in_one_trial(seed, n, eta, noise, s, matrix):
-    # The inequality that replaces Lemmas 1 and 3, for every s between 0 and 1: see docs/online.md.
+    # The inequality that replaces Lemmas 1 and 3, for every s between 0 and 1: see docs/learning/online.md.
     online = pytest.importorskip("bregopt.online")
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(3, n)) * rng.uniform(0.1, 2)
