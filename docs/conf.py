@@ -54,7 +54,7 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 
-GROUPS = ["correlation", "learning", "graphs", "semidefinite", "quantum", "scale", "trust"]  # as in the sidebar
+GROUPS = ["correlation", "learning", "graphs", "semidefinite", "quantum", "scale", "trust"]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",

@@ -5,7 +5,7 @@ a ball that contains the exact result for every array of the operands. No roundi
 radii come from the standard model ``fl(a op b) = (a op b)(1 + d) + e``, ``|d| <= u = 2^-53``, where ``e`` is
 the underflow of a product (Higham 2002, §2.2 and §2.8). A sum of products of ``k`` terms, in any order, with
 or without fused operations, has an error of at most ``gamma_k |x|'|y|`` with ``gamma_k = k u / (1 - k u)``
-(Higham 2002, §3.1). docs/trust/certificates.md has the analysis of each operation.
+(Higham 2002, §3.1). docs/trust/rounding.md has the analysis of each operation.
 
 NumPy's and the C library's logarithms and exponentials are accurate to a few units in the last place, on
 every processor for which they are built (NumPy's own tests ask for four). Twice that is assumed here; nothing

@@ -2,7 +2,7 @@
 
 Divergences are for every matrix within a radius. In all formulas ``Y`` is the inverse of the computed
 Cholesky factor of ``X0``, a float matrix whose determinant is the product of its diagonal, and
-``F = Y X0 Y' - I`` is enclosed. docs/trust/certificates.md derives each inequality.
+``F = Y X0 Y' - I`` is enclosed. docs/trust/rounding.md derives each inequality.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from families.statements import SPOILS, spoiled
 
 import bregopt as bo
 
-PAGE = Path(__file__).parents[2] / "docs" / "trust" / "certificates.md"
-SEED = 20261122  # of the draws here; the tables of docs/trust/certificates.md have seed 0
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "measurements.md"
+SEED = 20261122  # of the draws here; the tables of docs/trust/measurements.md have seed 0
 
 
 def check(verdicts):

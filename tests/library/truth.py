@@ -2,7 +2,7 @@
 
 ``python tests/library/truth.py`` draws some 10,000 problems from the families of :mod:`families`, solves each
 at one of three tolerances by every way to call bregopt that takes it, and prints the tables of
-docs/trust/certificates.md. Each claim is compared with the truth:
+docs/trust/measurements.md. Each claim is compared with the truth:
 
 false word
     "optimal" with a value that is off by more than the tolerance allows, or without an optimum; "infeasible"
