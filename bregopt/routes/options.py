@@ -175,6 +175,7 @@ class CutOptions(MethodOptions, total=False):
     """Options of the relaxation of a cut, whose function has the seed."""
 
     progress: bool
+    rounds: int | None  # of the search
     solver: SolverLike
 
 

@@ -111,7 +111,7 @@ def test_split_is_the_best_prefix_of_the_scores(seed, n, kind):
 def test_the_search_finds_the_optimum_of_small_graphs(seed, n, kind, density):
     rng = np.random.default_rng(seed)
     graph = sign_graph(random_weights(rng, n, density, signed=kind == "free"), kind)
-    search = Search(graph, rng, lambda side: False)
+    search = Search(graph, rng, lambda side: False, {})
     search.run()
     best = max(map(graph.value, allowed_sides(graph)))
     assert graph.value(search.best) == pytest.approx(best)
@@ -120,7 +120,7 @@ def test_the_search_finds_the_optimum_of_small_graphs(seed, n, kind, density):
 def test_a_pool_keeps_its_best_partition():
     rng = np.random.default_rng(0)
     graph = sign_graph(random_weights(rng, 30), "balanced")
-    search = Search(graph, rng, lambda side: False)
+    search = Search(graph, rng, lambda side: False, {})
     most = graph.value(search.best)
     for _ in range(100):
         side = graph.split(rng.normal(size=30))
@@ -140,7 +140,7 @@ def test_the_search_ends_when_its_partition_is_proven():
         asked.append(side)
         return True
 
-    Search(graph, np.random.default_rng(0), proven).run()
+    Search(graph, np.random.default_rng(0), proven, {}).run()
     assert len(asked) <= 2
 
 
@@ -164,7 +164,7 @@ def test_ascent_gains(kind):
 def test_parts_have_their_sizes(sizes):
     rng = np.random.default_rng(1)
     W = sp.csr_array(random_weights(rng, 30, 0.2))
-    search = PartSearch(W, sizes, rng, lambda found: False)
+    search = PartSearch(W, sizes, rng, lambda found: False, {})
     search.run()
     np.testing.assert_array_equal(np.bincount(search.best), sizes)
     before = inner_weight(W, search.best)

@@ -307,7 +307,7 @@ def test_parts_of_a_planted_graph_by_the_relaxation_alone():
     part = rng.permutation(np.repeat(np.arange(3), (8, 10, 12)))
     W = np.where(np.equal.outer(part, part), 1.0, 0.0) * (1 - np.eye(30))
     X = np.where(np.equal.outer(part, part), 1.0, -0.5)
-    search = PartSearch(sp.csr_array(W), [8, 10, 12], rng, lambda found: False)
+    search = PartSearch(sp.csr_array(W), [8, 10, 12], rng, lambda found: False, {})
     search.round_matrix(X)
     np.testing.assert_array_equal(np.equal.outer(search.best, search.best), np.equal.outer(part, part))
     np.testing.assert_array_equal(np.bincount(search.best), [8, 10, 12])
@@ -356,3 +356,42 @@ def test_progress_is_shown(monkeypatch):
     assert shown[0] == "cycles"
     assert len(shown) >= 3
     assert set(shown[1:]) == {"rounds"}
+
+
+def test_one_cycle_finds_planted_parts():
+    """``rounds=0``: complete parts with one edge between neighbors are the best ones, by connectivity."""
+    size, k = 20, 4
+    W = np.kron(np.eye(k), np.ones((size, size)) - np.eye(size))
+    for p in range(k):
+        a, b = p * size, (p + 1) % k * size + 1
+        W[a, b] = W[b, a] = 1.0
+    places = np.random.default_rng(0).permutation(len(W))
+    found = bo.partition(W[np.ix_(places, places)], k, bound=False, rounds=0)
+    planted = places // size
+    assert all(len(set(planted[part])) == 1 for part in found.parts)
+    assert found.cut == k
+    halves = bo.min_balanced_cut(W[np.ix_(places, places)], bound=False, rounds=0)
+    assert halves.cut == 2  # a cycle of four parts, cut twice
+    assert bo.communities(W, bound=False, rounds=0).communities == tuple(
+        list(range(p * size, (p + 1) * size)) for p in range(k)
+    )
+
+
+@pytest.mark.parametrize("solve", [bo.max_cut, bo.min_balanced_cut, bo.communities])
+def test_numbers_of_rounds_are_checked(solve):
+    with pytest.raises(ValueError, match="rounds is -1; expected at least 0"):
+        solve(np.ones((4, 4)) - np.eye(4), rounds=-1)
+    for bad in (1.5, True, "many"):
+        with pytest.raises(TypeError, match=r"rounds is .*; expected an integer"):
+            solve(np.ones((4, 4)) - np.eye(4), rounds=bad)
+
+
+def test_rounds_are_those_asked_for(monkeypatch):
+    shown = {}
+    monkeypatch.setattr(
+        "bregopt.routes.progress._tqdm", lambda: lambda items, desc: shown.setdefault(desc, items)
+    )
+    for rounds in (0, 2):
+        shown.clear()
+        bo.min_balanced_cut(large_graph(60), progress=True, bound=False, rounds=rounds)
+        assert (len(shown["cycles"]), len(shown["rounds"])) == (max(rounds, 1), rounds)

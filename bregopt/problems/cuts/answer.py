@@ -66,8 +66,13 @@ def generator(function: Callable[..., Any], seed: Any, options: Mapping[str, Any
     """Return the generator of a seed; check the options before any work."""
     if "warm_start" in options:
         raise TypeError("a cut has no option 'warm_start': each graph is a problem of its own")
-    check_arguments(function, options)
-    own = {name: value for name, value in options.items() if name != "solver"}
+    check_arguments(function, options, ("rounds",))
+    rounds = options.get("rounds")
+    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer)):
+        raise TypeError(f"rounds is {rounds!r}; expected an integer, or None for as many as pay")
+    if rounds is not None and rounds < 0:
+        raise ValueError(f"rounds is {rounds}; expected at least 0, which takes one multilevel cycle")
+    own = {name: value for name, value in options.items() if name not in ("solver", "rounds")}
     check_options(options.get("solver", "auto"), own if seed is None else {**own, "seed": seed})
     return np.random.default_rng(seed)
 

@@ -170,7 +170,7 @@ def communities(
         if gamma <= 0:
             raise ValueError(f"resolution is {gamma:g}; expected a number above 0")
         model = _Modularity(parsed, gamma)
-        search = _Search(model, rng, bool(options.get("progress")))
+        search = _Search(model, rng, options)
         limit = time_limit(options) or 0.0
         with clock.reserving((1 - _SEARCHED) * limit if bound else 0.0):
             search.run()
@@ -329,12 +329,13 @@ class _Search:
     ----------
     model : _Modularity
     rng : numpy.random.Generator
-    progress : bool
-        Show a bar of the rounds.
+    options : dict
+        ``progress`` shows a bar of the rounds; `rounds` is their number, at least one.
     """
 
-    def __init__(self, model: _Modularity, rng: np.random.Generator, progress: bool) -> None:
-        self._model, self._rng, self._progress = model, rng, progress
+    def __init__(self, model: _Modularity, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
+        self._model, self._rng = model, rng
+        self._progress, self._asked = bool(options.get("progress")), options.get("rounds")
         self._pool: list[tuple[float, IntArray]] = []
         self._add(np.zeros(model.n, dtype=np.intp))
 
@@ -349,6 +350,8 @@ class _Search:
         The first round always runs: without it the answer would be one community.
         """
         rounds = min(max(_EDGES // max(self._model.W.nnz, 1), 2), _MOST_ROUNDS)
+        if self._asked is not None:
+            rounds = max(self._asked, 1)
         afresh, last = min(_AFRESH, (rounds + 1) // 2), 0
         for k in items_bar(range(rounds), "rounds", self._progress):
             if k and (clock.remaining() <= 0 or k - last > _PATIENCE):

@@ -152,6 +152,8 @@ def min_balanced_cut(
         Options of :meth:`bregopt.Problem.solve`, for the relaxation: ``tol``, ``verbose``... ``time_limit``
         covers the search, too. Beyond 200 vertices the relaxation ends as soon as its bound proves the cut;
         without ``tol`` also at a gap of at most 1e-3 that is small against the distance of bound and cut.
+        ``rounds`` is the number of rounds of the search, by default as many as pay; 0 takes one multilevel
+        cycle, as METIS does: with ``bound=False`` a cut of 10,000 vertices in half a second.
 
     Returns
     -------
@@ -268,7 +270,7 @@ def proven_cut(
     """Return the best cut by branch and bound, from that of a search, or what the root of the tree proves."""
     largest = difference < 0
     proof = Proof(graph, largest)
-    search = Search(signs, rng, proof.suggests, bool(options.get("progress")))
+    search = Search(signs, rng, proof.suggests, options)
 
     @cache
     def searched() -> IntArray:
@@ -352,15 +354,14 @@ def _found(
         return _cut(graph, unrelaxed(proof.weight(found.part), len(every)), found, proof), None
     limit = _left()
     early = bool(bound) and proof.small
-    progress = bool(options.get("progress"))
     stream = copy.deepcopy(rng) if early else rng  # of roundings: a search draws what it draws without them
-    search = Search(signs, stream, proof.suggests, progress)
+    search = Search(signs, stream, proof.suggests, options)
     alone: IntArray | None = None
 
     def searched() -> IntArray:
         nonlocal search, alone
         if alone is None:
-            rounded, search = search, Search(signs, rng, proof.suggests, progress)
+            rounded, search = search, Search(signs, rng, proof.suggests, options)
             search.refine(begin())
             search.run()
             alone = search.best

@@ -55,10 +55,11 @@ __all__ = ["PartSearch", "Partition", "assigned", "clustered", "lovasz_theta", "
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
-_STARTS = 6  # rounds that divide all of the graph, by recursive bisection
+# Rounds that divide all of the graph, by recursive bisection, and their largest share of all rounds.
+_STARTS, _STARTS_SHARE = 6, 0.25
 # Edge ends in all rounds, for each pair of parts that a vertex is in: so many, and more for few rounds. One
 # round cuts graphs of 1,000 vertices in 8 parts with no more weight than KaHIP's eco and strong modes.
-_EDGES, _EDGES_FEW, _FEW_ROUNDS = 250_000, 1_000_000, 5
+_EDGES, _EDGES_FEW, _FEW_ROUNDS = 250_000, 500_000, 3
 _MOST_ROUNDS = 66
 _SWEEPS = 10  # over all pairs of parts
 _MERGED = (2, 3)  # parts that rounds divide anew, in turn
@@ -235,7 +236,7 @@ def _found(
     """Return the answer to a relaxation, if any, and the best partition of a search and of its roundings."""
     n, k = graph.n, len(sizes)
     limit = time_limit(options) or 0.0
-    search = PartSearch(graph.adjacency, sizes, rng, proof.suggests, bool(options.get("progress")))
+    search = PartSearch(graph.adjacency, sizes, rng, proof.suggests, options)
 
     def best() -> IntArray:
         return search.best
@@ -272,8 +273,8 @@ class PartSearch:
     rng : numpy.random.Generator
     proven : function of a partition
         Whether none is better.
-    progress : bool
-        Show a bar of the rounds.
+    options : dict
+        ``progress`` shows a bar of the rounds; `rounds` is their number, 0 for bisections without refinement.
     """
 
     def __init__(
@@ -282,9 +283,10 @@ class PartSearch:
         sizes: list[int],
         rng: np.random.Generator,
         proven: Callable[[IntArray], bool],
-        progress: bool = False,
+        options: Mapping[str, Any],
     ) -> None:
-        self._W, self._sizes, self._rng, self._proven, self._progress = W, sizes, rng, proven, progress
+        self._W, self._sizes, self._rng, self._proven = W, sizes, rng, proven
+        self._progress, self._asked = bool(options.get("progress")), options.get("rounds")
         self._edges = W.tocoo()
         self._part = np.repeat(np.arange(len(sizes)), sizes)
         self._kept = self._inside(self._part)
@@ -300,6 +302,8 @@ class PartSearch:
 
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""
+        if self._asked == 0:
+            self.take(_bisected(self._W, self._sizes, self._rng))
         self._each("rounds", range(self._rounds), self._round)
 
     def round_matrix(self, X: Matrix | None) -> None:
@@ -322,6 +326,8 @@ class PartSearch:
 
     @property
     def _rounds(self) -> int:
+        if self._asked is not None:
+            return self._asked
         edges = max((len(self._sizes) - 1) * self._W.nnz, 1)
         few = min(_EDGES_FEW // edges, _FEW_ROUNDS)
         return min(max(_EDGES // edges, few, 1), _MOST_ROUNDS)
@@ -335,8 +341,8 @@ class PartSearch:
 
     def _round(self, number: int) -> None:
         k = len(self._sizes)
-        anew = number >= _STARTS
-        merged = self._rng.permutation(k)[: _MERGED[number % len(_MERGED)]] if anew else np.arange(k)
+        start = number < max(min(_STARTS, int(_STARTS_SHARE * self._rounds)), 1)
+        merged = np.arange(k) if start else self._rng.permutation(k)[: _MERGED[number % len(_MERGED)]]
         self._add(_divided(self._W, self._part, merged, self._rng), merged)
 
     def _add(self, part: IntArray, changed: Iterable[int] | None = None) -> None:

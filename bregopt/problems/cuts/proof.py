@@ -286,7 +286,8 @@ def relaxed(
         options.get("solver", "auto"),
         None,
         False,
-        {name: value for name, value in options.items() if name != "solver"} | {"callback": callback},
+        {name: value for name, value in options.items() if name not in ("solver", "rounds")}
+        | {"callback": callback},
     )
     proof.relaxed_by(problem, answer)
     tol = options.get("tol", TOL if why else 1e-6)

@@ -6,7 +6,7 @@ vectors in place of signs (Burer, Monteiro, Zhang 2002). A cycle that keeps two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ class Search:
     rng : numpy.random.Generator
     proven : function of a partition
         Whether none is better.
-    progress : bool
-        Show a bar for each loop.
+    options : dict
+        ``progress`` shows a bar for each loop; `rounds` is their number, 0 for a single cycle.
     """
 
     def __init__(
@@ -55,13 +55,15 @@ class Search:
         graph: SignGraph,
         rng: np.random.Generator,
         proven: Callable[[IntArray], bool],
-        progress: bool = False,
+        options: Mapping[str, Any],
     ) -> None:
-        self._graph, self._rng, self._proven, self._progress = graph, rng, proven, progress
+        self._graph, self._rng, self._proven = graph, rng, proven
+        self._progress, self._rounds = bool(options.get("progress")), options.get("rounds")
         self._sides: list[IntArray] = []
         self._values: list[float] = []
         self._by_cycles = self._by_ascents = -np.inf  # the best values of both ways to begin
-        self.add(refined(graph, graph.split(np.linspace(1.0, -1.0, graph.n))))
+        first = graph.split(np.linspace(1.0, -1.0, graph.n))
+        self.add(first if self._rounds == 0 else refined(graph, first))
 
     @property
     def best(self) -> IntArray:
@@ -96,8 +98,10 @@ class Search:
         cycles : bool
             Whether multilevel cycles come first; a pool of good partitions needs none, and half the patience.
         """
-        rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
-        self._each("cycles", range(min(_CYCLES, rounds) * cycles), lambda k: self.add(self._cycle()))
+        rounds = self._rounds
+        if rounds is None:
+            rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
+        self._each("cycles", range(min(_CYCLES, max(rounds, 1)) * cycles), lambda k: self.add(self._cycle()))
         self._by_cycles = max(self._values)
         patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n) / (1 if cycles else 2)
         self._each("rounds", range(rounds), self._round, patience)
