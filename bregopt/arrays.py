@@ -183,7 +183,7 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     if raw.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
     if raw.dtype.kind not in "biuf":
-        raise TypeError(f"{name} has dtype {raw.dtype}; expected real numbers")
+        raise TypeError(f"{name} {_described(value, raw)}; expected real numbers")
     array = doubles(raw)
     if not _accepts(ndim, array.ndim):
         expected = " or ".join(str(d) for d in (ndim if isinstance(ndim, tuple) else (ndim,)))
@@ -196,6 +196,14 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
         raise ValueError(f"{name} has {found}; expected finite numbers: fill or drop it")
     check_magnitude(array, name, 0.0)
     return array
+
+
+def _described(value: Any, raw: Any) -> str:
+    """Return what an argument is that has no numbers: an answer of bregopt has them in an attribute."""
+    if raw.ndim or isinstance(value, str):
+        return f"has dtype {raw.dtype}"
+    held = [key for key in ("A", "X") if getattr(value, key, None) is not None]
+    return f"is of type {type(value).__name__}" + (f", whose attribute {held[0]} is a matrix" if held else "")
 
 
 def doubles(numbers: NDArray[Any]) -> Array:

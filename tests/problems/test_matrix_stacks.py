@@ -346,7 +346,7 @@ def test_bad_arguments_of_all_matrices_are_refused(A, arguments, message):
 
 def test_options_and_types_are_refused():
     A = symmetric(2, 3)
-    with pytest.warns(bo.DataWarning, match="matrix 'b': TypeError: A has dtype object"):
+    with pytest.warns(bo.DataWarning, match="matrix 'b': TypeError: A is of type type"):
         assert bo.nearest_correlation({"a": np.eye(3), "b": bo.PSD}).status.tolist() == ["optimal", "error"]
     with pytest.raises(ValueError, match="warm_start"):
         bo.nearest_correlation(A, warm_start=True)

@@ -247,6 +247,14 @@ class TestLabels:
         sol = bo.nearest_correlation(self.A)
         assert sol.bound == sol.dual_value <= sol.value
 
+    def test_answers_in_place_of_matrices_are_named(self):
+        for answer, kind in (
+            (bo.nearest_correlation(self.A), "CorrelationSolution, whose attribute X"),
+            (bo.pairwise_correlation(np.eye(3)), "PairwiseCorrelation, whose attribute A"),
+        ):
+            with pytest.raises(TypeError, match=f"A is of type {kind} is a matrix"):
+                bo.nearest_correlation(answer)
+
 
 def test_percent_is_recognized():
     C = np.clip(indefinite(), -0.9, 0.9) + 0.1 * np.eye(8)

@@ -266,7 +266,7 @@ class TestNearestCorrelation:
             ({"divergence": ["logdet"]}, ValueError, "divergence"),
             ({"divergence": None}, ValueError, "divergence"),
             ({"A": bo.LowRank(np.ones((3, 1)))}, TypeError, "A is LowRank"),
-            ({"A": None}, TypeError, "A has dtype object"),
+            ({"A": None}, TypeError, "A is of type NoneType"),
             ({"A": np.zeros((0, 0))}, ValueError, "A is empty"),
             ({"weights": [1.0, np.inf, 1.0]}, ValueError, "weights"),
             ({"weights": [[1, 2, 1], [1, 1, 1], [1, 1, 1]]}, ValueError, "weights is not symmetric"),
