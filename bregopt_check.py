@@ -141,13 +141,26 @@ class Problem:
         return [None if r is None else r[0] * (self.one // r[1]) for r in ratios]
 
     def point(self, lists, name):
-        """Return matrices and variables, with the rows to be solved and the variables that may change."""
-        flat = [self.fixed(lists[f"{name}_X{b}"]) for b in range(len(self.blocks))]
-        demand(all(len(X) == n * n for X, (n, _, _) in zip(flat, self.blocks, strict=True)), FACE)
+        """Return matrices and variables, with the rows to be solved and the variables that may change.
+
+        Numbers are sums of doubles, one after the other; those of "digits" may have several.
+        """
+        flat = [self.sums(lists[f"{name}_X{b}"], n * n) for b, (n, _, _) in enumerate(self.blocks)]
         X = [
             [X[i * n : (i + 1) * n] for i in range(n)] for X, (n, _, _) in zip(flat, self.blocks, strict=True)
         ]
-        return X, self.fixed(lists[f"{name}_u"]), lists[f"{name}_equations"], lists[f"{name}_movable"]
+        equal = [k for k, (lo, hi, _, _) in enumerate(self.ends) if lo == hi]
+        solved, movable = (
+            lists.get(f"{name}_equations", equal),
+            lists.get(f"{name}_movable", range(len(self.box))),
+        )
+        return X, self.sums(lists[f"{name}_u"], len(self.box)), solved, movable
+
+    def sums(self, values, size):
+        """Return that many numbers in units, each the sum of a number of each part."""
+        demand(len(values) == size or (size and len(values) % size == 0), FACE)
+        values = self.fixed(values)
+        return [sum(values[k::size]) for k in range(size)]
 
 
 # --- Eigenvalues and equations ------------------------------------------------------------------------
@@ -195,9 +208,9 @@ def least_eigenvalue(W, bits):
     return Fraction(min((rest[i][i] - others[i] for i in range(n)), default=0), 1 << 2 * half)
 
 
-def is_psd(W):
-    """Whether a small matrix of integers is psd, by elimination without fractions (Bareiss 1968)."""
-    last = 1
+def is_psd(W, shift=0):
+    """Whether a small matrix less a multiple of I is psd, by elimination without fractions (Bareiss 1968)."""
+    W, last = [[w - shift if i == j else w for j, w in enumerate(row)] for i, row in enumerate(W)], 1
     while 0 < len(W) <= LARGEST_EXACT:
         best = max(range(len(W)), key=lambda i: W[i][i])
         pivot, top = W[best][best], W[best]
@@ -263,7 +276,7 @@ def solve(rows, movable, missing, one):
         contraction = max(contraction, sum(map(abs, error.values())) + spread)
     q = Fraction(contraction, one * one)
     demand(q < 1, "the rows without room are not proven independent")
-    for _ in range(40):
+    for _ in range(400):
         lack = missing(change)
         steps = [sum(x * lack[i][0] for i, x in own.items()) // one**2 for own in R]
         if max(map(abs, steps)) <= 1:
@@ -330,7 +343,7 @@ def lower_bound(P, y, traces):
             W[i][j] = W[j][i] = 2 * s if i == j else s
             R[i], R[j] = R[i] + r, R[j] + r
         least = least_eigenvalue(W, 2 * P.bits + 1) * one**2 - max(R, default=0)
-        if least < 0 and (any(R) or not is_psd(W)):
+        if least < 0 and not is_psd(W, 2 * max(R, default=0)):
             demand(trace < INF, "a slack matrix is not proven psd, and no row bounds the trace")
             total += least * trace
     for p, (lo, hi) in P.box.items():
@@ -375,7 +388,8 @@ def upper_bound(P, X, u, equations, movable):
         for (i, j), (v, _) in zip(entries, x[start:], strict=False):
             own[i][j] = own[j][i] = v
         reach = sum(d for _, (_, d) in zip(entries, x[start:], strict=False))
-        demand(least_eigenvalue(own, P.bits) * P.one >= reach, "a matrix of the point is not proven psd")
+        inside = least_eigenvalue(own, P.bits) * P.one >= reach or is_psd(own, reach)
+        demand(inside, "a matrix of the point is not proven psd")
     for k, (row, (lo, hi, lo_rad, hi_rad)) in enumerate(zip(P.rows, P.ends, strict=True)):
         value, spread = dot(row, x)
         above = lo is None or value - spread >= (lo + lo_rad) * P.one
@@ -437,10 +451,12 @@ def proven(P, lists, side):
         upper_bound(P, *P.point(lists, "point"))
         return -INF
     if side == "lower":
-        demand("y" in lists, "it has no multipliers")
-        return best_lower_bound(P, P.fixed(lists["y"]), traces)
-    demand("point_u" in lists, "it has no point that this program checks")
-    return upper_bound(P, *P.point(lists, "point"))
+        own = [P.sums(lists[name], len(P.rows)) for name in ("y", "digits_y") if name in lists]
+        demand(own, "it has no multipliers")
+        return max(best_lower_bound(P, y, traces) for y in own)
+    names = [name for name in ("point", "digits") if f"{name}_u" in lists]
+    demand(names, "it has no point that this program checks")
+    return min(upper_bound(P, *P.point(lists, name)) for name in names)
 
 
 def main(paths=None):

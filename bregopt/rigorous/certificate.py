@@ -23,6 +23,7 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import homogeneous, refutes
+from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.rational_proofs import exact_bound
@@ -69,6 +70,8 @@ class BoundCertificate:
         What the problem is called.
     face : IntegerFace or None
         The face that rows imply together, on which multipliers and points are.
+    digits : Digits or None
+        Multipliers and a point in high precision, proven in fractions.
     """
 
     data: Data
@@ -82,6 +85,7 @@ class BoundCertificate:
     claims: tuple[float, float] = (-math.inf, math.inf)
     name: str = ""
     face: IntegerFace | None = None
+    digits: Digits | None = None
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data.
@@ -103,6 +107,10 @@ class BoundCertificate:
             lower = exact_bound(data, implied, self.y) if lower == -math.inf else lower
         if self.point is not None:
             upper = upper_bound(data, self.point).value
+        if self.digits is not None:
+            check_exact(data)
+            exact = proven_by_digits(data, self.digits, self.traces)
+            lower, upper = max(lower, exact[0]), min(upper, exact[1])
         if self.factor is not None and fixes_diagonal(data):
             upper = factor_bound(data, self.factor).value
         if self.ray is not None and upper < math.inf:
@@ -122,6 +130,12 @@ class BoundCertificate:
             wanted.append(("X", [X.shape for X in self.X], square))
         if self.factor is not None:
             wanted.append(("the number of rows of factor", len(self.factor), sum(n for n, _ in square)))
+        if self.digits is not None:
+            y, X, u, equations, _ = self.digits
+            wanted.append(("index of digits", int(equations.max(initial=-1)) < data.m, True))
+            wanted.append(("digits of y", y.shape[1:], rows))
+            wanted.append(("digits of X", [parts.shape[1:] for parts in X], square))
+            wanted.append(("digits of u", u.shape[1:], (data.k,)))
         for name, point in (("point", self.point), ("ray", self.ray)):
             if point is not None:
                 last = [int(part.max(initial=-1)) for part in (point.equations, point.movable)]
@@ -214,6 +228,9 @@ class BoundCertificate:
         for key in ("point", "ray"):
             point: Point | None = getattr(self, key)
             arrays |= {} if point is None else schema.packed_point(key, point)
+        if self.digits is not None:
+            arrays |= {f"digits_{name}": getattr(self.digits, name) for name in ("y", "u", "equations")}
+            arrays |= {f"digits_X{b}": parts for b, parts in enumerate(self.digits.X)}
         if self.face is not None:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
@@ -261,9 +278,18 @@ class BoundCertificate:
             claims=(lower, upper),
             name=fields.text("name"),
             face=schema.read_face(fields, data),
+            digits=_read_digits(fields, data),
         )
         fields.finish()
         return found
+
+
+def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:
+    if "digits_y" not in fields:
+        return None
+    X = tuple(fields.floats(f"digits_X{b}", (None, None, None)) for b in range(len(data.matrices)))
+    y, u = (fields.floats(name, (None, None)) for name in ("digits_y", "digits_u"))
+    return Digits(y, X, u, fields.subset("digits_equations", data.m), np.zeros((1, 1)))
 
 
 def rounded(claims: tuple[float, float]) -> tuple[float, float]:

@@ -13,22 +13,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import TINY
+from bregopt.arrays import TINY, IntArray
 from bregopt.program import Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, inflated
-from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.linear_algebra import exceeds
 from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.upper import Point
 
-__all__ = ["RationalAnswer", "ldl", "rational_point"]
+if TYPE_CHECKING:
+    from bregopt.rigorous.certificate import BoundCertificate
+
+__all__ = ["RationalAnswer", "bound_of_point", "changes_for", "ldl", "rational_point"]
 
 _LARGEST_ORDER, _LARGEST_SYSTEM = 40, 200  # of singular matrices and of systems that are eliminated
 _INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
@@ -104,7 +106,7 @@ def rational_point(
         )
     data, bases = reduced(whole, certificate.face)
     rounded = _rounded(data, certificate.point, denominator)
-    rounded.solve(certificate.point)
+    rounded.solve(certificate.point.equations, certificate.point.movable)
     X = []
     for b, (block, H) in enumerate(zip(data.matrices, bases, strict=True)):
         M = rounded.matrix(b)
@@ -120,6 +122,41 @@ def rational_point(
     found = _Point(whole, X, rounded.variables())
     found.check()
     return tuple(_array(M, len(M)) for M in X), found.variables(), found.value()
+
+
+def bound_of_point(
+    data: Data,
+    matrices: Sequence[Matrix],
+    u: Sequence[Fraction],
+    equations: IntArray,
+    shift: Fraction = Fraction(0),
+) -> Fraction | None:
+    """Return the objective at a feasible point near matrices and variables; None where none is found.
+
+    Parameters
+    ----------
+    data : Data
+        With linear costs, hard rows and exact numbers.
+    matrices : sequence of matrices in fractions
+    u : sequence of Fraction
+    equations : int array
+        The rows that are solved for one entry or variable each; the point has room in the others.
+    shift : Fraction
+        The matrices are psd after a multiple of the identity is added.
+    """
+    if _has_radii(data):
+        return None
+    point = _Point(data, matrices, u)
+    try:
+        point.solve(equations, np.arange(data.k))
+        point.check()
+    except ValueError:
+        return None
+    found = [point.matrix(b) for b in range(len(data.matrices))]
+    for M in found:
+        for i in range(len(M)):
+            M[i][i] += shift
+    return point.value() if all(len(M) <= _LARGEST_ORDER and ldl(M) is not None for M in found) else None
 
 
 def _has_radii(data: Data) -> bool:
@@ -154,32 +191,16 @@ class _Point:
     def activity(self, k: int) -> Fraction:
         return sum((a * self.x[p] for p, a in self.rows[k].items()), Fraction(0))
 
-    def solve(self, at: Point) -> None:
-        """Change one entry or movable variable for each equation, so that all hold exactly."""
-        data, equations, first = self.data, at.equations, len(self.places)
-        if not len(equations):
-            return
-        if len(equations) > _LARGEST_SYSTEM:
-            raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_SYSTEM} are eliminated")
+    def solve(self, equations: IntArray, variables: IntArray) -> None:
+        """Change one entry, or one of some variables, for each equation, so that all hold exactly."""
+        data, first = self.data, len(self.places)
         missing = []
         for k in equations.tolist():
             ends = [Fraction(end) for end in (float(data.lo[k]), float(data.hi[k])) if math.isfinite(end)]
             activity = self.activity(k)
             missing.append(min((end - activity for end in ends), key=abs))
-        movable = [*range(first), *(first + at.movable).tolist()]
-        columns = {p: number for number, p in enumerate(movable)}
-        A = np.zeros((len(equations), len(columns)))
-        for row, k in zip(A, equations.tolist(), strict=True):
-            for p, a in self.rows[k].items():
-                if p in columns:
-                    row[columns[p]] = float(a)
-        R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
-        size = np.abs(R.diagonal())
-        if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
-            raise ValueError("the rows without room are not independent; leave out those that others imply")
-        pivots = [movable[p] for p in order[: len(A)]]
-        square = [[self.rows[k].get(p, Fraction(0)) for p in pivots] for k in equations.tolist()]
-        for p, change in zip(pivots, _solution(square, missing), strict=True):
+        movable = [*range(first), *(first + variables).tolist()]
+        for p, change in changes_for([self.rows[k] for k in equations.tolist()], movable, missing).items():
             self.x[p] += change
 
     def check(self) -> None:
@@ -214,6 +235,43 @@ class _Point:
         costs = np.concatenate([*(block.C.mid for block in self.data.matrices), self.data.c.mid])
         terms = (Fraction(c) * x for c, x in zip(costs.tolist(), self.x, strict=True) if c)
         return sum(terms, Fraction(self.data.offset))
+
+
+def changes_for(
+    equations: Sequence[dict[int, Fraction]], movable: Sequence[int], missing: Sequence[Fraction]
+) -> dict[int, Fraction]:
+    """Return changes of as many unknowns as there are equations that supply what these miss.
+
+    Parameters
+    ----------
+    equations : sequence of dict from int to Fraction
+        The coefficients of the unknowns.
+    movable : sequence of int
+        The unknowns that may change.
+    missing : sequence of Fraction
+
+    Raises
+    ------
+    ValueError
+        If there are too many equations, or they depend on each other.
+    """
+    if not equations:
+        return {}
+    if len(equations) > _LARGEST_SYSTEM:
+        raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_SYSTEM} are eliminated")
+    columns = {p: number for number, p in enumerate(movable)}
+    A = np.zeros((len(equations), len(columns)))
+    for row, equation in zip(A, equations, strict=True):
+        for p, a in equation.items():
+            if p in columns:
+                row[columns[p]] = float(a)
+    R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
+    size = np.abs(R.diagonal())
+    if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
+        raise ValueError("the rows without room are not independent; leave out those that others imply")
+    pivots = [movable[p] for p in order[: len(A)]]
+    square = [[equation.get(p, Fraction(0)) for p in pivots] for equation in equations]
+    return dict(zip(pivots, _solution(square, missing), strict=True))
 
 
 def ldl(M: Matrix) -> tuple[Matrix, list[Fraction]] | None:

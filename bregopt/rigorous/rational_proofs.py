@@ -26,6 +26,7 @@ from bregopt.rigorous.reduction import Implied
 
 __all__ = [
     "Rational",
+    "bound_of_multipliers",
     "exact_bound",
     "exact_farkas",
     "exact_inverse",
@@ -85,18 +86,9 @@ def exact_bound(data: Data, implied: Implied, y: Array) -> float:
     implied : Implied
     y : array of shape (m,)
     """
-    plain = all(
-        b.anchor is None and b.cap is None and b.A_rad is None and not b.C.rad.any() for b in data.matrices
-    )
-    if not plain or data.c.rad.any() or not data.kinds <= {Penalty.HARD}:
+    priced = _priced(data)
+    if priced is None:
         return -math.inf
-    blocks = tuple(replace(b, A=_with_row(b.A, b.C.mid)) for b in data.matrices)
-    ends: dict[str, Any] = {
-        name: np.append(getattr(data, name), 0.0) for name in ("lo", "hi", "lo_rad", "hi_rad")
-    }
-    kind, weight = np.append(data.kind, int(Penalty.HARD)), np.append(data.weight, np.inf)
-    B = _with_row(data.B, data.c.mid)
-    priced = replace(data, matrices=blocks, B=B, kind=kind, weight=weight, implied=None, **ends)
     v = np.append(np.where(np.isfinite(np.where(y > 0, data.lo, data.hi)), y, 0.0), -1.0)
     size, best = np.abs(v) * _row_sizes(priced), -math.inf
     for share in _SHARES:
@@ -111,6 +103,41 @@ def exact_bound(data: Data, implied: Implied, y: Array) -> float:
                     found = Fraction(data.offset) - margin / near[data.m]
                     best = max(best, math.nextafter(float(found), -math.inf))
     return best
+
+
+def bound_of_multipliers(data: Data, implied: Implied, y: Vector) -> Fraction | None:
+    """Return the lower bound that multipliers prove, exactly; None where they prove none.
+
+    Parameters
+    ----------
+    data : Data
+    implied : Implied
+    y : dict from int to Fraction
+        Multipliers of rows; those that are left out are zero.
+    """
+    priced = _priced(data)
+    own = {k: v for k, v in y.items() if v}
+    if priced is None or any(math.isinf(data.lo[k] if v > 0 else data.hi[k]) for k, v in own.items()):
+        return None
+    support = np.array([*sorted(own), data.m], dtype=np.intp)
+    margin = _Combination(priced, support).margin({**own, data.m: Fraction(-1)}, implied)
+    return None if margin is None else Fraction(data.offset) + margin
+
+
+def _priced(data: Data) -> Data | None:
+    """Return the data with the costs as one more row; None where their numbers are not exact."""
+    plain = all(
+        b.anchor is None and b.cap is None and b.A_rad is None and not b.C.rad.any() for b in data.matrices
+    )
+    if not plain or data.c.rad.any() or not data.kinds <= {Penalty.HARD}:
+        return None
+    blocks = tuple(replace(b, A=_with_row(b.A, b.C.mid)) for b in data.matrices)
+    ends: dict[str, Any] = {
+        name: np.append(getattr(data, name), 0.0) for name in ("lo", "hi", "lo_rad", "hi_rad")
+    }
+    kind, weight = np.append(data.kind, int(Penalty.HARD)), np.append(data.weight, np.inf)
+    B = _with_row(data.B, data.c.mid)
+    return replace(data, matrices=blocks, B=B, kind=kind, weight=weight, implied=None, **ends)
 
 
 def _with_row(A: Any, row: Array) -> Any:

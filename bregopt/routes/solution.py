@@ -341,6 +341,7 @@ class Solution:
         trace_bound: ArrayLike | None = None,
         eigenvalue_bound: ArrayLike | None = None,
         trace: float | None = None,
+        exact: bool = False,
     ) -> Verification:
         """Return bounds on the optimum that are proven in spite of all rounding errors.
 
@@ -361,8 +362,12 @@ class Solution:
             With it the bounds are those of the optimum given that the slacks ``C - A*(y)`` of the
             multipliers have traces that sum to at most this number. Where the rows leave ``X`` no interior,
             the optimum may drift as `y` grows, and have no proof of both sides; given a trace it has one.
-            Only for linear objectives with hard rows; the problem is solved anew, and the other options are
-            not used.
+            Only for linear objectives with hard rows; the problem is solved anew, and the other options but
+            `exact` are not used.
+        exact : bool
+            Whether to solve small linear problems again with hundreds of digits, by FLINT, and to prove the
+            bounds in fractions: often to the last digit of a double, also where the optimum is hardly
+            attained. It needs ``pip install 'bregopt[exact]'``.
 
         Returns
         -------
@@ -372,7 +377,10 @@ class Solution:
         Raises
         ------
         TypeError, ValueError
-            If the answer has no program, or a stated bound is not positive.
+            If the answer has no program, a stated bound is not positive, or the problem is not one for
+            `exact`.
+        ImportError
+            If `exact` is asked for, and python-flint is not installed.
         """
         from bregopt.routes.verification import (  # it solves problems, so it is above this module
             verified,
@@ -383,19 +391,26 @@ class Solution:
         if raw._program is None:
             raise ValueError("the answer does not hold its problem; expected one of Problem.solve")
         if trace is not None:
-            return verified_with_bounded_slack(raw._program, trace)
+            return verified_with_bounded_slack(raw._program, trace, exact)
         compiled = self._compiled or raw._compiled
         source = None if compiled is None else compiled.proof_data(raw._program)
-        asked = resolve is not True or trace_bound is not None or eigenvalue_bound is not None
+        asked = exact or resolve is not True or trace_bound is not None or eigenvalue_bound is not None
         if raw.proof is not None and not asked and (source is None or not source[2]):
             return raw.proof
         found = verified(
-            raw._program, raw, resolve, trace_bound, eigenvalue_bound, source, generated=self._generated
+            raw._program,
+            raw,
+            resolve,
+            trace_bound,
+            eigenvalue_bound,
+            source,
+            generated=self._generated,
+            exact=exact,
         )
         vars(self)["_interval"] = found.lower, found.upper  # for the card
         return found
 
-    def trace_profile(self, traces: ArrayLike = (1e2, 1e4, 1e6, 1e8)) -> TraceProfile:
+    def trace_profile(self, traces: ArrayLike = (1e2, 1e4, 1e6, 1e8), *, exact: bool = False) -> TraceProfile:
         """Return the proven optimum given a bound ``R`` on the traces of the slacks ``C - A*(y)``, by ``R``.
 
         It shows whether the optimum drifts as multipliers grow; see the `trace` of :meth:`verify`. It is
@@ -405,6 +420,8 @@ class Solution:
         ----------
         traces : array_like of shape (k,)
             The bounds ``R``, positive.
+        exact : bool
+            As for :meth:`verify`.
 
         Returns
         -------
@@ -418,7 +435,7 @@ class Solution:
         from bregopt.rigorous.dual_trace import TraceProfile  # few ask
 
         bounds = np.unique(np.asarray(traces, dtype=float))
-        found = [self.verify(trace=float(bound)) for bound in bounds]
+        found = [self.verify(trace=float(bound), exact=exact) for bound in bounds]
         lower, upper = (np.array([getattr(own, side) for own in found]) for side in ("lower", "upper"))
         return TraceProfile(bounds, lower, upper)
 

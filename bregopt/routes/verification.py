@@ -27,6 +27,7 @@ from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.dual_trace import with_bounded_slack
 from bregopt.rigorous.farkas import homogeneous, refutes
+from bregopt.rigorous.high_precision import check_exact, exact_digits, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper
@@ -70,6 +71,7 @@ def verified(
     source: tuple[Program, Data, tuple[str, ...]] | None = None,
     *,
     generated: bool = False,
+    exact: bool = False,
 ) -> Verification:
     """Return proven bounds of a program's optimum, in the user's sign; see :meth:`Solution.verify`.
 
@@ -79,6 +81,8 @@ def verified(
     start = time.perf_counter()
     if not isinstance(resolve, bool):
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
+    if exact and (program.tangent is not None or generated):
+        raise ValueError("exact=True takes linear problems with all their rows, not entropies or cut_rows")
     if program.tangent is not None:
         return _verified_tangents(program.tangent, raw, resolve, trace_bound, eigenvalue_bound)
     program, data, intervals = source or (program, data_of(program), ())
@@ -95,8 +99,10 @@ def verified(
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
-    lower, upper = certificate.claims
     certificate = replace(certificate, claims=rounded(certificate.claims))
+    if exact and raw.X is not None:
+        certificate = search.with_digits(certificate)
+    lower, upper = certificate.claims
     reasons = {name: text for name, text in search.reasons.items() if text}
     if program.maximize:
         lower, upper = -upper, -lower
@@ -154,17 +160,25 @@ def _verified_tangents(
     )
 
 
-def verified_with_bounded_slack(program: Program, bound: Any) -> Verification:
+def verified_with_bounded_slack(program: Program, bound: Any, exact: bool) -> Verification:
     """Return proven bounds of the optimum given that the traces of ``C - A*(y)`` sum to at most a bound.
 
     For a minimization it is the largest bound that such multipliers prove; see :meth:`Solution.verify`.
     """
     start = time.perf_counter()
     size = float(_positive("trace", bound, 1)[0])
-    wider, data = with_bounded_slack(program, size)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        raw = routing.solve(wider, warn=False, tol=_SHARP_TOL)
-    found = verified(wider, raw, True, None, None, (wider, data, ()))
+    if exact:
+        data = data_of(program)
+        check_exact(data)
+        lower, upper = proven_by_digits(
+            data, exact_digits(data, size), np.full(len(program.blocks), np.inf), size
+        )
+        found = Verification(*((-upper, -lower) if program.maximize else (lower, upper)))
+    else:
+        wider, data = with_bounded_slack(program, size)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            raw = routing.solve(wider, warn=False, tol=_SHARP_TOL)
+        found = verified(wider, raw, True, None, None, (wider, data, ()))
     given = (*found.given, _BOUNDED_SLACK.format(size))
     return replace(found, given=given, seconds=time.perf_counter() - start, solves=found.solves + 1)
 
@@ -263,6 +277,24 @@ class _Search:
             point=upper.point if upper.side.value < math.inf else None,
             claims=(lower.side.value, upper.side.value),
             face=self.face,
+        )
+
+    def with_digits(self, certificate: BoundCertificate) -> BoundCertificate:
+        """Return a certificate with the bounds of high precision, where these are better."""
+        check_exact(self.data)
+        digits = exact_digits(self.data)
+        exact = proven_by_digits(self.data, digits, self.traces)
+        lower, upper = certificate.claims
+        better = exact[0] >= lower, exact[1] <= upper
+        self.solves += 1
+        proven = zip(("lower", "upper"), exact, strict=True)
+        self.reasons |= {side: "" for side, own in proven if math.isfinite(own)}
+        return replace(
+            certificate,
+            digits=digits,
+            y=None if better[0] else certificate.y,
+            point=None if better[1] else certificate.point,
+            claims=(exact[0] if better[0] else lower, exact[1] if better[1] else upper),
         )
 
     def _sharpest(self) -> Candidate:

@@ -1,0 +1,550 @@
+"""Bounds in high precision: an interior-point method with hundreds of digits, proven in fractions.
+
+Where the rows leave matrices or slacks hardly an interior, doubles cannot follow the central path to the
+optimum, and what they reach may be far from it. Numbers of several hundred bits can: after some forty steps
+of Mehrotra's method (HKM direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996) both bounds agree in all
+digits of a double. The method itself proves nothing. Its multipliers and its point are rounded to sums of
+doubles. Then fractions decide every condition of the bounds: whether slacks are psd
+(:func:`bregopt.rigorous.rational_proofs.bound_of_multipliers`), and whether a matrix near the point meets the
+rows and is psd (:func:`bregopt.rigorous.rational.bound_of_point`).
+
+Arithmetic is that of FLINT. Numbers are midpoints of its balls, so that radii do not grow along the path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import Array, IntArray
+from bregopt.errors import require
+from bregopt.program import Penalty
+from bregopt.rigorous.data import Data
+from bregopt.rigorous.rational import bound_of_point, changes_for
+from bregopt.rigorous.rational_proofs import bound_of_multipliers
+from bregopt.rigorous.reduction import implied_bounds
+
+__all__ = ["Digits", "check_exact", "exact_digits", "proven_by_digits"]
+
+_BITS = 800  # of the numbers: at 400 round-off ends the path of hinf1 early
+_UNIT_BITS = 500  # after the binary point of multipliers and points that are proven
+_GAP = 1e-20  # relative, at which the path ends
+_STEPS = 300
+_FIRST = 1e3  # of the first iterate, relative to the usual sizes: a small one is led to the boundary at once
+_LEAST_CENTERING, _CENTERING = 1e-4, 0.5  # the second while mu falls faster than the residual of the rows
+_LAG = 1e2  # of the residual behind mu, in relation to the first iterate
+_FRACTION, _FULL = 0.9, 0.99  # of the way to the boundary, after a short and after a full predictor
+_LEAST_STEP = 1e-8
+_WORK = 4e6  # rows times the cubes of the orders, a minute or so
+
+Vector = dict[int, Fraction]
+
+
+class Digits(NamedTuple):
+    """Multipliers and a point as sums of doubles, the largest parts first.
+
+    Parameters
+    ----------
+    y : array of shape (q, m)
+    X : tuple of arrays of shape (q, n, n)
+    u : array of shape (q, k)
+    equations : int array
+        The rows that the point is corrected to meet exactly.
+    shift : array of shape (q, 1)
+        ``t`` with ``X + t I`` psd: what a bound on the trace of slacks allows; zero without one.
+    """
+
+    y: Array
+    X: tuple[Array, ...]
+    u: Array
+    equations: IntArray
+    shift: Array
+
+
+def check_exact(data: Data) -> None:
+    """Refuse problems that are not small or have other parts than linear ones.
+
+    Raises
+    ------
+    ValueError
+        With what was found and what to do.
+    """
+    radii = [data.c.rad, data.lo_rad, data.hi_rad, *(block.C.rad for block in data.matrices)]
+    found = ""
+    if any(block.anchor is not None or block.cap is not None for block in data.matrices):
+        found = "a divergence, or a cap on eigenvalues"
+    elif (data.kind != int(Penalty.HARD)).any():
+        found = "soft rows"
+    elif data.cones.count:
+        found = "second-order cones"
+    elif data.A_rad is not None or data.B_rad is not None or any(rad.any() for rad in radii):
+        found = "coefficients that doubles round, or intervals; state rows as matrices of numbers"
+    if found:
+        raise ValueError(f"exact=True takes linear problems in matrices and variables, not {found}")
+    work = data.m * float(sum(block.n**3 for block in data.matrices) + data.m**2)
+    if work > _WORK:
+        orders = ", ".join(str(block.n) for block in data.matrices)
+        raise ValueError(
+            f"exact=True is for small problems: {data.m} rows and matrices of order {orders} would take "
+            f"{work / _WORK:.0f} times the work that is allowed; verify() without it proves bounds in doubles"
+        )
+
+
+def exact_digits(data: Data, bound: float = math.inf) -> Digits:
+    """Return multipliers and a point that prove both bounds in most cases.
+
+    Parameters
+    ----------
+    data : Data
+        That :func:`check_exact` accepts.
+    bound : float
+        On the sum of the traces of the slacks (:mod:`bregopt.rigorous.dual_trace`).
+    """
+    form = _StandardForm(data, bound)
+    X, y = _Path(form).follow()
+    t = Fraction(0) if form.shift is None else _fraction(X[form.shift][0, 0])
+    matrices = []
+    for n, M in zip((block.n for block in data.matrices), X, strict=False):
+        entries = list(map(_fraction, M.entries()))
+        entries[:: n + 1] = [x - t for x in entries[:: n + 1]]
+        matrices.append(_parts(entries).reshape(-1, n, n))
+    multipliers = form.multipliers(y)[: data.m]
+    return Digits(
+        _parts(multipliers), tuple(matrices), _parts(form.variables(X)), form.equations, _parts([t])
+    )
+
+
+def proven_by_digits(
+    data: Data, digits: Digits, traces: Array, bound: float = math.inf
+) -> tuple[float, float]:
+    """Return the bounds that multipliers and a point prove in fractions, rounded outward.
+
+    With a `bound` they are those of the optimum given that the slacks have traces that sum to at most it: the
+    multipliers have such slacks, and ``<C, X> + t R`` is at least what they prove where ``X + t I`` is psd.
+
+    Parameters
+    ----------
+    data : Data
+    digits : Digits
+    traces : array of shape (blocks,)
+        Bounds that the caller stated; infinite where there are none.
+    bound : float
+    """
+    implied = implied_bounds(data).with_traces(traces)
+    lower, upper = -math.inf, math.inf
+    (t,) = _sums(digits.shift)
+    try:
+        y = _at_no_cost(data, _sums(digits.y))
+        least = bound_of_multipliers(data, implied, y)
+    except ValueError:  # equations of free variables that depend on each other
+        least = None
+    if least is not None and (math.isinf(bound) or _trace_of_slacks(data, y) <= Fraction(bound)):
+        lower = float(least)
+        lower = math.nextafter(lower, -math.inf) if Fraction(lower) > least else lower
+    matrices = []
+    for parts in digits.X:
+        n, flat = parts.shape[1], _sums(parts.reshape(len(parts), -1))
+        matrices.append([flat[k * n : (k + 1) * n] for k in range(n)])
+    most = None
+    if t >= 0 and (not t or math.isfinite(bound)):
+        most = bound_of_point(data, matrices, _sums(digits.u), digits.equations, t)
+    if most is not None:
+        most += t * Fraction(bound) if t else 0
+        upper = float(most)
+        upper = math.nextafter(upper, math.inf) if Fraction(upper) < most else upper
+    return lower, upper
+
+
+def _at_no_cost(data: Data, y: list[Fraction]) -> Vector:
+    """Return multipliers near the given ones at which free variables cost nothing."""
+    free = np.flatnonzero(np.isinf(data.u_lo) & np.isinf(data.u_hi)).tolist()
+    columns = data.B.tocsc()
+    equations, missing = [], []
+    for j in free:
+        own = slice(columns.indptr[j], columns.indptr[j + 1])
+        pairs = zip(columns.indices[own].tolist(), columns.data[own].tolist(), strict=True)
+        equations.append({k: Fraction(a) for k, a in pairs if a})
+        spent = (a * y[k] for k, a in equations[-1].items())
+        missing.append(Fraction(float(data.c.mid[j])) - sum(spent, Fraction(0)))
+    # Those of inequalities keep their sign only if they are not small.
+    largest = max(map(abs, y), default=Fraction(0))
+    movable = [k for k, v in enumerate(y) if data.lo[k] == data.hi[k] or abs(v) > largest / 2**20]
+    changes = changes_for(equations, movable, missing)
+    return {k: v + changes.get(k, 0) for k, v in enumerate(y)}
+
+
+def _trace_of_slacks(data: Data, y: dict[int, Fraction]) -> Fraction:
+    """Return the sum of the traces of ``C - A*(y)``."""
+    total = Fraction(0)
+    for block in data.matrices:
+        on = block.i == block.j
+        total += sum(map(Fraction, block.C.mid[on].tolist()), Fraction(0))
+        A = block.A[:, np.flatnonzero(on)].tocoo()
+        terms = (Fraction(a) * y[k] for k, a in zip(A.row.tolist(), A.data.tolist(), strict=True))
+        total -= sum(terms, Fraction(0))
+    return total
+
+
+def _fraction(x: Any) -> Fraction:
+    """Return a number of FLINT."""
+    mantissa, exponent = (int(part) for part in x.mid().man_exp())
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def _parts(numbers: Sequence[Fraction]) -> Array:
+    """Return numbers, rounded to a small unit, as sums of doubles, one row for each part."""
+    unit = 1 << _UNIT_BITS
+    parts: list[list[float]] = []
+    rest = [Fraction(round(x * unit), unit) for x in numbers]
+    while any(rest) or not parts:
+        parts.append([float(x) for x in rest])
+        rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
+    return np.array(parts)
+
+
+def _sums(parts: Array) -> list[Fraction]:
+    return [sum(map(Fraction, column), Fraction(0)) for column in parts.T.tolist()]
+
+
+Entry = tuple[int, int, int]  # block, i and j, ``i <= j``
+
+
+class _Elimination(NamedTuple):
+    """A free variable that a row determines, and what was subtracted from other rows and from the costs."""
+
+    variable: int
+    row: int
+    terms: dict[Entry, Fraction]
+    end: Fraction
+    factors: dict[int, Fraction]
+    price: Fraction
+
+
+class _StandardForm:
+    """The problem with equalities and psd matrices alone, in fractions.
+
+    Variables are matrices of order one: the distance to an end of their box, and the rest where it has two;
+    likewise the room of inequalities. A row determines each free variable. Rows are
+    ``sum_b <A_kb, X_b> = b_k``, those of the data first.
+
+    Attributes
+    ----------
+    orders : list of int
+    rows : list of dict
+        For each row its coefficients of entries.
+    costs : dict
+        Those of the objective, likewise.
+    b : list of Fraction
+    kept : list of int
+        The rows that are left.
+    equations : int array
+        The equalities of the data that others do not imply.
+    shift : int or None
+        The block of ``t`` where the traces of slacks have a bound; the matrices are ``X + t I`` then.
+    """
+
+    def __init__(self, data: Data, bound: float) -> None:
+        self.orders = [block.n for block in data.matrices]
+        self.rows: list[dict[Entry, Fraction]] = [{} for _ in range(data.m)]
+        self.costs: dict[Entry, Fraction] = {}
+        self.b = [Fraction(0)] * data.m
+        for b, block in enumerate(data.matrices):
+            entries = list(zip([b] * len(block.i), block.i.tolist(), block.j.tolist(), strict=True))
+            self.costs |= {e: Fraction(c) for e, c in zip(entries, block.C.mid.tolist(), strict=True) if c}
+            A = block.A.tocoo()
+            for k, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+                self.rows[k][entries[p]] = Fraction(a)
+        self._ends: list[tuple[Fraction, int, int | None]] = []  # of each variable: end, sign, block
+        for j in range(data.k):
+            self._add_variable(data, j)
+        for k, (lo, hi) in enumerate(zip(data.lo.tolist(), data.hi.tolist(), strict=True)):
+            end, sign = (lo, -1) if math.isfinite(lo) else (hi, 1)
+            if math.isfinite(end):
+                self.b[k] += Fraction(end)
+            if lo != hi and math.isfinite(end):
+                self.rows[k][self._between(lo, hi), 0, 0] = Fraction(sign)
+        self.shift = self._shifted(data, Fraction(bound)) if math.isfinite(bound) else None
+        implied = set() if data.implied is None else set(np.flatnonzero(data.implied).tolist())
+        implied |= set(np.flatnonzero(data.idle | (np.isinf(data.lo) & np.isinf(data.hi))).tolist())
+        self.kept = [k for k in range(len(self.rows)) if k not in implied]
+        self.equations = np.array([k for k in self.kept if k < data.m and data.lo[k] == data.hi[k]], np.intp)
+        free = np.flatnonzero(np.isinf(data.u_lo) & np.isinf(data.u_hi)).tolist()
+        self._eliminated = [found for j in free if (found := self._eliminate(j)) is not None]
+
+    def _add_variable(self, data: Data, j: int) -> None:
+        lo, hi = float(data.u_lo[j]), float(data.u_hi[j])
+        columns, end, sign = data.B.tocsc(), Fraction(0), 1
+        own = slice(columns.indptr[j], columns.indptr[j + 1])
+        column = dict(zip(columns.indices[own].tolist(), columns.data[own].tolist(), strict=True))
+        place: int | None = -1 - j  # of a free variable, until a row determines it
+        if math.isfinite(lo) or math.isfinite(hi):
+            end, sign = (Fraction(lo), 1) if math.isfinite(lo) else (Fraction(hi), -1)
+            place = None if lo == hi else self._between(lo, hi)
+        for k, a in column.items():
+            self.b[k] -= Fraction(a) * end
+            if place is not None:
+                self.rows[k][place, 0, 0] = sign * Fraction(a)
+        if place is not None:
+            self.costs[place, 0, 0] = sign * Fraction(float(data.c.mid[j]))
+        self._ends.append((end, sign, place))
+
+    def _between(self, lo: float, hi: float) -> int:
+        """Add a number from zero to ``hi - lo``; return its block."""
+        self.orders.append(1)
+        place = len(self.orders) - 1
+        if math.isfinite(lo) and math.isfinite(hi):
+            self.orders.append(1)
+            self.rows.append({(place, 0, 0): Fraction(1), (place + 1, 0, 0): Fraction(1)})
+            self.b.append(Fraction(hi) - Fraction(lo))
+        return place
+
+    def _shifted(self, data: Data, bound: Fraction) -> int:
+        """Add ``t``, of which matrices ``X + t I`` have a multiple of the identity; return its block."""
+        place = self._between(0.0, math.inf)
+        for row in (*self.rows[: data.m], self.costs):
+            diagonal = [a for (b, i, j), a in row.items() if i == j and 0 <= b < len(data.matrices)]
+            row[place, 0, 0] = -sum(diagonal, Fraction(0))
+        self.costs[place, 0, 0] += bound
+        return place
+
+    def _eliminate(self, j: int) -> _Elimination | None:
+        """Let the row with the largest coefficient of a free variable determine it."""
+        key = (-1 - j, 0, 0)
+        rows = [k for k in self.kept if self.rows[k].get(key)]
+        if not rows:
+            self.costs.pop(key, None)
+            return None
+        p = max(rows, key=lambda k: abs(self.rows[k][key]))
+        terms, end = self.rows[p], self.b[p]
+        factors = {k: self.rows[k][key] / terms[key] for k in rows if k != p}
+        price = self.costs.get(key, Fraction(0)) / terms[key]
+        for k, factor in factors.items():
+            self.rows[k] = _less(self.rows[k], terms, factor)
+            self.b[k] -= factor * end
+        self.costs = _less(self.costs, terms, price)
+        self.kept.remove(p)
+        return _Elimination(j, p, terms, end, factors, price)
+
+    def variables(self, X: Sequence[Any]) -> list[Fraction]:
+        """Return the variables of the data for matrices of FLINT."""
+        values: dict[Entry, Fraction] = {}
+        for found in reversed(self._eliminated):
+            own, total = (-1 - found.variable, 0, 0), found.end
+            for entry, a in found.terms.items():
+                if entry != own:
+                    value = (
+                        values.get(entry, Fraction(0)) if entry[0] < 0 else _fraction(X[entry[0]][entry[1:]])
+                    )
+                    total -= a * value
+            values[own] = total / found.terms[own]
+        numbers = []
+        for end, sign, place in self._ends:
+            if place is None:
+                numbers.append(end)
+            elif place < 0:
+                numbers.append(values.get((place, 0, 0), Fraction(0)))
+            else:
+                numbers.append(end + sign * _fraction(X[place][0, 0]))
+        return numbers
+
+    def multipliers(self, y: Sequence[Any]) -> list[Fraction]:
+        """Return the multipliers of all rows for those of FLINT of the rows that are left."""
+        every = [Fraction(0)] * len(self.rows)
+        for k, value in zip(self.kept, y, strict=True):
+            every[k] = _fraction(value)
+        for found in reversed(self._eliminated):
+            spent = (factor * every[k] for k, factor in found.factors.items())
+            every[found.row] = found.price - sum(spent, Fraction(0))
+        return every
+
+
+def _less(
+    row: dict[Entry, Fraction], other: dict[Entry, Fraction], factor: Fraction
+) -> dict[Entry, Fraction]:
+    """Return a row less a multiple of another one."""
+    keys = row.keys() | other.keys()
+    found = {key: row.get(key, Fraction(0)) - factor * other.get(key, Fraction(0)) for key in keys}
+    return {key: a for key, a in found.items() if a}
+
+
+class _Path:
+    """The central path of a standard form."""
+
+    def __init__(self, form: _StandardForm) -> None:
+        self.flint = require("flint", "exact")
+        self.form, self.blocks = form, range(len(form.orders))
+        self.rows = [form.rows[k] for k in form.kept]
+
+    def follow(self) -> tuple[list[Any], list[Any]]:
+        """Return the matrices and the multipliers of the rows that are left at the end of the path."""
+        context = self.flint.ctx
+        before, context.prec = context.prec, _BITS
+        try:
+            return self._followed()
+        finally:
+            context.prec = before
+
+    def _followed(self) -> tuple[list[Any], list[Any]]:
+        arb, orders = self.flint.arb, self.form.orders
+        C = self._matrices(self.form.costs)
+        A = [self._matrices(row) for row in self.rows]
+        b = [self._number(self.form.b[k]) for k in self.form.kept]
+        terms = [self._terms(row) for row in self.rows]
+        size = [math.sqrt(sum(float(a) ** 2 for a in row.values())) for row in self.rows]
+        reach = max((abs(float(end)) / (1 + s) for end, s in zip(b, size, strict=True)), default=0.0)
+        largest = max([*size, *(abs(float(c)) for c in self.form.costs.values())], default=0.0)
+        X = [self._identity(n, _FIRST * max(10.0, n, n * reach)) for n in orders]
+        Z = [self._identity(n, _FIRST * max(10.0, n, largest)) for n in orders]
+        y, first = [arb(0)] * len(b), None
+        for _ in range(_STEPS):
+            missing = [(end - self._product(row, X)).mid() for end, row in zip(b, terms, strict=True)]
+            residual = self._slacks(C, A, y)
+            residual = [(S - M).mid() for S, M in zip(residual, Z, strict=True)]
+            mu = self._complementarity(X, Z)
+            worst = max((abs(float(r)) for r in missing), default=0.0)
+            value = float(self._product(self._terms(self.form.costs), X))
+            first = first or (mu, max(worst, 1e-300))
+            if float(mu) * sum(orders) <= _GAP * (1 + abs(value)) and worst <= _GAP * (1 + reach):
+                break
+            try:
+                step = _Step(self, A, terms, X, Z, missing, residual)
+            except ZeroDivisionError:
+                break
+            predictor = step.direction(arb(0), None)
+            ahead = self._moved(X, Z, predictor, step.lengths(predictor))
+            ratio = min(1.0, max(float(self._complementarity(*ahead) / mu), 0.0))
+            short = min(step.lengths(predictor))
+            sigma = max(ratio ** max(1.0, 3 * short**2), _LEAST_CENTERING)
+            if worst > _GAP and worst / first[1] > _LAG * float(mu / first[0]):
+                sigma = max(sigma, _CENTERING)
+            corrector = step.direction((sigma * mu).mid(), predictor)
+            lengths = step.lengths(corrector)
+            if max(lengths) < _LEAST_STEP:
+                break
+            fraction = _FRACTION + (_FULL - _FRACTION) * min(lengths)
+            lengths = tuple(length if length == 1 else fraction * length for length in lengths)
+            X, Z = self._moved(X, Z, corrector, lengths)
+            y = [(v + lengths[1] * d).mid() for v, d in zip(y, corrector[2], strict=True)]
+        return X, y
+
+    def _number(self, x: Fraction) -> Any:
+        return self.flint.arb(self.flint.fmpq(x.numerator, x.denominator)).mid()
+
+    def _identity(self, n: int, factor: float) -> Any:
+        return self.flint.arb_mat([[factor if i == j else 0 for j in range(n)] for i in range(n)])
+
+    def _matrices(self, row: dict[tuple[int, int, int], Fraction]) -> dict[int, Any]:
+        """Return the symmetric matrices of coefficients, one for each block that occurs."""
+        entries: dict[int, list[list[Any]]] = {}
+        for (b, i, j), a in row.items():
+            n = self.form.orders[b]
+            own = entries.setdefault(b, [[0] * n for _ in range(n)])
+            own[i][j] = own[j][i] = self._number(a if i == j else a / 2)
+        return {b: self.flint.arb_mat(own) for b, own in entries.items()}
+
+    def _terms(self, row: dict[tuple[int, int, int], Fraction]) -> list[tuple[int, int, int, Any]]:
+        return [(*entry, self._number(a)) for entry, a in row.items()]
+
+    def _product(self, terms: Sequence[tuple[int, int, int, Any]], X: Any) -> Any:
+        """Return ``<A, X>``."""
+        return sum((a * X[b][i, j] for b, i, j, a in terms), self.flint.arb(0)).mid()
+
+    def _slacks(self, C: dict[int, Any], A: Sequence[dict[int, Any]], y: Sequence[Any]) -> list[Any]:
+        """Return ``C - A*(y)``; None stands for no costs."""
+        empty = self.flint.arb_mat
+        found = [C[b] if b in C else empty(n, n) for b, n in enumerate(self.form.orders)]
+        for row, v in zip(A, y, strict=True):
+            for b, M in row.items():
+                found[b] = (found[b] - v * M).mid()
+        return found
+
+    def _complementarity(self, X: Sequence[Any], Z: Sequence[Any]) -> Any:
+        """Return ``<X, Z>`` divided by the order."""
+        products = ((M * S).trace() for M, S in zip(X, Z, strict=True))
+        return (sum(products, self.flint.arb(0)) / sum(self.form.orders)).mid()
+
+    @staticmethod
+    def _moved(X: Any, Z: Any, direction: Any, lengths: tuple[float, ...]) -> tuple[list[Any], list[Any]]:
+        dX, dZ, _ = direction
+        return (
+            [(M + lengths[0] * d).mid() for M, d in zip(X, dX, strict=True)],
+            [(M + lengths[1] * d).mid() for M, d in zip(Z, dZ, strict=True)],
+        )
+
+
+class _Step:
+    """Newton's system at an iterate, ``M_kl = <A_k, inv(Z) A_l X>``, factorized once for two directions."""
+
+    def __init__(
+        self, path: _Path, A: Any, terms: Any, X: Any, Z: Any, missing: Sequence[Any], residual: Sequence[Any]
+    ) -> None:
+        self.path, self.A, self.terms, self.X, self.Z = path, A, terms, X, Z
+        self.missing, self.residual = missing, residual
+        self.K = [M.inv().mid() for M in Z]
+        # Factors of inverses of Cholesky factors scale a direction, so that doubles hold its eigenvalues.
+        self.roots = [[_inverse_root(path.flint, M) for M in own] for own in (X, Z)]
+        m = len(terms)
+        schur = [[path.flint.arb(0)] * m for _ in range(m)]
+        for k in range(m):
+            own = {b: (self.K[b] * M * X[b]).mid() for b, M in A[k].items()}
+            own = {b: ((T + T.transpose()) / 2).mid() for b, T in own.items()}
+            for other in range(k + 1):
+                if own.keys() & A[other].keys():
+                    shared = [term for term in terms[other] if term[0] in own]
+                    schur[k][other] = schur[other][k] = path._product(shared, own)
+        self.inverse = path.flint.arb_mat(schur).inv().mid() if m else None
+
+    def direction(self, target: Any, predictor: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return ``dX, dZ, dy`` towards ``X Z = target I``, with the second-order terms of a predictor."""
+        path, blocks = self.path, self.path.blocks
+        pull = [self._toward(b, target, self.residual[b], predictor) for b in blocks]
+        right = [
+            [(r - path._product(row, pull)).mid()] for r, row in zip(self.missing, self.terms, strict=True)
+        ]
+        dy = [row[0] for row in (self.inverse * path.flint.arb_mat(right)).mid().tolist()] if right else []
+        dZ = list(self.residual)
+        for row, v in zip(self.A, dy, strict=True):
+            for b, M in row.items():
+                dZ[b] = (dZ[b] - v * M).mid()
+        return [self._toward(b, target, dZ[b], predictor) for b in blocks], dZ, dy
+
+    def _toward(self, b: int, target: Any, dZ: Any, predictor: Any) -> Any:
+        """Return the change of a matrix that a change of its slack implies."""
+        K, X = self.K[b], self.X[b]
+        T = target * K - X - K * dZ * X
+        if predictor is not None:
+            T = T - K * predictor[1][b] * predictor[0][b]
+        return ((T + T.transpose()) / 2).mid()
+
+    def lengths(self, direction: Any) -> tuple[float, ...]:
+        """Return the primal and the dual step length to the boundary, at most 1."""
+        found = []
+        for roots, changes in zip(self.roots, direction, strict=False):
+            least = 0.0
+            for R, D in zip(roots, changes, strict=True):
+                if R is None:
+                    return 0.0, 0.0
+                scaled = np.array((R * D * R.transpose()).mid().tolist(), dtype=float)
+                least = min(least, float(np.linalg.eigvalsh(scaled + scaled.T)[0]) / 2)
+            found.append(min(1.0, -1 / least) if least < 0 else 1.0)
+        return tuple(found)
+
+
+def _inverse_root(flint: Any, M: Any) -> Any:
+    """Return the inverse of the Cholesky factor of a matrix, None if it is not positive definite."""
+    L: list[list[Any]] = []
+    for i, row in enumerate(M.tolist()):
+        own: list[Any] = []
+        for j in range(i):
+            rest = row[j] - sum((a * b for a, b in zip(own, L[j], strict=False)), flint.arb(0))
+            own.append((rest / L[j][j]).mid())
+        pivot = (row[i] - sum((a * a for a in own), flint.arb(0))).mid()
+        if not pivot > 0:
+            return None
+        L.append([*own, pivot.sqrt().mid()])
+    n = len(L)
+    return flint.arb_mat([[*row, *([0] * (n - len(row)))] for row in L]).inv().mid()
