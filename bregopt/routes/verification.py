@@ -99,10 +99,11 @@ def verified(
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
+    lower, upper = certificate.claims
     certificate = replace(certificate, claims=rounded(certificate.claims))
     if exact and raw.X is not None:
         certificate = search.with_digits(certificate)
-    lower, upper = certificate.claims
+        lower, upper = max(lower, certificate.claims[0]), min(upper, certificate.claims[1])
     reasons = {name: text for name, text in search.reasons.items() if text}
     if program.maximize:
         lower, upper = -upper, -lower

@@ -104,8 +104,8 @@ def test_changed_digits_prove_less(part, tmp_path, capsys):
     certificate = exact(pentagon()).certificate
     digits = certificate.digits
     changed = {
-        "digits_y": digits._replace(y=digits.y * 1.01),
-        "digits_X0": digits._replace(X=(-digits.X[0],)),
+        "y": digits._replace(y=digits.y * 1.01),
+        "X": digits._replace(X=(-digits.X[0],)),
     }
     forged = replace(certificate, digits=changed[part])
     with pytest.raises(ValueError, match="the file claims"):
