@@ -97,7 +97,7 @@ def test_a_psd_matrix_pays_for_a_turn_of_its_range(seed):
     assert bound >= 0.99 * paid
 
 
-@pytest.mark.parametrize("n", [26, 40, 60])
+@pytest.mark.parametrize("n", [26, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 60))])
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_entries_are_certified_by_default(weights, n):
     known = Known(weights, n, 0)

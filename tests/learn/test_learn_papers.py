@@ -64,12 +64,14 @@ def test_corrections(tables):
     assert np.abs(np.array(ends["with"]) - 1 / 3).max() < 0.01
 
 
+@pytest.mark.slow
 def test_digits(tables):
     lines = {tuple(line[:2]): line for line in tables("digits")}
     for divergence in ("LogDet", "von Neumann"):  # pairs help the clusters
         assert float(lines[divergence, "120"][5].split()[0]) > 0.1
 
 
+@pytest.mark.slow
 def test_gyrb(tables):
     lines = tables("gyrb")
     accuracy = {tuple(line[:2]): float(line[2].split()[0]) for line in lines if "±" in line[2]}
@@ -77,6 +79,7 @@ def test_gyrb(tables):
         assert accuracy[divergence, "25"] < accuracy[divergence, "100"] < accuracy["target", ""]
 
 
+@pytest.mark.slow
 def test_mnist(tables):
     lines = tables("mnist")
     errors = [float(line[3]) for line in lines if line[0] in ("Euclidean", "LogDet", "von Neumann")]
@@ -93,11 +96,13 @@ def test_psdboost(tables):
         assert value["as published"] <= value["central path"] * (1 + 1e-4)  # of a maximum, after few rounds
 
 
+@pytest.mark.slow
 def test_spambase_and_nursery(tables):
     names = [line[0] for line in tables("spambase_nursery")]
     assert names == ["divergence", *["LogDet"] * 2, *["von Neumann"] * 2] * 2
 
 
+@pytest.mark.slow
 def test_uci_metrics(tables):
     assert [line[0] for line in tables("uci_metrics")] == ["set", "iris"] * 2
 

@@ -193,13 +193,8 @@ def run(kind, script, *arguments, fails=False):
 
 
 # test_many.py, test_row_chunks.py and test_row_samples.py have pools of processes, too.
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "dask",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("processes", "loky", "joblib", "mpi")),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["processes", "loky", "joblib", "dask", "mpi"])
 def test_digits_are_the_same_also_after_a_worker_is_killed(kind, tmp_path):
     for name, array in data(m=6_000, n=300)._asdict().items():
         np.save(tmp_path / f"{name}.npy", array)

@@ -96,7 +96,8 @@ def test_results_have_the_columns_that_their_benchmarks_print(monkeypatch):
 
 
 # Python compiles all modules of a commit's files first.
-@pytest.mark.parametrize("base", [".", pytest.param("HEAD", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [".", "HEAD"])
 def test_two_versions_take_turns(base, monkeypatch, capfd):
     if base == "HEAD" and not has_commits():
         pytest.skip("needs git and a commit")

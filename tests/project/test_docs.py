@@ -142,7 +142,8 @@ def test_every_example_is_a_page_of_the_gallery():
         assert text, path.name
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [5, None])
 def test_figures_are_small_and_drawn_by_their_script(tmp_path, rounds):
     pytest.importorskip("matplotlib")
     draw = runpy.run_path(str(ROOT / "docs" / "figures.py"))["main"]

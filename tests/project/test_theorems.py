@@ -396,6 +396,7 @@ def test_every_statement_is_made_false():
         assert f"{mutation.change}" in page, "python docs/pages.py --made-by tests/library/mutations.py"
 
 
+@pytest.mark.slow
 def test_a_mutation_is_caught_and_a_harmless_change_is_not():
     false = next(m for m in mutations.MUTATIONS if m.change == "tr AC times .9")
     harmless = dataclasses.replace(false, new=f"{false.old}  # the same")

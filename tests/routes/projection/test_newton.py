@@ -927,7 +927,15 @@ def test_corrections_serve_all_right_sides(seed):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "least"), [(30, 10, 1e-6), (60, 20, 1e-6), (60, 20, 1e-4), (100, 10, 1e-6), (100, 30, 1e-4)]
+    ("n", "m", "least"),
+    [
+        (30, 10, 1e-6),
+        (60, 20, 1e-4),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((60, 20, 1e-6), (100, 10, 1e-6), (100, 30, 1e-4))
+        ),
+    ],
 )
 def test_a_nearly_singular_fixed_block(n, m, least):
     """The optimum is chosen first; conjugate gradients do not solve Newton's equation there."""
