@@ -7,22 +7,25 @@ no route accepts, a route that failed, and an answer that is not accurate enough
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 __all__ = [
+    "DEPRECATED",
     "ConvergenceWarning",
     "DataWarning",
     "InfeasibleRowError",
     "PluginWarning",
     "SolverError",
     "UnsupportedProblemError",
+    "deprecated",
     "did_you_mean",
     "import_whole",
     "is_one_of",
@@ -84,6 +87,44 @@ class DataWarning(UserWarning):
 
 class PluginWarning(UserWarning):
     """An entry point of the group ``bregopt.solvers`` could not be loaded and is skipped."""
+
+
+_Parameters = ParamSpec("_Parameters")
+_Returned = TypeVar("_Returned")
+
+DEPRECATED: dict[str, tuple[str, str]] = {}  # old public names: the new one, and the version without the old
+
+
+def deprecated(
+    new: str, since: str
+) -> Callable[[Callable[_Parameters, _Returned]], Callable[_Parameters, _Returned]]:
+    """Return a decorator of a function whose name is an old one: each call warns, and names the new one.
+
+    Two minor versions after `since` the name goes.
+
+    Parameters
+    ----------
+    new : str
+        What takes its place, such as ``"bregopt.learn.idealized_bounds"``.
+    since : str
+        The version that begins to warn, such as ``"0.2.0"``.
+    """
+    major, minor, _ = since.split(".")
+    removal = f"{major}.{int(minor) + 2}.0"
+
+    def decorate(function: Callable[_Parameters, _Returned]) -> Callable[_Parameters, _Returned]:
+        old = f"{function.__module__.rpartition('.')[0]}.{function.__name__}"
+        DEPRECATED[old] = new, removal
+
+        @functools.wraps(function)
+        def warned(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Returned:
+            message = f"{old} is deprecated since {since}, and {removal} will not have it; use {new}"
+            warn_caller(message, DeprecationWarning)
+            return function(*args, **kwargs)
+
+        return warned
+
+    return decorate
 
 
 def did_you_mean(name: str, known: Iterable[str], shown: int | None = None) -> str:

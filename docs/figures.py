@@ -365,6 +365,23 @@ def draw_ellipsoids_and_designs(figure):
     cubic.set(title="D-optimal for a cubic", xlabel="x")
 
 
+def draw_logo(path):
+    """Draw correlation matrices with one entry given, and a matrix outside beside the nearest of them."""
+    A = np.array([[1, 0.95, -0.85], [0.95, 1, 0.4], [-0.85, 0.4, 1]])
+    X = bo.nearest_correlation(A, fixed=[[1, 2]], tol=1e-8).X
+    angle = np.linspace(0, 2 * np.pi, 200)
+    # det X >= 0 is an ellipse in the other two entries.
+    u, v = np.sqrt(1 + A[1, 2]) * np.cos(angle), np.sqrt(1 - A[1, 2]) * np.sin(angle)
+    figure = Figure(figsize=(2, 2))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.fill((u + v) / np.sqrt(2), (u - v) / np.sqrt(2), color=COLORS["logdet"], lw=0)
+    ax.plot([A[0, 1], X[0, 1]], [A[0, 2], X[0, 2]], color=COLORS["von_neumann"], lw=7, solid_capstyle="round")
+    ax.plot(A[0, 1], A[0, 2], "o", color=COLORS["von_neumann"], ms=22)
+    ax.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
+    ax.axis("off")
+    figure.savefig(path, transparent=True)
+
+
 def margin_problem(count=80, order=12):
     """Return the soft-margin metric of PSDBoost, eq. 3, on seeded noise with one telling direction."""
     rng = np.random.default_rng(0)

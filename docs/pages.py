@@ -222,6 +222,22 @@ def _printed(call: Any) -> str:
     return output.getvalue()
 
 
+def uses() -> dict[str, tuple[str, list[str]]]:
+    """Return the shortest use of each public name, and other words for it, of docs/reference/uses.py."""
+    source = (ROOT / "docs" / "reference" / "uses.py").read_text()
+    parts = re.findall(r"^# (bregopt[\w.]+)(?:: (.*))?\n((?:.+\n)+)", source, re.MULTILINE)
+    return {
+        name: (code.rstrip(), [word for word in words.split(", ") if word]) for name, words, code in parts
+    }
+
+
+def experimental(name: str) -> bool:
+    """Whether docs/upgrade.md says that a public name may change without a warning."""
+    listed = (ROOT / "docs" / "upgrade.md").read_text().partition("<!-- experimental -->")[2].split("\n\n")[1]
+    stable = re.fullmatch(r"bregopt\.(\w+|cvxpy\.\w+|learn\.\w+|online\.\w+)", name)
+    return not stable or f"`{name}`" in listed
+
+
 def refresh(page: Path) -> int:
     """Write what the blocks print into a page where it shows something else; return how many were wrong."""
     source, wrong = page.read_text(), 0

@@ -8,6 +8,7 @@ from bregopt.errors import require
 require("sklearn", "learn")
 
 from bregopt.learn.constraints import (  # noqa: E402
+    idealised_bounds,  # noqa: F401 - deprecated
     idealized_bounds,
     pairs_from_labels,
     percentile_bounds,

@@ -17,10 +17,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from bregopt.arrays import Array, IntArray, RandomState, finite_array, rectangular
+from bregopt.errors import deprecated
 
 __all__ = [
     "distinct_classes",
     "generator",
+    "idealised_bounds",
     "idealized_bounds",
     "index_rows",
     "legacy_generator",
@@ -322,6 +324,14 @@ def idealized_bounds(
             raise ValueError(f"{name} has the pair {i}, {j} of equal points: no metric moves them apart")
         bounds.append(factor * distance)
     return bounds[0], bounds[1]
+
+
+@deprecated("bregopt.learn.idealized_bounds", since="0.2.0")
+def idealised_bounds(
+    X: ArrayLike, similar: ArrayLike, dissimilar: ArrayLike, shrink: float = 0.25
+) -> tuple[Array, Array]:
+    """Return the bounds of :func:`idealized_bounds`, whose old name this is."""
+    return idealized_bounds(X, similar, dissimilar, shrink)
 
 
 def sq_distances(points: Array, pairs: IntArray) -> Array:

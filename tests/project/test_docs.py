@@ -4,17 +4,22 @@ docs/pages.py runs the pages, defines how numbers are compared, and rewrites out
 """
 
 import ast
+import builtins
 import importlib
 import importlib.util
+import inspect
 import re
 import runpy
 import sys
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bregopt as bo
 from bregopt import cli
+from bregopt.errors import DEPRECATED
 from bregopt.io.evaluate import FUNCTIONS
 from bregopt.io.spec import KEYS
 from bregopt.routes import registry
@@ -158,6 +163,58 @@ def test_figures_are_small_and_drawn_by_their_script(tmp_path, rounds):
 def test_every_public_name_is_in_the_reference():
     listed = re.findall(r"^   bregopt\.(\w+)$", text_of("reference/index.md"), re.MULTILINE)
     assert sorted(listed) == sorted(bo.__all__)
+
+
+def test_the_page_of_each_function_begins_with_a_use_that_runs(tmp_path):
+    for package in OPTIONAL:
+        pytest.importorskip(package)
+    runpy.run_path(str(ROOT / "docs" / "reference" / "uses.py"))
+    uses = pages.uses()
+    listed = re.findall(r"^   (bregopt\.[\w.]+)$", text_of("reference/index.md"), re.MULTILINE)
+    assert set(uses) <= set(listed)
+    functions = {name for name in bo.__all__ if inspect.isfunction(getattr(bo, name))}
+    learners = {name for name in listed if re.fullmatch(r"bregopt\.(learn|online)\.[A-Z]\w+", name)}
+    needed = {f"bregopt.{name}" for name in functions - {"register_solver"}} | learners - {
+        "bregopt.online.Loss"
+    }
+    assert not needed - set(uses)
+    for name, (code, _) in uses.items():
+        assert f"{name.rpartition('.')[2]}(" in code or name == "bregopt.cvxpy.solve", name
+
+
+def test_code_for_the_last_version_needs_the_changes_that_the_page_names():
+    before = re.findall(r"^```py\n(.*?)^```$", text_of("upgrade.md"), re.MULTILINE | re.DOTALL)
+    assert len(before) == 5
+    for code in before:
+        expected = re.search(r"# (\w+)$", code, re.MULTILINE)[1]
+        with warnings.catch_warnings(), pytest.raises(getattr(builtins, expected)) as caught:
+            warnings.simplefilter("error")
+            exec(code, {"np": np, "bo": bo})
+        assert type(caught.value).__name__ == expected
+
+
+def test_old_names_warn_where_they_are_called_until_they_go():
+    learn = pytest.importorskip("bregopt.learn", exc_type=ImportError)
+    with pytest.warns(DeprecationWarning, match=r"use bregopt\.learn\.idealized_bounds") as caught:
+        old = learn.idealised_bounds(np.eye(3), [[0, 1]], [[0, 2]])
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(old, learn.idealized_bounds(np.eye(3), [[0, 1]], [[0, 2]]))
+    assert DEPRECATED
+    for name, (new, removal) in DEPRECATED.items():
+        now, then = ([int(part) for part in version.split(".")] for version in (bo.__version__, removal))
+        assert now < then, f"{name} was to go in {removal}"
+        assert f"`{name}` warns, and {removal} will not have it" in text_of("upgrade.md")
+        module, _, attribute = new.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute)
+
+
+def test_experimental_names_are_those_of_other_modules_and_of_a_list():
+    assert pages.experimental("bregopt.key_rate")
+    assert pages.experimental("bregopt.certify.certify")
+    assert not pages.experimental("bregopt.nearest_correlation")
+    assert not pages.experimental("bregopt.learn.KernelLearner")
+    listed = text_of("upgrade.md").partition("<!-- experimental -->")[2].split("\n\n")[1]
+    assert set(re.findall(r"`bregopt\.(\w+)`", listed)) <= set(bo.__all__)
 
 
 def test_every_name_in_the_reference_exists():
