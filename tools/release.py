@@ -3,8 +3,10 @@
     make release
 
 Nothing is published. The script works in ``build/release``, and puts the two files into ``dist`` after all
-checks: all files state one version, twine accepts both files, the wheel holds the package only, and in a new
-environment the installed wheel is imported, solves a problem and runs its command line.
+checks: all files state one version, twine accepts both files, the wheel holds the package only, and the recipe of
+the conda package installs it. On each Python of this machine that bregopt supports, the wheel and the sdist are
+installed in new environments, where they are imported, solve a problem and run the command line; the wheel also runs
+``bregopt demo``.
 """
 
 import ast
@@ -13,8 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
@@ -49,13 +51,30 @@ def run(*command, cwd=ROOT):
     return done.stdout
 
 
-def environment(name, *packages):
+def environment(name, *packages, python=sys.executable):
     """Return the folder of commands of a new virtual environment with the given packages."""
     folder = SCRATCH / name
-    venv.create(folder, with_pip=True)
+    run(python, "-m", "venv", folder)
     commands = folder / ("Scripts" if sys.platform == "win32" else "bin")
     run(commands / "python", "-m", "pip", "install", "--quiet", *packages)
     return commands
+
+
+def pythons(root=ROOT):
+    """Return the Pythons of this machine that bregopt supports, as a dict from versions to commands."""
+    stated = tomllib.loads((root / "pyproject.toml").read_text())["project"]["requires-python"]
+    oldest = tuple(map(int, re.fullmatch(r">=(\d+)\.(\d+)", stated).groups()))
+    shims = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [sys.executable, *(f"python3.{minor}" for minor in range(oldest[1], 30))]
+    candidates += [str(path) for path in sorted(shims.glob("*/bin/python"))]
+    found = {}
+    for command in filter(None, map(shutil.which, candidates)):
+        # A shim of pyenv whose version is not chosen fails.
+        ask = [command, "-c", "import sys, venv; print(*sys.version_info[:2])"]
+        answer = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+        if answer and tuple(map(int, answer)) >= oldest:
+            found.setdefault(".".join(answer), command)
+    return found
 
 
 def versions(root=ROOT):
@@ -70,6 +89,7 @@ def versions(root=ROOT):
         "pyproject.toml": tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"],
         "bregopt/__init__.py": dunder[0],
         "CITATION.cff": re.findall(r"^version: *(\S+)", (root / "CITATION.cff").read_text(), re.M)[0],
+        "tools/recipe.yaml": re.findall(r'version: "(.*)"', (root / "tools/recipe.yaml").read_text())[0],
         "CHANGELOG.md": re.findall(r"^## \[(\d[^\]]*)\]", (root / "CHANGELOG.md").read_text(), re.M)[0],
     }
 
@@ -97,9 +117,39 @@ def check_wheel(wheel):
         sys.exit(f"{wheel.name} and the files of the package in git differ by {', '.join(wrong)}.")
 
 
-def check_installed(wheel, version):
-    """Install a wheel in a new environment, and import bregopt, solve and run the command line there."""
-    commands = environment("fresh", wheel)
+def check_recipe(root=ROOT):
+    """Check that the recipe of the conda package has the requirements and commands of pyproject.toml."""
+    recipe = (root / "tools" / "recipe.yaml").read_text()
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+    def listed(key):
+        lines = re.search(rf"^ *{key}:\n((?: *- .*\n)+)", recipe, re.MULTILINE)[1].splitlines()
+        return [line.strip(" -").replace(" >=", ">=") for line in lines]
+
+    needed = {
+        "run": [f"python{project['requires-python']}", *project["dependencies"]],
+        "entry_points": [f"{name} = {call}" for name, call in project["scripts"].items()],
+    }
+    for key, expected in needed.items():
+        if wrong := sorted(set(listed(key)) ^ set(expected)):
+            sys.exit(f"{key} of tools/recipe.yaml and pyproject.toml differ by {', '.join(wrong)}.")
+    return re.search(r"script: \$\{\{ PYTHON \}\} (.*)", recipe)[1].split()
+
+
+def build_recipe(sdist, version):
+    """Run the recipe's script on the sdist, where its requirements are installed and nothing else is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    commands = environment("recipe", "hatchling", *project["dependencies"])
+    with tarfile.open(sdist) as archive:
+        archive.extractall(SCRATCH / "source", filter="data")
+    run(commands / "python", *check_recipe(), cwd=SCRATCH / "source" / f"bregopt-{version}")
+    run(commands / "python", "-m", "pip", "check")
+    run(commands / "python", "-I", "-c", "import bregopt, bregopt.cvxpy", cwd=SCRATCH)
+
+
+def check_installed(file, version, python, extras=""):
+    """Install a wheel or sdist in a new environment; import, solve and run the command line there."""
+    commands = environment("fresh", f"{file}{extras}", python=python)
     (SCRATCH / "matrix.csv").write_text(MATRIX)
     run(commands / "python", "-m", "pip", "check")
     solve = "nearest-correlation", "--output", "repaired.csv"
@@ -110,6 +160,11 @@ def check_installed(wheel, version):
     run(commands / "bregopt", "solve", "matrix.csv", "--problem", *solve, cwd=SCRATCH)
     if wrong := {call: found for call, found in said.items() if found != version}:
         sys.exit(f"The installed package is not {version}: {wrong}")
+    if extras:
+        said = run(commands / "bregopt", "demo", cwd=SCRATCH)
+        if "Every answer agrees with CVXPY" not in said:
+            sys.exit(f"bregopt demo of the wheel does not agree with CVXPY:\n{said}")
+    shutil.rmtree(SCRATCH / "fresh")
 
 
 def main():
@@ -123,7 +178,11 @@ def main():
     run(tools / "python", "-m", "twine", "check", "--strict", *built.iterdir())
     [wheel], [sdist] = built.glob("*.whl"), built.glob("*.tar.gz")
     check_wheel(wheel)
-    check_installed(wheel, version)
+    build_recipe(sdist, version)
+    for number, python in pythons().items():
+        check_installed(sdist, version, python)
+        check_installed(wheel, version, python, extras="[learn,graph,plot]")
+        print(f"Python {number}: sdist and wheel install and solve, and the demo runs")
     DIST.mkdir(exist_ok=True)
     for file in (sdist, wheel):
         shutil.copy(file, DIST)

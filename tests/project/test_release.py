@@ -1,6 +1,7 @@
 """The release script refuses inconsistent files; `make release` runs the whole script."""
 
 import importlib.util
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ FILES = {
     "pyproject.toml": '[project]\nversion = "1.2.0"\n',
     "bregopt/__init__.py": '"""A package."""\n__version__ = "1.2.0"\n',
     "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0\n",
+    "tools/recipe.yaml": (ROOT / "tools" / "recipe.yaml").read_text().replace(bo.__version__, "1.2.0"),
     "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n### Added\n\n- All.\n",
 }
 
@@ -43,6 +45,23 @@ def test_a_version_that_one_file_alone_states_is_refused(release, checkout, name
     (checkout / name).write_text(FILES[name].replace("1.2.0", "1.3.0"))
     with pytest.raises(SystemExit, match=rf"{name} 1\.3\.0"):
         release.agreed_version(checkout)
+
+
+def test_a_recipe_with_other_requirements_or_commands_is_refused(release, tmp_path):
+    assert release.check_recipe()[:4] == ["-m", "pip", "install", "."]
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    recipe = (ROOT / "tools" / "recipe.yaml").read_text()
+    for old, new in (("scipy >=1.13", "scipy >=1.12"), ("bregopt.cli:main", "bregopt.cli:run")):
+        (tmp_path / "tools" / "recipe.yaml").write_text(recipe.replace(old, new))
+        with pytest.raises(SystemExit, match=new.replace(" ", "")):
+            release.check_recipe(tmp_path)
+
+
+def test_this_python_is_among_those_of_the_machine(release):
+    found = release.pythons()
+    assert ".".join(map(str, sys.version_info[:2])) in found
+    assert all(int(number.split(".")[1]) >= 11 for number in found)
 
 
 def test_entries_without_a_version_are_counted(release, checkout):
