@@ -3,10 +3,10 @@
     make release
 
 Nothing is published. The script works in ``build/release``, and puts the two files into ``dist`` after all
-checks: all files state one version, twine accepts both files, the wheel holds the package only, and the recipe of
-the conda package installs it. On each Python of this machine that bregopt supports, the wheel and the sdist are
-installed in new environments, where they are imported, solve a problem and run the command line; the wheel also runs
-``bregopt demo``.
+checks: all files state one version, twine accepts both files, the wheel holds the package only, and the
+recipe of the conda package installs it. On each Python of this machine that bregopt supports, wheel and sdist
+are installed in new environments, where they are imported, solve a problem and run the command line; the
+wheel also runs ``bregopt demo``.
 """
 
 import ast

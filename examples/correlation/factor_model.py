@@ -30,9 +30,14 @@ print(model)
 # that the factors explain.
 _, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 loadings = np.asarray(model.loadings)
-for name, (x, y) in zip(A.columns, loadings, strict=True):
+for x, y in loadings:
     ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->"})
-    ax.annotate(name, (x, y), (4, 4), textcoords="offset points")
+# Names stand in a column, in the order of the arrows' ends.
+order, line = np.argsort(loadings[:, 1]), {"arrowstyle": "-", "color": "0.8"}
+for k, height in zip(order, np.linspace(-0.6, 0.6, len(order)), strict=True):
+    ax.annotate(
+        A.columns[k], loadings[k], (1.15, height), va="center", arrowprops=line
+    )
 ax.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.8"))
 ax.set_xlim(-1.1, 1.1)
 ax.set_ylim(-1.1, 1.1)

@@ -52,7 +52,7 @@ print(sols[worst].report())
 
 # %%
 # Distances from the given matrices, month by month.
-_, ax = plt.subplots(figsize=(8, 3), layout="constrained")
+_, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 ax.plot(table.index, table.distance)
 ax.set_ylabel("distance moved (Frobenius)")
 ax.set_ylim(0)

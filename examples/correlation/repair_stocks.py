@@ -8,6 +8,7 @@ data.
 """
 
 import matplotlib.cbook
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -40,4 +41,5 @@ print(sol.report())
 
 # %%
 # The plot shows the matrix before and after, the change, and both spectra.
-sol.plot()
+_, axes = plt.subplots(2, 2, figsize=(7, 6), layout="constrained")
+sol.plot(axes)

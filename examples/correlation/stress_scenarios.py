@@ -44,7 +44,7 @@ for (a, b), value in zip(pairs[worst], values[worst], strict=True):
 
 # %%
 # The more negative the smallest eigenvalue, the more the others have to move.
-_, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
+_, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 ax.scatter(least, np.sqrt(sols.value), s=4)
 ax.axvline(0, color="0.7", lw=1)
 ax.set_xlabel("smallest eigenvalue of the scenario")

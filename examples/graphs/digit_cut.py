@@ -41,12 +41,12 @@ edges = edges[edges[:, 0] < edges[:, 1]]
 cut = edges[side[edges[:, 0]] != side[edges[:, 1]]]
 centered = points - points.mean(axis=0)
 place = centered @ np.linalg.svd(centered)[2][:2].T
-_, ax = plt.subplots(figsize=(9, 6), layout="constrained")
+_, ax = plt.subplots(figsize=(6.6, 4.6), layout="constrained")
 ax.plot(*place[edges].T, color="0.85", lw=0.5, zorder=1)
 ax.plot(*place[cut].T, color="tab:orange", lw=2, zorder=1)
 color = np.where(side > 0, "tab:blue", "tab:green")
 ax.scatter(*place.T, c=color, s=15, zorder=2)
 for k in np.union1d(cut, wrong):
-    image = OffsetImage(digits.images[chosen][k], zoom=3, cmap="gray_r")
+    image = OffsetImage(digits.images[chosen][k], zoom=2, cmap="gray_r")
     ax.add_artist(AnnotationBbox(image, place[k], pad=0.1))
 ax.set_axis_off()

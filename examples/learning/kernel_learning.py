@@ -42,7 +42,7 @@ for name, of in features.items():
 
 # %%
 # The digits in the two largest directions of each kernel.
-_, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+_, axes = plt.subplots(1, 2, figsize=(6.6, 3.3), layout="constrained")
 for ax, (name, of) in zip(axes, features.items(), strict=True):
     place = of @ np.linalg.svd(of, full_matrices=False)[2][:2].T
     for digit in (3, 8, 9):

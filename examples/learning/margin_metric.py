@@ -35,7 +35,7 @@ for name, of in (("before", points), ("after", learned)):
 # %%
 # Each wine's distance from the nearest of its own cultivar and from the nearest
 # of another. The nearest neighbor classifies points above the line correctly.
-_, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
+_, axes = plt.subplots(1, 2, figsize=(6.6, 3.5), layout="constrained")
 for ax, (name, of) in zip(
     axes, (("before", points), ("after", learned)), strict=True
 ):

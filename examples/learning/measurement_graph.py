@@ -6,8 +6,6 @@ correlation matrix keeps the pairs that are related beyond all other
 measurements. Each answer on the path of penalties has its own certificate.
 """
 
-import matplotlib.pyplot as plt
-import networkx
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
@@ -25,15 +23,9 @@ path.plot()
 # %%
 # A penalty of 0.7 leaves few edges. The width of an edge is its partial
 # correlation.
+# sphinx_gallery_thumbnail_number = 2
 sol = bo.graphical_lasso(S, 0.7)
 graph = sol.to_networkx()
 print(sol.n_edges, "edges,", len(sol.components), "components")
 
-fig, ax = plt.subplots(figsize=(7, 5), layout="constrained")
-place = networkx.spring_layout(graph, seed=1)
-widths = [8 * abs(w) for _, _, w in graph.edges(data="weight")]
-networkx.draw_networkx_edges(graph, place, ax=ax, width=widths)
-networkx.draw_networkx_nodes(graph, place, ax=ax, node_size=40)
-networkx.draw_networkx_labels(graph, place, ax=ax, font_size=7)
-ax.set_axis_off()
-plt.show()
+sol.plot()

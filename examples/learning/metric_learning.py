@@ -52,7 +52,7 @@ print(f"learned from 40 pairs: 4-NN error {error:.1%}")
 # %%
 # Wines that the learner has not seen, in the plane through the means of the
 # three cultivars: in the given features and in the learned metric.
-_, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+_, axes = plt.subplots(1, 2, figsize=(6.6, 3.3), layout="constrained")
 spaces = {
     "Euclidean distance": (train.to_numpy(), test.to_numpy()),
     "learned metric": (learner.transform(train), learner.transform(test)),
@@ -65,4 +65,4 @@ for ax, (title, (seen, new)) in zip(axes, spaces.items(), strict=True):
     ax.set_title(title)
     ax.set_xticks([])
     ax.set_yticks([])
-axes[1].legend(title="cultivar", frameon=False)
+axes[0].legend(title="cultivar", frameon=False)

@@ -39,7 +39,7 @@ print(f"best subspace, known afterwards: {best.mean():.3f}")
 
 # %%
 # Mean losses of twenty digits. The ones begin at the line.
-_, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
+_, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 width = np.ones(20) / 20
 for name, loss in {**losses, "best subspace afterwards": best}.items():
     ax.plot(np.convolve(loss, width, "valid"), label=name)

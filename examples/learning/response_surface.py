@@ -45,7 +45,7 @@ print(f"with half of the wear: {worn.status}, efficiency {share:.1%}")
 
 # %%
 # Both designs; the area of a point is its share of the runs.
-figure = plt.figure(figsize=(9, 4), layout="constrained")
+figure = plt.figure(figsize=(7, 3.4), layout="constrained")
 for k, (name, of) in enumerate(
     {"D-optimal": design, "less wear": worn}.items()
 ):

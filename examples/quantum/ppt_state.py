@@ -49,7 +49,7 @@ print(
 
 # %%
 # Eigenvalues of the partial transpose: those below zero show entanglement.
-_, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
+_, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 for name, A, marker in (("given", state, "o"), ("nearest", sol.X, "x")):
     spectrum = np.linalg.eigvalsh(transposed(A))
     ax.plot(np.arange(1, n + 1), spectrum, marker, label=name)

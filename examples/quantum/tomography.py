@@ -51,7 +51,7 @@ for name, A in (("estimate", estimate), ("nearest state", sol.X)):
 
 # %%
 # Magnitudes of the entries.
-_, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
+_, axes = plt.subplots(1, 3, figsize=(6.6, 2.5), layout="constrained")
 for ax, name, A in zip(
     axes,
     ("true state", "estimate", "nearest state"),

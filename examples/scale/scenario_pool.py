@@ -41,7 +41,7 @@ def main():
 
     certified = sum(answer.status == "optimal" for answer in answers)
     print(f"{certified} of {len(answers)} certified")
-    _, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    _, axes = plt.subplots(1, 2, figsize=(6.6, 2.8), layout="constrained")
     axes[0].plot(values, [answer.value for answer in answers])
     axes[0].set_ylabel("LogDet divergence")
     axes[1].plot(values, [np.linalg.eigvalsh(a.X)[0] for a in answers])

@@ -55,4 +55,4 @@ for start in ((1.2, 0.4), (-0.9, 1.0), (0.3, -1.3), (-1.2, -0.2)):
     assert (np.diff(value) < 1e-3 * value[:-1]).all()
 ax.set_xlabel("angle")
 ax.set_ylabel("speed")
-ax.set_title("paths under random switches, and the level sets of x'Px")
+ax.set_title("random switches, and level sets of x'Px")

@@ -8,6 +8,7 @@ import functools
 import html
 import http.server
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
+SITE = Path(os.environ.get("BREGOPT_TEST_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = [
     "index.html",
@@ -29,6 +30,39 @@ PAGES = [
     "reference/generated/bregopt.nearest_correlation.html",
 ]
 WIDTHS = {"desktop": 1280, "phone": 390}
+# What people type, and the page that they want: it is among the first three.
+QUERIES = {
+    "nearPD": "bregopt.nearest_correlation",
+    "cov_nearest": "bregopt.nearest_covariance",
+    "corr_nearest": "bregopt.nearest_correlation",
+    "nearcorr": "bregopt.nearest_correlation",
+    "nearest correlation": "bregopt.nearest_correlation",
+    "Ledoit-Wolf": "bregopt.shrink_correlation",
+    "shrinkage": "bregopt.shrink_correlation",
+    "factor model": "bregopt.factor_correlation",
+    "glasso": "bregopt.graphical_lasso",
+    "precision matrix": "bregopt.graphical_lasso",
+    "robust portfolio": "how-to",
+    "min-bisection": "bregopt.min_balanced_cut",
+    "METIS": "bregopt.min_balanced_cut",
+    "Goemans-Williamson": "bregopt.max_cut",
+    "max_cut": "bregopt.max_cut",
+    "modularity": "bregopt.communities",
+    "QUBO": "bregopt.qubo",
+    "dnorm": "quantum/index",
+    "diamond norm": "quantum/index",
+    "key rate": "bregopt.key_rate",
+    "ITML": "bregopt.learn.LogDetMetricLearner",
+    "metric-learn": "learning/index",
+    "LMNN": "bregopt.learn.SoftMarginMetricLearner",
+    "YALMIP": "how-to",
+    "MOSEK": "semidefinite/cvxpy-solver",
+    "SDPA": "bregopt.read_sdpa",
+    "MVEE": "bregopt.min_volume_ellipsoid",
+    "experimental design": "bregopt.d_optimal",
+    "parallel": "bregopt.solve_many",
+    "infeasible": "semidefinite/explaining",
+}
 FRAME = """<!doctype html><iframe id="page" width="{width}" height="800" src="{source}"></iframe>
 <pre id="seen"></pre>
 <script>
@@ -41,6 +75,9 @@ page.addEventListener("load", () => setTimeout(() => {{
     sideways: [...shown.querySelectorAll("pre")].filter(one => one.scrollWidth > one.clientWidth + 1).length,
     missing: [...shown.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src),
     found: [...shown.querySelectorAll("ul.search li")].map(item => item.textContent),
+    pages: [...shown.querySelectorAll("ul.search li a")].map(link => link.href),
+    code: Math.min(...[...shown.querySelectorAll("pre")].map(one => one.getBoundingClientRect().bottom)),
+    uncopied: [...shown.querySelectorAll("div.highlight")].filter(one => !one.querySelector("button.copybtn")).length,
   }});
 }}, {wait}));
 </script>"""
@@ -107,14 +144,28 @@ def test_a_page_is_shown_without_errors(address, page, width, tmp_path):
     assert not console
     assert not found["missing"]
     assert found["width"] <= WIDTHS[width]
+    assert not found["uncopied"]
     if width == "phone":
         assert not found["sideways"]
+    if page == "index.html":
+        assert found["code"] < 800  # the first screen shows code
 
 
 def test_the_search_finds_pages_with_excerpts(address, tmp_path):
     found, _ = seen(address, "search.html?q=correlation", WIDTHS["desktop"], tmp_path)
     assert len(found["found"]) > 5
     assert max(map(len, found["found"])) > 100
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_search_finds_what_people_type(address, tmp_path, query):
+    found, _ = seen(
+        address, f"search.html?{urllib.parse.urlencode({'q': query})}", WIDTHS["desktop"], tmp_path
+    )
+    first = list(
+        dict.fromkeys(urllib.parse.urlsplit(link).path.removesuffix(".html") for link in found["pages"])
+    )
+    assert any(path.endswith("/" + QUERIES[query]) for path in first[:3]), first[:8]
 
 
 class Links(HTMLParser):
