@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import urllib.parse
 from html.parser import HTMLParser
@@ -19,7 +20,11 @@ from pathlib import Path
 
 import pytest
 
-SITE = Path(os.environ.get("BREGOPT_TEST_SITE", Path(__file__).parents[2] / "docs" / "_build" / "html"))
+DOCS = Path(__file__).parents[2] / "docs"
+SITE = Path(os.environ.get("BREGOPT_TEST_SITE", DOCS / "_build" / "html"))
+sys.path.insert(0, str(DOCS))
+import pages  # noqa: E402
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES = [
     "index.html",
@@ -77,16 +82,28 @@ page.addEventListener("load", () => setTimeout(() => {{
     found: [...shown.querySelectorAll("ul.search li")].map(item => item.textContent),
     pages: [...shown.querySelectorAll("ul.search li a")].map(link => link.href),
     code: Math.min(...[...shown.querySelectorAll("pre")].map(one => one.getBoundingClientRect().bottom)),
-    uncopied: [...shown.querySelectorAll("div.highlight")].filter(one => !one.querySelector("button.copybtn")).length,
+    uncopied: [...shown.querySelectorAll("div.highlight")]
+      .filter(one => !one.querySelector("button.copybtn")).length,
   }});
 }}, {wait}));
 </script>"""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-    pytest.mark.skipif(not (SITE / "index.html").exists(), reason="the site is not built: make docs"),
-]
+
+def in_browser(test):
+    """Mark a test that needs Chromium and the built site."""
+    test = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")(test)
+    built = (SITE / "index.html").exists()
+    return pytest.mark.slow(pytest.mark.skipif(not built, reason="the site is not built: make docs")(test))
+
+
+def test_the_pages_have_the_words_that_people_type():
+    uses = pages.uses()
+    for query, page in QUERIES.items():
+        if page in uses:
+            assert query.replace(" ", "_") in page or query in uses[page][1], query
+        else:
+            index = re.search(r"```\{index\} (.*)", (DOCS / f"{page}.md").read_text())[1]
+            assert query in [word.strip(" !") for word in index.split(",")], query
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -135,6 +152,7 @@ def seen(address, page, width, tmp_path):
     return json.loads(html.unescape(printed[1])), re.findall(r"CONSOLE.*", run.stderr)
 
 
+@in_browser
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_shown_without_errors(address, page, width, tmp_path):
@@ -151,12 +169,14 @@ def test_a_page_is_shown_without_errors(address, page, width, tmp_path):
         assert found["code"] < 800  # the first screen shows code
 
 
+@in_browser
 def test_the_search_finds_pages_with_excerpts(address, tmp_path):
     found, _ = seen(address, "search.html?q=correlation", WIDTHS["desktop"], tmp_path)
     assert len(found["found"]) > 5
     assert max(map(len, found["found"])) > 100
 
 
+@in_browser
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_search_finds_what_people_type(address, tmp_path, query):
     found, _ = seen(
@@ -181,6 +201,7 @@ class Links(HTMLParser):
             self.anchors.add(given["id"])
 
 
+@in_browser
 def test_every_link_within_the_site_leads_somewhere():
     pages = {path: Links() for path in SITE.rglob("*.html") if "_static" not in path.parts}
     for path, links in pages.items():
