@@ -52,8 +52,8 @@ def demand(holds, message):
 # --- The file -----------------------------------------------------------------------------------------
 
 
-def read(path):
-    """Return the arrays of a file as flat lists, and its facts."""
+def read(path, *formats):
+    """Return the arrays of a file of one of some formats as flat lists, and its facts."""
     lists, seal = {}, hashlib.sha256()
     with zipfile.ZipFile(path) as archive:
         demand(sum(member.file_size for member in archive.infolist()) <= LARGEST, "it is too large")
@@ -73,7 +73,7 @@ def read(path):
                 seal.update(f"{name} {head['descr']} {head['shape']} ".encode() + raw[start:])
     demand(bytes(lists.pop("digest", [])) == seal.digest(), "it was changed, or is no certificate of bounds")
     facts = json.loads(bytes(lists.pop("facts")))
-    demand(facts["format"] == "bregopt bounds 2", f"it has the format {facts['format']!r}")
+    demand(facts["format"] in formats, f"it has the format {facts['format']!r}")
     return lists, facts
 
 
@@ -459,33 +459,45 @@ def proven(P, lists, side):
     return min(upper_bound(P, *P.point(lists, name)) for name in names)
 
 
-def main(paths=None):
-    """Print what files prove; return 0 if that is all they state, 1 if it is not, 2 if one is refused."""
-    paths, code = sys.argv[1:] if paths is None else paths, 0
+def checked(path):
+    """Print what a file proves; return whether that is all it states."""
+    lists, facts = read(path, "bregopt bounds 2", "bregopt cut 1")
+    if facts["format"] == "bregopt cut 1":
+        try:
+            from bregopt_check_cuts import checked as checked_cut
+        except ImportError:
+            raise Unproven("it is the certificate of a cut: download bregopt_check_cuts.py, too") from None
+        return checked_cut(path, lists, facts)
+    P, whole = Problem(lists, facts), True
+    claims = {side: float.fromhex(facts[side]) for side in ("lower", "upper")}
+    orders = ", ".join(f"{fact['name']} ({fact['n']})" for fact in facts["blocks"])
+    print(f"{path}: minimize over {orders}; rows {len(P.rows)}, variables {len(P.box)}")
+    for fact, trace in zip(facts["blocks"], lists["traces"], strict=True):
+        if trace < INF:
+            print(f"  given: the trace of {fact['name']} is at most {trace!r}, as the author states")
+    for side, claim in claims.items():
+        if claim == (-INF if side == "lower" else INF):
+            continue
+        try:
+            bound = proven(P, lists, side)
+            holds = bound >= claim if side == "lower" else bound <= claim
+            answer = "proven" if holds else f"NOT proven, but {float(bound)!r}"
+        except Unproven as reason:
+            holds, answer = False, f"NOT proven: {reason}"
+        print(f"  {side} bound {claim!r}: {answer}")
+        whole = whole and holds
+    return whole
+
+
+def report(paths, check, about):
+    """Check files, and print why one is refused; return the exit status."""
+    code = 0
     if not paths or {"-h", "--help"} & set(paths):
-        print(__doc__)
+        print(about)
         return 0 if paths else 2
     for path in paths:
         try:
-            lists, facts = read(path)
-            P = Problem(lists, facts)
-            claims = {side: float.fromhex(facts[side]) for side in ("lower", "upper")}
-            orders = ", ".join(f"{fact['name']} ({fact['n']})" for fact in facts["blocks"])
-            print(f"{path}: minimize over {orders}; rows {len(P.rows)}, variables {len(P.box)}")
-            for fact, trace in zip(facts["blocks"], lists["traces"], strict=True):
-                if trace < INF:
-                    print(f"  given: the trace of {fact['name']} is at most {trace!r}, as the author states")
-            for side, claim in claims.items():
-                if claim == (-INF if side == "lower" else INF):
-                    continue
-                try:
-                    bound = proven(P, lists, side)
-                    holds = bound >= claim if side == "lower" else bound <= claim
-                    answer = "proven" if holds else f"NOT proven, but {float(bound)!r}"
-                except Unproven as reason:
-                    holds, answer = False, f"NOT proven: {reason}"
-                print(f"  {side} bound {claim!r}: {answer}")
-                code = code if holds else max(code, 1)
+            code = code if check(path) else max(code, 1)
         except Unproven as reason:
             print(f"{path}: refused: {reason}")
             code = 2
@@ -496,6 +508,11 @@ def main(paths=None):
             print(f"{path}: refused: it is damaged ({type(error).__name__}: {error})")
             code = 2
     return code
+
+
+def main(paths=None):
+    """Print what files prove; return 0 if that is all they state, 1 if it is not, 2 if one is refused."""
+    return report(sys.argv[1:] if paths is None else paths, checked, __doc__)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def unreleased(root=ROOT):
 def check_wheel(wheel):
     """Check that a wheel holds the package's files in git and its metadata, and nothing else."""
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    known = set(run("git", "ls-files", "--", "bregopt", "bregopt_check.py").split())
+    known = set(run("git", "ls-files", "--", "bregopt", "bregopt_check*.py").split())
     needed = {"bregopt/py.typed", "bregopt/io/spec.schema.json"}
     if wrong := sorted(held ^ (known | needed)):
         sys.exit(f"{wheel.name} and the files of the package in git differ by {', '.join(wrong)}.")

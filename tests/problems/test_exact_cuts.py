@@ -6,12 +6,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bregopt as bo
+import bregopt_check_cuts
 from bregopt.cli import main
 from bregopt.problems.cuts import cut as cut_module
 from bregopt.problems.cuts import optimum
@@ -19,8 +19,6 @@ from bregopt.problems.cuts.branch_and_bound import clique_inequalities, leaves, 
 from bregopt.problems.cuts.branch_and_bound.leaves import Cliques, Cycles, Form, Node
 from bregopt.problems.cuts.branch_and_bound.reduction import reduced
 from bregopt.rigorous import schema
-
-BIQMAC = Path("/work/shared/data/biqmac")
 
 
 def signs(n):
@@ -66,7 +64,7 @@ def small_nodes(monkeypatch):
     monkeypatch.setattr(cut_module, "_all_sides", lambda graph: None)
 
 
-def check_largest(W, found):
+def check_largest(W, found, folder):
     best = max(exact_weights(W, signs(len(W))))
     own = found.certificate.task.weight(found.partition)
     assert Fraction(found.bound) >= best
@@ -75,18 +73,20 @@ def check_largest(W, found):
     assert own >= best - Fraction(missing)
     assert (found.status, found.open) == ("optimal", 0)
     found.certificate.check()
+    found.certificate.save(folder / "cut.npz")
+    assert bregopt_check_cuts.main([folder / "cut.npz"]) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("sparse", [0.0, 100.0])
-def test_largest_cuts_equal_enumeration(seed, sparse, small_nodes, monkeypatch):
+def test_largest_cuts_equal_enumeration(seed, sparse, small_nodes, monkeypatch, tmp_path):
     monkeypatch.setattr(optimum, "_SPARSE", sparse)  # each method on every graph
     W = random_graph(np.random.default_rng(seed))
-    check_largest(W, bo.max_cut(W, exact=True))
+    check_largest(W, bo.max_cut(W, exact=True), tmp_path)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6, 7, 8, 10, 11])
-def test_cuts_of_given_sizes_equal_enumeration(seed, small_nodes):
+def test_cuts_of_given_sizes_equal_enumeration(seed, small_nodes, tmp_path):
     rng = np.random.default_rng(100 + seed)
     W = np.abs(random_graph(rng))
     n = len(W)
@@ -99,14 +99,16 @@ def test_cuts_of_given_sizes_equal_enumeration(seed, small_nodes):
     assert Fraction(found.bound) <= best
     assert own <= best + Fraction(2.0**-48 * W.sum() if found.optimal else 2e-6 * float(best))
     found.certificate.check()
+    found.certificate.save(tmp_path / "cut.npz")
+    assert bregopt_check_cuts.main([tmp_path / "cut.npz"]) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-def test_ten_thousand_graphs_equal_enumeration(part):
+def test_ten_thousand_graphs_equal_enumeration(part, tmp_path):
     for seed in range(1_000 * part, 1_000 * (part + 1)):
         W = random_graph(np.random.default_rng(10_000 + seed))
-        check_largest(W, bo.max_cut(W, exact=True))
+        check_largest(W, bo.max_cut(W, exact=True), tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -305,6 +307,8 @@ def test_tampered_trees_are_refused(change, message, dense, tmp_path):
     rewritten(dense, file, change)
     with pytest.raises(ValueError, match=message):
         bo.CutCertificate.load(file).check()
+    if "other" not in message:  # names that it does not know are none of its business
+        assert bregopt_check_cuts.main([file]) in (1, 2)
 
 
 def test_a_worse_partition_is_not_called_optimal(dense, tmp_path):
@@ -336,6 +340,7 @@ def test_tampered_cycles_are_refused(change, message, sparse, tmp_path):
     rewritten(sparse, file, other)
     with pytest.raises(ValueError, match=message):
         bo.CutCertificate.load(file).check()
+    assert bregopt_check_cuts.main([file]) in (1, 2)
 
 
 def test_a_certificate_is_compared_with_a_graph_of_ones_own(dense):
@@ -485,20 +490,22 @@ def test_binary_minima_take_dicts():
 # --- Known instances ----------------------------------------------------------------------------------
 
 
-def biqmac(name):
+def biqmac(data, name):
     """An instance of the BiqMac library and its optimum; the test is left out where the library is absent."""
-    file = BIQMAC / f"{name}.gz"
+    file = data / "biqmac" / f"{name}.gz"
     if not file.exists():
         pytest.skip("the BiqMac library is not there")
     words = gzip.decompress(file.read_bytes()).decode().split()
     edges = np.array(words[2:], dtype=float).reshape(-1, 3)
-    optima = dict(line.split() for line in (BIQMAC / "optimal.txt").read_text().splitlines() if line.strip())
+    optima = dict(
+        line.split() for line in (data / "biqmac" / "optimal.txt").read_text().splitlines() if line.strip()
+    )
     return edges[:, :2].astype(int), edges[:, 2], float(optima[name])
 
 
 @pytest.mark.parametrize("name", ["t2g10_5555", "t3g5_6666", "pm1s_80.0"])
-def test_known_optima_are_proven(name):
-    edges, weights, best = biqmac(name)
+def test_known_optima_are_proven(data, name):
+    edges, weights, best = biqmac(data, name)
     found = bo.max_cut(edges, weights=weights, exact=True)
     assert found.optimal
     assert found.cut == found.bound == best

@@ -175,10 +175,13 @@ def test_contradictions_and_rays(tmp_path):
 
 def test_the_file_needs_the_standard_library_alone(tmp_path):
     source = Path(check.__file__)
-    tree = ast.parse(source.read_text())
-    modules = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert modules <= set(sys.stdlib_module_names)
+    for file in (source, source.with_name("bregopt_check_cuts.py")):
+        tree = ast.parse(file.read_text())
+        modules = {
+            name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
+        }
+        modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert modules <= {*sys.stdlib_module_names, "bregopt_check", "bregopt_check_cuts"}
     X = bo.PSD(20)
     C = np.random.default_rng(1).normal(size=(20, 20))
     saved(bo.Problem(bo.Minimize(bo.inner(C + C.T, X)), [bo.diag(X) == 1]).solve(), tmp_path / "cut.npz")
@@ -186,6 +189,15 @@ def test_the_file_needs_the_standard_library_alone(tmp_path):
     command = [sys.executable, "-I", "-S", "alone.py", "cut.npz"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.count(": proven") == 2
+
+
+def test_a_cut_needs_the_second_file(tmp_path, capsys, monkeypatch):
+    bo.max_cut([(0, 1), (1, 2), (2, 0)], exact=True).certificate.save(tmp_path / "cut.npz")
+    assert check.main([tmp_path / "cut.npz"]) == 0
+    assert "the cut of weight 2.0 is optimal: proven" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "bregopt_check_cuts", None)
+    assert check.main([tmp_path / "cut.npz"]) == 2
+    assert "download bregopt_check_cuts.py" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("seed", range(20))
