@@ -124,12 +124,14 @@ class _CentralPath(Method):
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
-        self._advances, self._restarted, self._tested, self._worst = 0, False, 0.0, np.inf
+        self._advances, self._restarted, self._tested = 0, False, 0.0
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
         y = 0 * at.y if self._has_no_objective else at.y
+        if not self._has_no_objective and self._may_lose_sign(at):
+            return certify(PrimalDualPoint(self._program, self._plan.matrices(at.X), at.u, y))
         least = 0.0 if self._has_no_objective or self._dual_feasible(at) else -at.dual_residual
         found = None if self._scores is None else self._scores.of(at, y, least)
         if found is None:
@@ -179,17 +181,16 @@ class _CentralPath(Method):
         return {"mu": mu, "order": self._plan.order}
 
     def settled(self, at: Iterate) -> bool:
-        answer, tol = self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol
-        if self._may_lose_sign(at):
-            worst = certify(PrimalDualPoint(self._program, answer.X, answer.u, answer.y)).worst
-            halved, self._worst = not worst >= self._worst / 2, worst
-            if worst > tol and halved:
-                return False
-        return self._progress.settles(answer, tol)
+        return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
 
     # Pays on: hinf8.
     def _may_lose_sign(self, at: Iterate) -> bool:
-        """Whether round-off in eigenvalues of ``C - A*(y)`` may cost more than the tolerance."""
+        """Whether round-off in eigenvalues of ``C - A*(y)`` may cost more than the tolerance.
+
+        Those of a face are no eigenvalues of the program's own matrices.
+        """
+        if any(group.cone.is_face for group in self._plan.groups):
+            return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
         cost = LARGEST_X * noise * float(self._plan.traces(at.X).max())
         return cost > self._settings.tol * abs(float(self._engine.cost @ at.X))

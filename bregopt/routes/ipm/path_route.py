@@ -212,16 +212,16 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
     """Return the best answer of the other form, the perturbed program and the given one, far from a solution.
 
     Where matrices or multipliers diverge, one form often has the best matrices and another the best
-    multipliers. No answer takes the place of one that meets the tolerance, unless it does, too.
+    multipliers. No answer takes the place of one that meets the tolerance, or nearly so, unless it does, too.
     """
-    answers = [answer]
+    answers, near = [answer], max(settings.tol, _NEARLY_ATTAINED)
 
-    def rank(other: Answer) -> tuple[bool, float]:
-        return _worst(program, other) > settings.tol, _error(program, other)
+    def rank(other: Answer) -> tuple[bool, bool, float, float]:
+        worst = _worst(program, other)
+        return worst > settings.tol, worst > near, _error(program, other), worst
 
     for form in (_by_other_form, _perturbed):
-        near, known = _worst(program, answer), _error(program, answer)
-        if near <= max(settings.tol, _NEARLY_ATTAINED) and known <= _NEARLY_KNOWN:
+        if _worst(program, answer) <= near and _error(program, answer) <= _NEARLY_KNOWN:
             break
         try:
             other = form(program, settings, progress)

@@ -156,6 +156,15 @@ def test_control_problems_without_interior_are_solved(data, name):
     assert abs(solution.value) == pytest.approx(OPTIMA[name], rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("tol", [1e-7, 1e-8])
+def test_a_finer_tolerance_gives_no_worse_answer(data, tol):
+    """Multipliers of 1e7 times the costs hide eigenvalues; the answer is the best by its own certificate."""
+    solution = bo.read_sdpa(data / "sdplib" / "hinf6.dat-s.gz").solve(tol=tol)
+    assert max(solution.gap, solution.primal_residual, solution.dual_residual) <= 1e-6
+    assert abs(solution.value) == pytest.approx(OPTIMA["hinf6"], rel=1e-3)
+
+
 def test_a_block_that_rows_fix_to_zero_prints_nothing(capfd):
     known = problem(np.random.default_rng(34), "blocks")
     solution = known.problem.solve()
