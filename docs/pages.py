@@ -231,11 +231,13 @@ def uses() -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def experimental(name: str) -> bool:
-    """Whether docs/upgrade.md says that a public name may change without a warning."""
+def experimental() -> list[str]:
+    """Return the names in the reference that may change without a warning, as docs/upgrade.md says."""
     listed = (ROOT / "docs" / "upgrade.md").read_text().partition("<!-- experimental -->")[2].split("\n\n")[1]
-    stable = re.fullmatch(r"bregopt\.(\w+|cvxpy\.\w+|learn\.\w+|online\.\w+)", name)
-    return not stable or f"`{name}`" in listed
+    reference = (ROOT / "docs" / "reference" / "index.md").read_text()
+    names = re.findall(r"^   (bregopt\.[\w.]+)$", reference, re.MULTILINE)
+    stable = re.compile(r"bregopt\.(\w+|cvxpy\.\w+|learn\.\w+|online\.\w+)")
+    return [name for name in names if not stable.fullmatch(name) or f"`{name}`" in listed]
 
 
 def refresh(page: Path) -> int:
