@@ -147,6 +147,17 @@ def test_every_example_is_a_page_of_the_gallery():
         assert text, path.name
 
 
+def test_groups_of_the_sidebar_are_short_and_the_gallery_has_the_same():
+    groups = dict(re.findall(r":caption: (.*)\n(?::.*\n)*\n((?:.+\n)+?)```", text_of("index.md")))
+    assert len(groups) >= 8
+    assert all(len(entries.split("\n")[:-1]) <= 8 for entries in groups.values())
+    of_gallery = [
+        path.read_text().split("\n")[0] for path in (ROOT / "examples").glob("*/GALLERY_HEADER.rst")
+    ]
+    assert of_gallery
+    assert set(of_gallery) <= set(groups)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [5, None])
 def test_figures_are_small_and_drawn_by_their_script(tmp_path, rounds):
