@@ -96,6 +96,7 @@ sphinx_gallery_conf = {
     "doc_module": ("bregopt",),
     "backreferences_dir": "gallery/backreferences",
     "download_all_examples": False,
+    "capture_repr": (),
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 60,

@@ -6,6 +6,7 @@ correlation matrix keeps the pairs that are related beyond all other
 measurements. Each answer on the path of penalties has its own certificate.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
@@ -23,9 +24,6 @@ path.plot()
 # %%
 # A penalty of 0.7 leaves few edges. The width of an edge is its partial
 # correlation.
-# sphinx_gallery_thumbnail_number = 2
 sol = bo.graphical_lasso(S, 0.7)
-graph = sol.to_networkx()
 print(sol.n_edges, "edges,", len(sol.components), "components")
-
 sol.plot()
