@@ -2,21 +2,100 @@
 
 Where the least sum of violations of the rows is positive, its multipliers are a Farkas vector. Where the
 steepest direction in which no row changes for the worse lowers the objective, it is a ray. Both programs have
-solutions, at the scale of one, however far the iterates of the program itself move.
+solutions, at the scale of one, however far the iterates of the program itself move. A method that ended far
+from any solution solves them by itself (:func:`with_proof`).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.program import Block, Bounds, LinearMap, Penalty, Program, Term
+from bregopt.certify import PrimalDualPoint, certify
+from bregopt.clock import CutShort
+from bregopt.errors import InfeasibleRowError
+from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, StopReason, Term
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import replace
+from bregopt.rigorous import proves_unbounded, recedes
+from bregopt.routes.base import Method
+from bregopt.routes.progress import Progress
+from bregopt.routes.working_set import ActiveSet
 
-__all__ = ["elastic", "largest_trace", "recession_box", "steepest_ray", "without_noise"]
+__all__ = ["elastic", "largest_trace", "recession_box", "steepest_ray", "with_proof", "without_noise"]
+
+# Error of an answer from which a proof that there is none is sought, and the tolerance of that search.
+_FAR, _TOL_OF_ALTERNATIVE = 1e-2, 1e-8
+# Parts of such a proof, relative to the largest, up to which they are tried as zero, one after the other.
+_NOISE = (1e-14, 1e-10, 1e-7)
+
+
+def with_proof(program: Program, answer: Answer, method: Method, settings: Any, progress: Progress) -> Answer:
+    """Return an answer, or the proof that there is none where its method ended far from any solution.
+
+    A ray is returned only if a point exists from which the objective falls along it; otherwise the proof that
+    no point does, or the nearest one.
+    """
+    unproven = answer.stop is StopReason.UNBOUNDED and not proves_unbounded(program, answer.X, answer.u)
+    if unproven or _is_far(program, answer, settings):
+        answer = _alternative(program, answer, method, settings, progress)
+    if answer.stop is not StopReason.UNBOUNDED:
+        return answer
+    hard = ActiveSet(program.bounds.required, np.zeros(program.m))
+    feasibility = replace(
+        hard.of(program),
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+    found = method(feasibility, settings, None, progress.of_another_program())
+    if _is_far(feasibility, found, settings):
+        found = _alternative(feasibility, found, method, settings, progress.of_another_program())
+    if found.stop is StopReason.CONVERGED:
+        return answer
+    return replace(hard.restored(found), iterations=answer.iterations + found.iterations)
+
+
+def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
+    """Whether a method has ended far from any solution of a linear program, without a limit of the user's."""
+    ended = answer.stop is StopReason.STALLED or (
+        answer.stop is StopReason.MAX_ITER and not settings.max_iter
+    )
+    linear = not program.curved and program.bounds.kinds <= {Penalty.HARD, Penalty.HINGE}
+    if not (ended and linear):
+        return False
+    return not certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst <= _FAR
+
+
+# Pays on: directions that touch a Lorentz cone.
+def _alternative(
+    program: Program, stalled: Answer, method: Method, settings: Any, progress: Progress
+) -> Answer:
+    """Return the proof that no solution exists, from a program of the alternative, or the given answer."""
+    settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
+    try:
+        found = method(elastic(program), settings, None, progress.of_another_program())
+        for part in _NOISE:
+            y = without_noise(found.y, found.y * program.row_sizes, part)
+            if progress.contradicts(program, y):
+                return Answer.without_point(program, y, StopReason.INFEASIBLE, stalled.iterations)
+        found = method(steepest_ray(program), settings, None, progress.of_another_program())
+    except (CutShort, InfeasibleRowError):
+        return stalled
+    largest = max(float(np.abs(part).max(initial=0.0)) for part in (*found.X, found.u))
+    for part in _NOISE:
+        X = tuple(
+            S if np.abs(S).max(initial=0.0) > part * largest else 0 * S for S in map(np.asarray, found.X)
+        )
+        u = np.where(np.abs(found.u) > part * largest, found.u, 0.0)
+        if recedes(program, X, u):
+            zero = np.zeros(program.m)
+            return Answer(X, u, zero, StopReason.UNBOUNDED, stalled.iterations)
+    return stalled
 
 
 def elastic(program: Program) -> Program:

@@ -46,6 +46,7 @@ _REFERENCE = "cvxpy"
 _BUILT_IN = {
     "bregman": "bregopt.routes.projection:Bregman",
     "path": "bregopt.routes.ipm.path_route:Path",
+    "lagrangian": "bregopt.routes.augmented_lagrangian:Lagrangian",
     "entropy": "bregopt.routes.entropy:Entropy",
     "psdboost": "bregopt.routes.matrix_generation:PSDBoost",
     "lowrank": "bregopt.routes.burer_monteiro:LowRankRoute",

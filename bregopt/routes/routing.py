@@ -1,9 +1,11 @@
 """Routing: the choice of a route for a program, its explanation, and the solve.
 
-Automatic routing uses the first route, in the order of the registry, that takes the program. There are two
-exceptions. If most rows can be inactive, and they are very many or the matrix is large, ``psdboost`` comes
-before ``path`` at tolerances of 1e-6 and above. If the matrix is large and there are few more rows than fix
-its diagonal, ``lowrank`` comes before ``path``, unless all entries of cost and rows are in a narrow band.
+Automatic routing uses the first route, in the order of the registry, that takes the program. There are three
+exceptions. If rows of few entries are so many for the order of the matrix that Newton steps on all of them
+cost more than a few hundred eigendecompositions, ``lagrangian`` comes before ``path``. If most rows can be
+inactive, and they are very many or the matrix is large, ``psdboost`` comes before ``path`` at tolerances of
+1e-6 and above. If the matrix is large and there are few more rows than fix its diagonal, ``lowrank`` comes
+before ``path``, unless all entries of cost and rows are in a narrow band.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
-from bregopt.certify import Status
+from bregopt.certify import Status, trace_bounds
 from bregopt.errors import UnsupportedProblemError, is_one_of
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
@@ -50,6 +52,10 @@ _COARSE = 1e-6
 # Rows beyond the order of the matrix. A relaxed cut has a row for each vertex, and a few more if it is
 # balanced; `lowrank` is measured on those (benchmarks/large_cuts.py).
 _FEW_MORE = 10
+# Operations of a Newton step on all rows, relative to the cubes of the orders, and operations, from both of
+# which on eigendecompositions cost less than steps of `path`; and the terms of a row, on average, up to which
+# its entries are few (benchmarks/theta.py).
+_MANY_ROWS, _SECONDS_OF_WORK, _FEW_ENTRIES = 500.0, 2e10, 16
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
@@ -250,11 +256,22 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE
+    if _many_rows(program) and not _narrow(program):
+        return _earlier("lagrangian", route_names())
     if hard and coarse and int(can_be_inactive(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", route_names())
     if large and program.m <= order + _FEW_MORE and not _narrow(program):
         return _earlier("lowrank", route_names())
     return route_names()
+
+
+def _many_rows(program: Program) -> bool:
+    """Whether rows of few entries cost `path` more than `lagrangian`, and bound the traces."""
+    cubes = sum(float(block.n) ** 3 for block in program.blocks)
+    if newton_flops(program) < max(_MANY_ROWS * cubes, _SECONDS_OF_WORK):
+        return False
+    few = sum(term.rows.count() for term in program.A.terms) <= _FEW_ENTRIES * program.m
+    return few and program.bounds.all_hard and None not in trace_bounds(program)
 
 
 def _order(program: Program) -> int:

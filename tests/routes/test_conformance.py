@@ -13,11 +13,12 @@ from bregopt import clock
 from bregopt.routes import routing
 
 # A new route is tested by adding its name.
-ROUTES = ("bregman", "path", "entropy", "psdboost", "lowrank", "definiteboost", "cvxpy")
+ROUTES = ("bregman", "path", "lagrangian", "entropy", "psdboost", "lowrank", "definiteboost", "cvxpy")
 # A method of a route is tested by adding its options.
 METHODS = {
     "bregman": ({"method": "newton"}, {"method": "cyclic"}),
     "path": ({},),
+    "lagrangian": ({},),
     "entropy": ({},),
     "psdboost": ({"master": "lp"}, {"master": "psd"}),
     "lowrank": ({},),

@@ -114,7 +114,16 @@ class TestPlugins:
         monkeypatch.setattr(registry, "_loaded_plugins", False)
         with pytest.warns(bo.PluginWarning, match="'broken'.*skipped.*no_such_module"):
             names = set(bo.solvers())
-        assert names == {"bregman", "path", "entropy", "psdboost", "lowrank", "definiteboost", "cvxpy"}
+        assert names == {
+            "bregman",
+            "path",
+            "lagrangian",
+            "entropy",
+            "psdboost",
+            "lowrank",
+            "definiteboost",
+            "cvxpy",
+        }
 
     def test_entry_point_is_loaded(self, monkeypatch):
         point = EntryPoint(name="lazy", value=f"{__name__}:Lazy", group="bregopt.solvers")

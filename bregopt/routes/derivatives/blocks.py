@@ -33,8 +33,8 @@ from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
+from bregopt.routes.dual_hessian import GivenDifferences, RowCurvature, gram, has_gram
 from bregopt.routes.ipm.schur.gram import RowAction
-from bregopt.routes.projection.dual_newton import GivenDifferences, RowCurvature, gram, has_gram
 
 __all__ = [
     "BarrierPoint",

@@ -27,9 +27,9 @@ from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
-from bregopt.rigorous import proves_bound, proves_unbounded, recedes
+from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
-from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
+from bregopt.routes.alternatives import with_proof
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.progress import Progress
@@ -42,7 +42,7 @@ from bregopt.routes.working_set import (
     sizes_at,
 )
 
-__all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set"]
+__all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set", "solve_on_path"]
 
 # Number of rows up to which other forms are tried after a stall: up to it, one takes about a second.
 _OTHER_FORM_ROWS = 500
@@ -54,10 +54,6 @@ _NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-4
 _WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
-# Error of an answer from which a proof that there is none is sought, and the tolerance of that search.
-_FAR, _TOL_OF_ALTERNATIVE = 1e-2, 1e-8
-# Parts of such a proof, relative to the largest, up to which they are tried as zero, one after the other.
-_NOISE = (1e-14, 1e-10, 1e-7)
 # Largest order at which `explain` looks for faces.
 _FACE_SEARCH_ORDER = 2_000
 # Matrices in memory at a time, of each block's order and of the order of the Schur matrix.
@@ -150,12 +146,10 @@ class Path:
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        answer = _single_variable_ray(program) or _solve(program, settings, start, progress)
-        unproven = answer.stop is StopReason.UNBOUNDED and not proves_unbounded(program, answer.X, answer.u)
-        if unproven or _is_far(program, answer, settings):
-            answer = _alternative(program, answer, settings, progress)
+        answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)
+        answer = with_proof(program, answer, solve_on_path, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
-            return _with_feasible_point(program, answer, settings, progress)
+            return answer
         small = program.m <= _OTHER_FORM_ROWS and not program.curved
         # A face that proves the answer has multipliers of its own; there other forms prove no more.
         on_faces = answer.y_on_faces is not None and not np.array_equal(answer.y, answer.y_on_faces)
@@ -164,41 +158,8 @@ class Path:
         return answer
 
 
-def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
-    """Whether the path has ended far from any solution of a linear program, without a limit of the user's."""
-    ended = answer.stop is StopReason.STALLED or (
-        answer.stop is StopReason.MAX_ITER and not settings.max_iter
-    )
-    linear = not program.curved and program.bounds.kinds <= {Penalty.HARD, Penalty.HINGE}
-    return ended and linear and not _worst(program, answer) <= _FAR
-
-
-# Pays on: directions that touch a Lorentz cone.
-def _alternative(program: Program, stalled: Answer, settings: Any, progress: Progress) -> Answer:
-    """Return the proof that no solution exists, from a program of the alternative, or the given answer."""
-    settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
-    try:
-        found = _solve(elastic(program), settings, None, progress.of_another_program())
-        for part in _NOISE:
-            y = without_noise(found.y, found.y * program.row_sizes, part)
-            if progress.contradicts(program, y):
-                return Answer.without_point(program, y, StopReason.INFEASIBLE, stalled.iterations)
-        found = _solve(steepest_ray(program), settings, None, progress.of_another_program())
-    except (CutShort, InfeasibleRowError):
-        return stalled
-    largest = max(float(np.abs(part).max(initial=0.0)) for part in (*found.X, found.u))
-    for part in _NOISE:
-        X = tuple(
-            S if np.abs(S).max(initial=0.0) > part * largest else 0 * S for S in map(np.asarray, found.X)
-        )
-        u = np.where(np.abs(found.u) > part * largest, found.u, 0.0)
-        if recedes(program, X, u):
-            zero = np.zeros(program.m)
-            return Answer(X, u, zero, StopReason.UNBOUNDED, stalled.iterations)
-    return stalled
-
-
-def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+def solve_on_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Return the answer of the form of the program that takes less work."""
     if _dual_form(program, settings) is not program:
         try:
             return behind(_DUAL, _on_all_rows)(program, settings, start, progress)
@@ -398,23 +359,6 @@ def _on_working_set(program: Program, settings: Any, start: Start | None, progre
     count = _sample_size(program, settings.tuning)
     active_set = first_active_set(_on_all_rows, program, settings, count, start)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
-
-
-def _with_feasible_point(program: Program, ray: Answer, settings: Any, progress: Progress) -> Answer:
-    """Return the ray if a feasible point exists; otherwise the proof that none does, or the nearest point."""
-    hard = ActiveSet(program.bounds.required, np.zeros(program.m))
-    feasibility = replace(
-        hard.of(program),
-        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
-        c=np.zeros(program.k),
-        offset=0.0,
-    )
-    found = _solve(feasibility, settings, None, progress.of_another_program())
-    if _is_far(feasibility, found, settings):
-        found = _alternative(feasibility, found, settings, progress.of_another_program())
-    if found.stop is StopReason.CONVERGED:
-        return ray
-    return replace(hard.restored(found), iterations=ray.iterations + found.iterations)
 
 
 # Pays on: 60 triplets at a price too low, few at a time.

@@ -23,21 +23,25 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
-from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
+from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.divergences.stacks import simplex_shifts
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
-from bregopt.program.rows import Rows
-from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import dataclass, replace
+from bregopt.routes.dual_hessian import (
+    GivenDifferences,
+    RowCurvature,
+    gram,
+    has_gram,
+    hessian_product,
+)
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.monitor import Method, Monitor
@@ -46,14 +50,10 @@ from bregopt.routes.progress import Progress
 __all__ = [
     "BlockDual",
     "BoundedDiagonal",
-    "GivenDifferences",
-    "RowCurvature",
     "block_duals",
     "bounded_diagonal",
     "dual_newton",
     "exponential_rows",
-    "gram",
-    "has_gram",
 ]
 
 # Limit on the steps where the option `max_iter` gives none.
@@ -68,14 +68,9 @@ _SHORTEST_NEWTON_STEP, SHORTEST_STEP = 1e-3, 1e-12
 _STEP_FRACTION = 0.9
 # Limit on conjugate gradient steps for one Newton direction.
 _CG_STEPS = 200
-# Least diagonal entry of the dual Hessian, relative to that of the row alone. A singular point may have no
-# curvature along a row, and the diagonal preconditions Newton's equation.
-_LEAST_CURVATURE = 1e-8
 # Limit on increases of the divergence's weight in the search for a first point, and the factor of one. The
 # exponential of von Neumann overflows at zero multipliers if the linear cost is large.
 START_TRIALS, START_GROWTH = 8, 10.0
-# Entries of small matrices, which are formed in a few calls.
-_AT_ONCE = 20_000
 # Entries of the rows in the eigenvectors up to which Newton's equation is formed.
 _LARGEST_FORMED = 20_000_000
 # Steps after which a barrier helps; where the rows leave an interior 5 to 10 suffice.
@@ -83,9 +78,6 @@ _MANY_STEPS = 14
 # First and least root of the barrier's weight, relative to the largest eigenvalue, the decrease of the weight
 # from step to step, and the error of the rows, relative to that root, above which it stays.
 _FIRST_BARRIER, _LEAST_BARRIER, _BARRIER_DECREASE, _NEAR_PATH = 1e-2, 1e-11, 0.1, 0.1
-# Largest number of rows of a family, relative to the order, whose curvatures come from their rank-one terms.
-# With more rows all entries together cost less.
-_RANK_ONE_RATIO = 2
 # Divisor of the weight from one first point to the next. The next starts at the last answer.
 _START_DECREASE = 2.0
 # Tolerance of the answers at larger weights. They are starts only.
@@ -140,14 +132,7 @@ class BlockDual:
 
     def product(self, spectrum: Spectrum, v: Array) -> Array:
         """Return ``H v``."""
-        S = self._action.adjoint(v)
-        moved = spectrum.derivative(S)
-        activity = self._action.apply_product(moved.L, moved.R)
-        if moved.share:
-            activity += moved.share * self._action.apply(S.toarray() if sp.issparse(S) else S)
-        if moved.M is not None:
-            activity += self._action.apply(moved.M)
-        return activity
+        return hessian_product(self._action, spectrum, v)
 
     def curvature(self, spectrum: Spectrum) -> Array:
         """Return the approximate diagonal of ``H``, bounded away from zero."""
@@ -156,97 +141,6 @@ class BlockDual:
     def gram(self, spectrum: Any) -> Array:
         """Return ``H`` as a matrix."""
         return gram(self._A, spectrum)
-
-
-def has_gram(spectrum: Any) -> bool:
-    """Whether ``H`` is given by the divided differences of the spectrum."""
-    own = getattr(type(spectrum), "derivative", None)
-    return own in (DifferenceSpectrum.derivative, PositiveSpectrum.derivative)
-
-
-def gram(A: LinearMap, spectrum: Any) -> Array:
-    """Return ``H`` of the rows of one block as a matrix, shape (m, m)."""
-    differences: Array = spectrum.differences
-    n = len(differences)
-    if A.m * n**2 <= _AT_ONCE:
-        products = np.zeros((A.m, n, n))
-        for term in A.terms:
-            products[term.at] += dense_stack(term.rows.restrict(spectrum.V))
-        flat = products.reshape(A.m, -1)
-        return np.asarray((flat * differences.ravel()) @ flat.T)
-    i, j = np.triu_indices(n)
-    inside = np.zeros((A.m, len(i)))
-    for term in A.terms:
-        inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
-    inside *= np.sqrt(differences[i, j] * np.where(i == j, 1.0, 0.5))
-    return np.asarray(inside @ inside.T)
-
-
-@dataclass(frozen=True, eq=False)
-class GivenDifferences(DifferenceSpectrum):
-    """Divided differences that are given, in the basis ``V``."""
-
-    V: Array
-    given: Array
-
-    @property
-    def typical_derivative(self) -> float:
-        return 0.0
-
-    @property
-    def differences(self) -> Array:
-        return self.given
-
-
-class RowCurvature:
-    """The approximate diagonal of ``H`` for the rows of one block, as a function of the spectrum.
-
-    Parameters
-    ----------
-    A : LinearMap
-    """
-
-    def __init__(self, A: LinearMap) -> None:
-        self._squares = A.norms() ** 2
-        self._terms = [_TermCurvature(term.at, term.rows, A.orders[0]) for term in A.terms]
-
-    def __call__(self, spectrum: Spectrum | DifferenceSpectrum) -> Array:
-        """Return the diagonal, bounded away from zero."""
-        diagonal = np.zeros(len(self._squares))
-        of_entries: Array | None = None
-        for term in self._terms:
-            if term.diagonal is not None:
-                i, weight = term.diagonal
-                diagonal[term.at] += weight**2 * spectrum.curvature(spectrum.V[i])
-            elif term.rank_one is not None:
-                p = term.rank_one
-                part = p.weight**2 * spectrum.curvature(p.U @ spectrum.V)
-                diagonal[term.at] += np.bincount(p.row, weights=part, minlength=term.rows.m)
-            else:
-                of_entries = spectrum.entry_curvature() if of_entries is None else of_entries
-                t = term.entries or term.rows.coordinates()
-                part = t.value**2 * of_entries[t.i, t.j] * np.where(t.i == t.j, 1.0, 0.5)
-                diagonal[term.at] += np.bincount(t.row, weights=part, minlength=term.rows.m)
-        least = _LEAST_CURVATURE * spectrum.typical_derivative * self._squares
-        return np.maximum(diagonal, np.where(least > 0, least, TINY))
-
-
-class _TermCurvature:
-    """One term of the rows in the form that gives the curvature at the lower cost.
-
-    `diagonal` are the indices and weights of diagonal entries; `entries` are its coordinates if each row has
-    few; `rank_one` are its rank-one terms. Curvatures along vectors are used where they cost less than those
-    of all entries together.
-    """
-
-    def __init__(self, at: IntArray, rows: Rows, n: int) -> None:
-        self.at, self.rows = at, rows
-        self.entries = rows.coordinates() if rows.few_terms else None
-        few = (rows.rank is not None and not rows.few_terms) or rows.m <= _RANK_ONE_RATIO * n
-        own = self.entries if few and rows.single else None
-        on_diagonal = own is not None and np.array_equal(own.i, own.j)
-        self.diagonal = (own.i, own.value) if own is not None and on_diagonal else None
-        self.rank_one = rows.rank_one_terms() if few and self.diagonal is None else None
 
 
 def block_duals(program: Program) -> list[BlockDual]:

@@ -1,0 +1,207 @@
+"""The route `lagrangian`: linear programs with many rows for their order, where the rows have few entries.
+
+Alternating directions run in chunks, as long as their rate of convergence promises to reach the tolerance
+within the work of the method of multipliers, which then takes over. After each chunk, and after each step of
+that method, the point is certified twice: as it is, and moved onto the rows with a point inside the cones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.clock import CutShort
+from bregopt.presolve import presolve, reductions
+from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays
+from bregopt.records import dataclass
+from bregopt.routes import base
+from bregopt.routes.alternatives import with_proof
+from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
+from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+from bregopt.routes.base import Capabilities
+from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
+from bregopt.routes.monitor import Monitor
+from bregopt.routes.progress import Progress, reason
+
+__all__ = ["Lagrangian"]
+
+# Limit on the chunks and steps together where the option `max_iter` gives none.
+_DEFAULT_MAX_ITER = 300
+# Terms of all rows above which they are not listed: 2 GB.
+_MOST_TERMS = 50_000_000
+# Steps of alternating directions in a chunk, chunks whose rate counts, and chunks that may be missing. The
+# other method takes 40 to 80 decompositions and some hundred products, about the work of 200 steps.
+_CHUNK, _RATE_CHUNKS, _MISSING_CHUNKS = 25, 3, 8
+# Residual of the rows, relative to the tolerance, below which Newton's method need not go.
+_ROW_SHARE = 1e-5
+# Decrease of the error in a step of the method of multipliers without which directions alternate again.
+_HALVING = 0.7
+# Decrease of the least error that counts as progress, and turns without one after which the method stalls.
+_PROGRESS, _PATIENCE = 0.8, 3
+# Rows up to which the path finds the proof that there is no solution. It keeps more digits.
+_ROWS_FOR_PATH = 2_000
+# Matrices of the order in memory at a time.
+_DENSE_MATRICES = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagrangianSettings(base.Settings):
+    """Options of the route `lagrangian`: those of every route."""
+
+
+class Lagrangian:
+    """Semismooth Newton steps on an augmented Lagrangian, with bounds that are proven at any point."""
+
+    name: ClassVar[str] = "lagrangian"
+    summary: ClassVar[str] = "linear objectives with many rows of few entries (theta numbers, X >= 0)"
+    citation: ClassVar[str] = (
+        "Zhao, Sun, Toh (2010), A Newton-CG Augmented Lagrangian Method for Semidefinite Programming, "
+        "SIAM J. Optim. 20; Wen, Goldfarb, Yin (2010), Alternating Direction Augmented Lagrangian Methods "
+        "for Semidefinite Programming, Math. Program. Comput. 2"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear"}),
+        penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
+        matrices=_DENSE_MATRICES,
+        reductions=("epigraphs", "absolute values", "slacks", "parallel rows"),
+    )
+    Settings: ClassVar[type[base.Settings]] = LagrangianSettings
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        if not program.blocks:
+            return "the problem has no matrix variable"
+        count = sum(term.rows.count() for term in program.A.terms)
+        if count > _MOST_TERMS:
+            return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
+        on_faces = presolve(program, reductions(("faces",)), settings)
+        if on_faces.steps:
+            return f"the rows leave X no interior ({'; '.join(on_faces.summaries)}); path works on the face"
+        return None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return f"{_CHUNK} alternating directions at a time, then Newton's method on the multipliers"
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        answer = _solve(program, settings, start, progress)
+        return with_proof(program, answer, _proving, settings, progress)
+
+
+def _proving(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Return the answer of a program of the alternative."""
+    if program.m > _ROWS_FOR_PATH:
+        return _solve(program, settings, start, progress)
+    return solve_on_path(program, PathSettings(tol=settings.tol), start, progress)
+
+
+def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    return _Run(program, settings, progress).answer(start)
+
+
+class _Certified(NamedTuple):
+    """A point in the units of the program, and its certificate."""
+
+    certificate: Certificate
+    X: tuple[Array, ...]
+    u: Array
+    y: Array
+
+
+class _Run:
+    """One run of the two methods, one after the other.
+
+    Parameters
+    ----------
+    program : Program
+    settings : LagrangianSettings
+    progress : Progress
+    """
+
+    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
+        self._program, self._tol = program, settings.tol
+        self._limit = settings.max_iter or _DEFAULT_MAX_ITER
+        self._monitor = Monitor(program, settings, progress)
+        self._form = StandardForm(program)
+        self._steps = 0
+        self._best: _Certified | None = None
+
+    def answer(self, start: Start | None) -> Answer:
+        """Return the best point that was certified, or a Farkas vector."""
+        form, program = self._form, self._program
+        x, y = form.zero(), np.zeros(form.m)
+        if start is not None:
+            x, y = form.point(start.X, start.u, start.y) if start.X else (x, form.scaled(start.y))
+        try:
+            self._method = AugmentedLagrangian(form, x, y)
+            stop = self._run()
+        except CutShort as cut:
+            stop = reason(cut)
+        if stop is StopReason.INFEASIBLE:
+            return Answer.without_point(program, self._monitor.farkas, stop, self._steps)
+        if self._best is None:
+            return Answer(*form.given(x, y), stop, self._steps)
+        return Answer(self._best.X, self._best.u, self._best.y, stop, self._steps)
+
+    def _run(self) -> StopReason:
+        """Run both methods in turns until a point meets the tolerance, or none makes progress."""
+        missing, waited, mark = _MISSING_CHUNKS, 0, math.inf
+        while waited < _PATIENCE:
+            stop = self._alternate(missing) or self._multiply()
+            if stop is not None:
+                return stop
+            assert self._best is not None
+            error = self._best.certificate.worst
+            waited, mark = (0, error) if error < _PROGRESS * mark else (waited + 1, mark)
+            missing *= 2
+        return StopReason.STALLED
+
+    def _alternate(self, most: int) -> StopReason | None:
+        """Alternate directions while their rate promises to reach the tolerance within `most` chunks."""
+        method, errors = self._method, [math.inf]
+        method.begin()
+        while True:
+            method.alternate(_CHUNK)
+            certificate, stop = self._judged()
+            if stop is not None:
+                return stop
+            errors.append(max(method.primal, method.dual))
+            chunks = min(len(errors) - 1, _RATE_CHUNKS)
+            rate = (errors[-1] / max(errors[-1 - chunks], TINY)) ** (1 / chunks)
+            missing = self._tol / max(certificate.worst, TINY)
+            if len(errors) > most / 4 and not missing > rate**most:
+                return None
+
+    def _multiply(self) -> StopReason | None:
+        """Take steps of the method of multipliers while each makes progress."""
+        mark = math.inf
+        while True:
+            self._method.multiply(_ROW_SHARE * self._tol)
+            certificate, stop = self._judged()
+            if stop is not None:
+                return stop
+            if not certificate.worst < _HALVING * mark:
+                return None
+            mark = certificate.worst
+
+    def _judged(self) -> tuple[Certificate, StopReason | None]:
+        """Certify the last point and the repaired one, keep the best; its certificate, and why to stop."""
+        self._steps += 1
+        at = self._method.at
+        found = self._certified(at.x, at.y)
+        repaired = self._form.repaired(at.x)
+        if repaired is not None:
+            found = min(found, self._certified(repaired, at.y), key=lambda own: own.certificate.worst)
+        if self._best is None or found.certificate.worst < self._best.certificate.worst:
+            self._best = found
+        stop = self._monitor.look(self._steps, found.certificate, found.y)
+        if stop is StopReason.STALLED:  # the method itself detects this
+            stop = None
+        return found.certificate, stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+
+    def _certified(self, x: Point, y: Array) -> _Certified:
+        X, u, y = self._form.given(x, y)
+        y = y if pays(self._program) else 0 * y
+        return _Certified(certify(PrimalDualPoint(self._program, X, u, y)), X, u, y)

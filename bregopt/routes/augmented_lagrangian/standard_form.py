@@ -1,0 +1,272 @@
+"""The program as one equation in scaled units, its rows' Gram matrix, and a point inside all cones.
+
+With ``x = (X, v)``, where ``v`` has the ordinary variables and a slack for each row that is no equality,
+
+    minimize  <C, X> + c'v + prices of v   subject to  A(X) + E v = b,   X psd,   lo <= v <= hi,
+
+in which a hinge row's slack may leave its bounds at a price. Rows have norm one, variables enter rows with
+norm one, and ``b`` and ``(C, c)`` are divided by their norms.
+
+The projection on the equations is ``x - A*(M^-1 (A(x) - b))`` with the Gram matrix ``M = A A* + E E'``.
+A point inside the cones that meets the equations repairs others: where a projected point leaves a cone by
+``delta``, mixing it with one that is inside by ``mu`` brings it back at the share ``delta / (delta + mu)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify import trace_bounds
+from bregopt.clock import checkpoint
+from bregopt.program import Matrix, Penalty, Program
+from bregopt.records import cached_property, dataclass, replace
+from bregopt.routes.dual_hessian import RowCurvature
+from bregopt.routes.ipm.linear_solvers import conjugate_gradients
+from bregopt.routes.ipm.schur.gram import RowAction
+
+__all__ = ["Point", "StandardForm"]
+
+# Sum over entries of the squared number of rows that have them, above which the Gram matrix is not formed.
+_LARGEST_GRAM = 50_000_000
+# Multiple of the identity, relative to unit rows, that dependent rows need in the factorization.
+_RIDGE = 1e-12
+# Relative residual and limit of conjugate gradients with a Gram matrix that is not formed.
+_GRAM_TOL, _GRAM_STEPS = 1e-13, 300
+# Alternating projections in search of a point inside the cones, and the sizes of first points.
+_PROJECTIONS, _SIZES = 12, (1.0, 0.1, 10.0)
+# Corrections of a projection on the equations, and the residual that is enough.
+_CORRECTIONS, _ON_ROWS = 3, 1e-14
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Matrices and a vector, in scaled units."""
+
+    X: tuple[Array, ...]
+    v: Array
+
+    def moved(self, other: Point, share: float) -> Point:
+        """Return the point ``self + share (other - self)``."""
+        X = tuple(own + share * (new - own) for own, new in zip(self.X, other.X, strict=True))
+        return Point(X, self.v + share * (other.v - self.v))
+
+    def distance(self, other: Point) -> float:
+        """Return the Frobenius norm of the difference."""
+        squares = [float(np.linalg.norm(a - b)) ** 2 for a, b in zip(self.X, other.X, strict=True)]
+        return float(np.sqrt(sum(squares) + float(np.linalg.norm(self.v - other.v)) ** 2))
+
+
+class StandardForm:
+    """A linear program in scaled units.
+
+    Parameters
+    ----------
+    program : Program
+        Linear, with hard rows and hinges, no second-order cones and no caps.
+
+    Attributes
+    ----------
+    C : tuple of arrays of shape (n_b, n_b)
+    c, lo, hi, price : array of shape (k + rows that are no equalities,)
+        Cost, bounds and price of the elements of ``v``; the price is infinite where the bounds are hard.
+    b : array of shape (m,)
+    E : csr_array of shape (m, len(v))
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program, bounds = program, program.bounds
+        self.m, self.k = program.m, program.k
+        self.orders = tuple(block.n for block in program.blocks)
+        columns = np.where(program.column_sizes > 0, program.column_sizes, 1.0)
+        B = sp.csr_array(program.B) @ sp.diags_array(1 / columns) if self.k else sp.csr_array((self.m, 0))
+        sizes = np.sqrt(program.A.norms() ** 2 + np.asarray((B**2).sum(axis=1)).ravel())
+        self._row = 1 / np.where(sizes > 0, sizes, 1.0)
+        self.A = replace(
+            program.A,
+            terms=tuple(replace(t, rows=t.rows.scale(self._row[t.at])) for t in program.A.terms),
+        )
+        slack = self._slack = np.flatnonzero(bounds.lo < bounds.hi)
+        ends = np.concatenate([self._row * bounds.sizes, columns * _finite(program.u_lo, program.u_hi)])
+        self.primal = float(np.linalg.norm(ends[ends < np.inf])) or 1.0
+        costs = np.concatenate([np.zeros(0), *(block.C.ravel() for block in program.blocks)])
+        self.dual = float(np.hypot(np.linalg.norm(costs), np.linalg.norm(program.c / columns)))
+        if not self.dual:
+            hinges = bounds.gamma[bounds.kind == Penalty.HINGE] / self._row[bounds.kind == Penalty.HINGE]
+            self.dual = float(hinges.max(initial=0.0)) or 1.0
+        self._column = columns
+        self.C = tuple(block.C / self.dual for block in program.blocks)
+        self.c = np.concatenate([program.c / (columns * self.dual), np.zeros(len(slack))])
+        scaled_bounds = self._row[slack] / self.primal
+        self.lo = np.concatenate([program.u_lo * columns / self.primal, bounds.lo[slack] * scaled_bounds])
+        self.hi = np.concatenate([program.u_hi * columns / self.primal, bounds.hi[slack] * scaled_bounds])
+        hinge = bounds.kind[slack] == int(Penalty.HINGE)
+        own = np.where(hinge, bounds.gamma[slack] / (self._row[slack] * self.dual), np.inf)
+        self.price = np.concatenate([np.full(self.k, np.inf), own])
+        equal = bounds.lo == bounds.hi
+        self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)
+        minus = sp.csr_array((-np.ones(len(slack)), (slack, np.arange(len(slack)))), (self.m, len(slack)))
+        E = sp.csr_array(sp.hstack([sp.diags_array(self._row) @ B, minus], format="csr"))
+        self.fixed = self.lo == self.hi
+        self.b -= E @ np.where(self.fixed, self.lo, 0.0)
+        self.E = sp.csr_array(E @ sp.diags_array(np.where(self.fixed, 0.0, 1.0)))
+        self.Et = sp.csr_array(self.E.T)
+        self.E_squared = self.E.multiply(self.E).tocsr()
+        self.actions = [RowAction(self.A, b) for b in range(len(self.orders))]
+        self.b_size = 1 + float(np.linalg.norm(self.b))
+
+    def activity(self, x: Point) -> Array:
+        """Return ``A(X) + E v``, shape ``(m,)``."""
+        activity: Array = self.A.apply(x.X) + self.E @ x.v
+        return activity
+
+    def zero(self) -> Point:
+        """Return the origin."""
+        return Point(tuple(np.zeros((n, n)) for n in self.orders), np.zeros(len(self.c)))
+
+    def point(self, X: Sequence[Matrix], u: Array, y: Array) -> tuple[Point, Array]:
+        """Return a point and multipliers of the program in scaled units."""
+        matrices = tuple(np.asarray(own) / self.primal for own in X)
+        activity = self._row * self.program.activity(tuple(map(np.asarray, X)), u)
+        own = np.concatenate([u * self._column, activity[self._slack]]) / self.primal
+        return Point(matrices, own), self.scaled(y)
+
+    def scaled(self, y: Array) -> Array:
+        """Return multipliers of the program in scaled units."""
+        return y / (self.dual * self._row)
+
+    def given(self, x: Point, y: Array) -> tuple[tuple[Array, ...], Array, Array]:
+        """Return ``X``, ``u`` and ``y`` in the units of the program."""
+        u = np.clip(self.primal * x.v[: self.k] / self._column, self.program.u_lo, self.program.u_hi)
+        return tuple(self.primal * X for X in x.X), u, self.dual * self._row * y
+
+    @cached_property
+    def _table(self) -> sp.csr_array:
+        """The rows as a matrix on the upper triangles of all blocks, with Frobenius's inner product."""
+        rows, columns, values, start = [], [], [], 0
+        for b, n in enumerate(self.orders):
+            for term in self.A.terms_of(b):
+                t = term.rows.coordinates()
+                i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
+                rows.append(term.at[t.row])
+                columns.append(start + i.astype(np.int64) * n + j)
+                values.append(t.value * np.where(i == j, 1.0, np.sqrt(0.5)))
+            start += n * n
+        _, place = np.unique(np.concatenate([np.zeros(0, np.int64), *columns]), return_inverse=True)
+        row, value = np.concatenate([np.zeros(0, np.int64), *rows]), np.concatenate([np.zeros(0), *values])
+        return sp.csr_array((value, (row, place.ravel())), (self.m, int(place.max(initial=-1)) + 1))
+
+    @cached_property
+    def _gram_solve(self) -> Callable[[Array], Array]:
+        T = self._table
+        count = np.bincount(T.indices).astype(float)
+        if float(count @ count) > _LARGEST_GRAM:
+            transposed = T.T.tocsr()
+            diagonal = np.asarray(T.multiply(T).sum(axis=1)).ravel() + np.asarray(self.E_squared.sum(axis=1))
+
+            def product(y: Array) -> Array:
+                image: Array = T @ (transposed @ y) + self.E @ (self.Et @ y) + _RIDGE * y
+                return image
+
+            diagonal = np.maximum(diagonal, _RIDGE)
+            return lambda right: conjugate_gradients(product, right, diagonal, _GRAM_TOL, _GRAM_STEPS)
+        M = sp.csc_array(T @ T.T + self.E @ self.Et)
+        M.eliminate_zeros()
+        diagonal = M.diagonal()
+        if M.nnz <= self.m:
+            inverse = 1 / np.where(diagonal > 0, diagonal, 1.0)
+            return lambda right: inverse * right
+        from scipy.sparse.linalg import splu  # only rows with entries in common wait for it
+
+        M = sp.csc_array(M + sp.diags_array(np.where(diagonal > 0, _RIDGE, 1.0)))
+        factor = splu(M, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        solved: Callable[[Array], Array] = factor.solve
+        return solved
+
+    def gram_solve(self, right: Array) -> Array:
+        """Return the solution of ``M y = right``."""
+        return self._gram_solve(right)
+
+    @cached_property
+    def curvatures(self) -> list[RowCurvature]:
+        """The approximate diagonals of the blocks' Hessians."""
+        return [RowCurvature(self.A.of_block(b)) for b in range(len(self.orders))]
+
+    def on_rows(self, x: Point) -> Point:
+        """Return the projection of a point on the equations."""
+        for _ in range(_CORRECTIONS):
+            missed = self.activity(x) - self.b
+            if float(np.linalg.norm(missed)) <= _ON_ROWS * self.b_size:
+                break
+            y = self.gram_solve(missed)
+            x = Point(tuple(X - self.A.adjoint(y, b) for b, X in enumerate(x.X)), x.v - self.Et @ y)
+        return x
+
+    def repaired(self, x: Point) -> Point | None:
+        """Return a point on the equations and in the cones near one in the cones; None if none is known."""
+        if self.inside is None:
+            return None
+        at, (inside, mu, room) = self.on_rows(x), self.inside
+        share = 0.0
+        for b, X in enumerate(at.X):
+            delta = float(np.linalg.norm(X - x.X[b])) + len(X) * EPS * float(np.linalg.norm(X))
+            share = max(share, delta / (delta + mu[b]))
+        out = np.maximum(np.maximum(self.lo - at.v, at.v - self.hi), 0.0)
+        out[np.isfinite(self.price)] = 0.0
+        if out.any():
+            share = max(share, float((out / (out + room)).max()))
+        return at.moved(inside, min(share, 1.0))
+
+    @cached_property
+    def inside(self) -> tuple[Point, Array, Array] | None:
+        """A point that meets the equations inside the cones, and the distances from their boundaries."""
+        traces = zip(trace_bounds(self.program), self.orders, strict=True)
+        sizes = [bound.value / n / self.primal for bound, n in traces if bound is not None]
+        level = (
+            float(np.mean(sizes)) if sizes and min(sizes) > 0 else 1 / np.sqrt(max(self.orders, default=1))
+        )
+        for size in _SIZES:
+            alpha = size * level
+            x = Point(
+                tuple(alpha * np.eye(n) for n in self.orders), self._within(np.zeros(len(self.c)), alpha)
+            )
+            for _ in range(_PROJECTIONS):
+                x = self.on_rows(x)
+                found = self._depths(x)
+                if found is not None:
+                    return x, *found
+                checkpoint(max(self.orders))
+                x = Point(tuple(_raised(X, 0.1 * alpha) for X in x.X), self._within(x.v, 0.1 * alpha))
+        return None
+
+    def _within(self, v: Array, depth: float) -> Array:
+        """Return the nearest vector that is inside its bounds by `depth`, or a fourth of their distance."""
+        width = np.where(np.isfinite(self.hi - self.lo), (self.hi - self.lo) / 4, np.inf)
+        depth_of = np.minimum(depth, width)
+        return np.clip(v, self.lo + depth_of, self.hi - depth_of)
+
+    def _depths(self, x: Point) -> tuple[Array, Array] | None:
+        """Return how far a point is inside the cones and bounds; None where it is not."""
+        if float(np.linalg.norm(self.activity(x) - self.b)) > 1e-9 * self.b_size:
+            return None
+        room = np.where(np.isfinite(self.price), np.inf, np.minimum(x.v - self.lo, self.hi - x.v))
+        if (room[~self.fixed] <= 0).any():
+            return None
+        mu = np.array([float(np.linalg.eigvalsh(X)[0]) if len(X) else np.inf for X in x.X])
+        least = [1e-8 * max(float(np.trace(X)) / max(len(X), 1), TINY) for X in x.X]
+        return (mu, np.where(self.fixed, np.inf, room)) if (mu > least).all() else None
+
+
+def _raised(X: Array, least: float) -> Array:
+    """Return the nearest matrix with eigenvalues of at least `least`."""
+    theta, V = np.linalg.eigh(X)
+    raised: Array = (V * np.maximum(theta, least)) @ V.T
+    return raised
+
+
+def _finite(lo: Array, hi: Array) -> Array:
+    """Return the larger magnitude of the finite bounds, zero where there is none."""
+    return np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi)))

@@ -1,0 +1,142 @@
+"""Many rows: derivatives, known theta numbers, feasible answers, statuses, and when the route is chosen."""
+
+import networkx as nx
+import numpy as np
+import peers
+import pytest
+
+import bregopt as bo
+from bregopt.routes import routing
+from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
+from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+
+
+def theta(graph, *more):
+    n = len(graph)
+    i, j = np.array(graph.edges).T
+    X = bo.PSD(n, name="X")
+    rows = [bo.trace(X) == 1, X[i, j] == 0, *(row(X) for row in more)]
+    return bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), rows)
+
+
+def random_problem(seed, rows=8, unit=1.0):
+    """Return a problem with two matrices, variables of each kind and rows of each kind; it has a solution."""
+    rng = np.random.default_rng(seed)
+
+    def symmetric(n):
+        A = rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.5)
+        return A + A.T
+
+    X, Y = bo.PSD(int(rng.integers(2, 6)), name="X"), bo.PSD(int(rng.integers(2, 6)), name="Y")
+    u = bo.Variable(3, name="u")
+    roots = [rng.normal(size=(M.shape[0], int(rng.integers(1, M.shape[0] + 1)))) for M in (X, Y)]
+    inside, u0 = [R @ R.T for R in roots], np.array([rng.normal(), rng.random(), rng.random()])
+    constraints = [bo.trace(M) <= 1.5 * unit * np.trace(M0) for M, M0 in zip((X, Y), inside, strict=True)]
+    constraints += [u[1] >= 0, u[2] <= 2 * unit, u >= -9 * unit, u <= 9 * unit]
+    for k in range(rows):
+        A, B, b = symmetric(X.shape[0]), symmetric(Y.shape[0]), rng.normal(size=3)
+        row = bo.inner(A, X) + bo.inner(B, Y) + b @ u
+        at = unit * (np.vdot(A, inside[0]) + np.vdot(B, inside[1]) + b @ u0)
+        slack = unit * rng.random()
+        own = ([row == at], [row <= at + slack], [row >= at - slack], [row <= at + slack, row >= at - slack])
+        constraints += own[k % 4]
+    cost = bo.inner(symmetric(X.shape[0]), X) + bo.inner(symmetric(Y.shape[0]), Y) + rng.normal(size=3) @ u
+    return bo.Problem(bo.Minimize(cost), constraints)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed):
+    rng = np.random.default_rng(seed)
+    form = StandardForm(random_problem(seed).program())
+    roots = [rng.normal(size=X.shape) for X in form.zero().X]
+    x = Point(tuple(R @ R.T for R in roots), np.clip(rng.normal(size=len(form.c)), form.lo, form.hi))
+    method = AugmentedLagrangian(form, x, np.zeros(form.m))
+    method.penalty = 0.7
+    y, d, h = rng.normal(size=form.m), rng.normal(size=form.m), 1e-5
+    at, up, down = method.point(y), method.point(y + h * d), method.point(y - h * d)
+    assert (up.phi - down.phi) / (2 * h) == pytest.approx(at.gradient @ d, rel=1e-6)
+    moved = (up.gradient - down.gradient) / (2 * h)
+    np.testing.assert_allclose(method.hessian(at, d), moved, atol=1e-6 * np.linalg.norm(moved))
+
+
+# Theta of the complement of a graph whose automorphisms move each vertex to each other one is n / theta.
+@pytest.mark.parametrize(
+    ("graph", "value"),
+    [
+        (nx.cycle_graph(5), np.sqrt(5)),
+        (nx.cycle_graph(31), 31 * np.cos(np.pi / 31) / (1 + np.cos(np.pi / 31))),
+        (nx.complement(nx.cycle_graph(31)), (1 + np.cos(np.pi / 31)) / np.cos(np.pi / 31)),
+        (nx.petersen_graph(), 4.0),
+        (nx.convert_node_labels_to_integers(nx.kneser_graph(7, 2)), 6.0),
+    ],
+    ids=["pentagon", "cycle", "complement", "Petersen", "Kneser"],
+)
+def test_theta_has_its_closed_form(graph, value):
+    sol = theta(graph).solve(solver="lagrangian", tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(value, rel=2e-7)
+    assert sol.dual_value >= value * (1 - 1e-12)
+    i, j = np.array(graph.edges).T
+    assert np.linalg.eigvalsh(sol.X)[0] >= -1e-12
+    assert np.abs(sol.X[i, j]).max() <= 1e-7 / len(graph)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("seed", range(4))
+def test_all_kinds_of_rows_and_variables_agree_with_the_reference(seed, unit):
+    sol = random_problem(seed, unit=unit).solve(solver="lagrangian")
+    assert sol.status == "optimal"
+    reference = peers.reference(random_problem(seed), within=1e-5)
+    assert sol.value / unit == pytest.approx(reference.value, rel=2e-5, abs=2e-5)
+
+
+def test_nonnegative_matrices_have_schrijvers_theta():
+    graph = nx.gnp_random_graph(15, 0.4, seed=1)
+    sol, other = (theta(graph, lambda X: X >= 0).solve(solver=name) for name in ("lagrangian", "path"))
+    assert sol.status == other.status == "optimal"
+    assert max(sol.value, other.value) <= min(sol.dual_value, other.dual_value) + 1e-7
+    assert sol.value < theta(graph).solve(solver="path").value - 1e-3
+    assert sol.X.min() >= -1e-8
+
+
+def test_contradictions_and_rays_are_proven():
+    X, u = bo.PSD(4, name="X"), bo.Variable(2, name="u")
+    cost = bo.Minimize(X[0, 1] + u[0])
+    apart = bo.Problem(cost, [bo.trace(X) == 1, X[0, 1] >= 0.3, X[0, 0] <= 0.2, X[1, 1] <= 0.3, u >= 0])
+    assert apart.solve(solver="lagrangian").status == "infeasible"
+    falling = bo.Problem(cost, [bo.trace(X) == 1, u[0] + u[1] == X[1, 1], u[1] >= 0])
+    assert falling.solve(solver="lagrangian").status == "unbounded"
+
+
+def test_rows_without_an_interior_are_refused():
+    X = bo.PSD(6, name="X")
+    cut = bo.Problem(bo.Maximize(X[0, 1]), [bo.diag(X) == 1, bo.quad_form(np.ones(6), X) == 0])
+    with pytest.raises(bo.UnsupportedProblemError, match="no interior"):
+        cut.solve(solver="lagrangian")
+
+
+def test_the_route_is_chosen_by_the_work_on_the_rows():
+    chosen = {
+        p: routing.choose(theta(nx.gnp_random_graph(200, p, seed=0)).program(), "auto", {}).name
+        for p in (0.02, 0.5)
+    }
+    assert chosen == {0.02: "path", 0.5: "lagrangian"}
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_more_iterations_never_lose_the_best_point():
+    problem = theta(nx.gnp_random_graph(40, 0.3, seed=2))
+    gaps = []
+    for steps in (1, 3, 5):
+        sol = problem.solve(solver="lagrangian", max_iter=steps, tol=1e-12)
+        gaps.append(max(sol.gap, sol.primal_residual))
+        assert sol.status == "user_limit"
+    assert gaps[0] >= gaps[1] >= gaps[2]
+
+
+def test_a_warm_start_ends_at_once():
+    problem = theta(nx.gnp_random_graph(40, 0.3, seed=3))
+    first = problem.solve(solver="lagrangian")
+    again = problem.solve(solver="lagrangian", warm_start=True)
+    assert again.status == "optimal"
+    assert again.iterations < first.iterations
