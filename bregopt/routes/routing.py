@@ -54,7 +54,8 @@ _COARSE = 1e-6
 _FEW_MORE = 10
 # Operations of a Newton step on all rows, relative to the cubes of the orders, and operations, from both of
 # which on eigendecompositions cost less than steps of `path`; and the terms of a row, on average, up to which
-# its entries are few (benchmarks/theta.py).
+# its entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian`
+# 3.6; theta4 (200, 1,949) takes 1.8 and 2.9.
 _MANY_ROWS, _SECONDS_OF_WORK, _FEW_ENTRIES = 500.0, 2e10, 16
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
