@@ -71,6 +71,23 @@ def test_a_small_run_prints_the_table_of_the_results(name, small, needed, monkey
     assert (BENCHMARKS / "results" / f"{name}.md").read_text() == before  # only full runs are saved
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NPA, CHSH, level 1",
+        "NPA, I3322, level 1",
+        "Lasserre, cut of a cycle of 5, level 2",
+        "optimal power flow, 9 buses",
+    ],
+)
+def test_hierarchies_have_the_published_values(name, monkeypatch):
+    known = loaded("hierarchies", monkeypatch).PUBLISHED[name]
+    problem = known.make()
+    problem.solve(method="bregopt", tol=1e-8)
+    assert problem.status == "optimal"
+    assert known.error(problem.value) <= known.digits
+
+
 def test_special_paths_name_their_problems_where_they_are_chosen(monkeypatch):
     module = loaded("special_paths", monkeypatch)
     for path in module.paths(DATA):
