@@ -15,14 +15,14 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import reductions, summaries
 from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays
 from bregopt.records import dataclass
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
 from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
-from bregopt.routes.base import Capabilities
+from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
@@ -33,9 +33,8 @@ __all__ = ["Lagrangian"]
 _DEFAULT_MAX_ITER = 300
 # Terms of all rows above which they are not listed: 2 GB.
 _MOST_TERMS = 50_000_000
-# Steps of alternating directions in a chunk, chunks whose rate counts, and chunks that may be missing. The
-# other method takes 40 to 80 decompositions and some hundred products, about the work of 200 steps.
-_CHUNK, _RATE_CHUNKS, _MISSING_CHUNKS = 25, 3, 8
+# Chunks of alternating directions whose rate counts.
+_RATE_CHUNKS = 3
 # Residual of the rows, relative to the tolerance, below which Newton's method need not go.
 _ROW_SHARE = 1e-5
 # Decrease of the error in a step of the method of multipliers without which directions alternate again.
@@ -49,8 +48,34 @@ _DENSE_MATRICES = 14
 
 
 @dataclass(frozen=True, kw_only=True)
+class LagrangianTuning(Tuning):
+    """Constants of the turns that the two methods take.
+
+    Parameters
+    ----------
+    chunk : int
+        Steps of alternating directions between two certificates.
+    missing_chunks : int
+        Chunks that may be missing, by the rate of the last ones, while directions alternate for the first
+        time. The other method takes 40 to 80 decompositions and some hundred products, the work of 200 steps.
+        From turn to turn it doubles.
+    """
+
+    chunk: int = 25
+    missing_chunks: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
 class LagrangianSettings(base.Settings):
-    """Options of the route `lagrangian`: those of every route."""
+    """Options of the route `lagrangian`: those of every route.
+
+    Parameters
+    ----------
+    tuning : LagrangianTuning
+        Numerical constants of the method.
+    """
+
+    tuning: LagrangianTuning = LagrangianTuning()
 
 
 class Lagrangian:
@@ -77,13 +102,12 @@ class Lagrangian:
         count = sum(term.rows.count() for term in program.A.terms)
         if count > _MOST_TERMS:
             return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
-        on_faces = presolve(program, reductions(("faces",)), settings)
-        if on_faces.steps:
-            return f"the rows leave X no interior ({'; '.join(on_faces.summaries)}); path works on the face"
-        return None
+        faces = summaries(program, reductions(("faces",)), settings)
+        return f"the rows leave X no interior ({'; '.join(faces)}); path works on the face" if faces else None
 
     def choice(self, program: Program, settings: Any) -> str:
-        return f"{_CHUNK} alternating directions at a time, then Newton's method on the multipliers"
+        directions = f"{settings.tuning.chunk} alternating directions at a time"
+        return f"{directions}, then Newton's method on the multipliers"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _solve(program, settings, start, progress)
@@ -122,6 +146,7 @@ class _Run:
 
     def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._tol = program, settings.tol
+        self._tuning: LagrangianTuning = settings.tuning
         self._limit = settings.max_iter or _DEFAULT_MAX_ITER
         self._monitor = Monitor(program, settings, progress)
         self._form = StandardForm(program)
@@ -147,7 +172,7 @@ class _Run:
 
     def _run(self) -> StopReason:
         """Run both methods in turns until a point meets the tolerance, or none makes progress."""
-        missing, waited, mark = _MISSING_CHUNKS, 0, math.inf
+        missing, waited, mark = self._tuning.missing_chunks, 0, math.inf
         while waited < _PATIENCE:
             stop = self._alternate(missing) or self._multiply()
             if stop is not None:
@@ -163,7 +188,7 @@ class _Run:
         method, errors = self._method, [math.inf]
         method.begin()
         while True:
-            method.alternate(_CHUNK)
+            method.alternate(self._tuning.chunk)
             certificate, stop = self._judged()
             if stop is not None:
                 return stop
