@@ -30,6 +30,7 @@ import logdet_completion
 import logdet_lasso
 import margins
 import numpy as np
+import scipy.sparse as sp
 import sdp_problems
 import soft_rows
 from nearness_problems import ATOMS, correlation_problem, distance_problem, start_matrix, uniform_matrix
@@ -558,6 +559,16 @@ def cut(n: int, edges: int) -> bo.Problem:
     return large_cuts.max_cut(large_cuts.random_graph(n, edges))
 
 
+def modularity(n: int) -> bo.Problem:
+    """Return the relaxation of communities of a graph with four edges a vertex."""
+    i, j = np.random.default_rng(n).integers(0, n, (2, 4 * n))
+    half = sp.csr_array((np.ones(len(i)), (i, j)), (n, n))
+    W, X = half + half.T, bo.PSD(n)
+    volume = np.asarray(W.sum(axis=1)).ravel() / W.sum()
+    value = bo.inner(W / W.sum(), X) - bo.quad_form(volume, X)
+    return bo.Problem(bo.Maximize(value), [bo.diag(X) == 1])
+
+
 def weights(n: int) -> Array:
     """Return a complete graph with random weights."""
     W = np.triu(np.random.default_rng(n).uniform(0, 1, (n, n)), 1)
@@ -894,6 +905,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("21 correlations of at most -0.2", contradicted(partial(opposed_entries, 7))),
         ),
         # Graphs.
+        (
+            *("sums kept apart", "program.rows.algebra:Sum"),
+            replaced("program.rows.algebra._LARGEST_SUMMED", 10**9),
+            *("communities of 5,000 vertices", solving(modularity, 5_000, tol=1e-2)),
+        ),
         (
             *("enumeration", "problems.cuts.proof:partitions"),
             replaced("problems.cuts.proof._MOST_ENTRIES", 0),

@@ -15,6 +15,7 @@ from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.lowrank import LowRank, frobenius_norm
 from bregopt.program.program import Block, Nearness, Program, divergence_of
+from bregopt.program.rows import Sum
 from bregopt.records import dataclass, kept
 
 __all__ = ["DimacsSizes", "Scale", "dimacs_sizes", "pays", "scale_of"]
@@ -191,6 +192,10 @@ def _largest_entry(block: Block) -> float:
         return 0.0
     if block.n <= _LARGEST_FORMED:
         return float(np.abs(block.C).max(initial=0.0))
+    if isinstance(block.cost, Sum):  # elsewhere a square has no larger entry than on the diagonal
+        t, on = block.cost.terms.coordinates(), np.arange(block.n)
+        places = np.concatenate([t.i, on]), np.concatenate([t.j, on])
+        return float(np.abs(block.cost.entries(*places)).max(initial=0.0))
     t = block.cost.coordinates()
     i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
     _, inverse = np.unique(i * block.n + j, return_inverse=True)

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
-from bregopt.program.rows import Coordinates, Products, Rows
-from bregopt.records import dataclass
+from bregopt.program.rows import Coordinates, Products, Rows, Sum
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "SparseLowRankProgram",
@@ -173,6 +173,8 @@ def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram |
 
 def stored_terms(rows: Rows) -> int:
     """Return how many numbers a family takes in this representation."""
+    if isinstance(rows, Sum):
+        return sum(map(stored_terms, rows.parts))
     return rows.count() if _full_squares(rows) is None else rows.m * rows.n
 
 
@@ -202,11 +204,16 @@ def _as_square(n: int, i: IntArray, j: IntArray, value: Array) -> tuple[Array, f
     return (z, w) if exact and np.count_nonzero(terms.data) == np.count_nonzero(z) ** 2 else None
 
 
+def _apart(term: Term) -> list[Term]:
+    """Return the parts of a sum, or the family itself."""
+    return [replace(term, rows=part) for part in term.rows.parts] if isinstance(term.rows, Sum) else [term]
+
+
 def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
     """Return `m` rows from placed families."""
     columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
     vectors, at, weight = [np.zeros((0, n))], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
-    for term in placed:
+    for term in (each for whole in placed for each in _apart(whole)):
         rows = term.rows
         squares = _full_squares(rows)
         if squares is not None:

@@ -8,6 +8,10 @@ import pytest
 import scipy.sparse as sp
 
 import bregopt as bo
+from bregopt.io.graphs import read_graph
+from bregopt.problems.cuts import communities as communities_module
+from bregopt.program import LowRank
+from bregopt.program.rows import Sum
 
 networkx = pytest.importorskip("networkx")
 
@@ -160,3 +164,22 @@ def test_a_time_limit_and_an_edge():
     assert found.bound >= found.modularity > 0.3
     # However little time there is, the answer is not one community.
     assert bo.communities(graph, time_limit=1e-6).modularity > 0.3
+
+
+def test_the_relaxation_of_a_large_graph_needs_no_matrix_of_all_pairs():
+    n, rng = 2_500, np.random.default_rng(0)
+    i, j = rng.integers(0, n, (2, 4 * n))
+    W = sp.coo_array((np.ones(4 * n), (i, j)), (n, n))
+    graph = sp.csr_array(W + W.T)
+    graph.setdiag(0)
+    model = communities_module._Modularity(read_graph(graph), 1.5)
+    problem, _ = model.relaxation()
+    cost = problem.program().blocks[0].cost
+    assert isinstance(cost, Sum)
+    C = model.terms() - np.diag(1.5 * (model.degree / model.total) ** 2)  # which leaves out the diagonal
+    assert cost.norms()[0] == pytest.approx(np.linalg.norm(C))
+    np.testing.assert_allclose(cost.adjoint(np.ones(1)), -C, atol=1e-15)
+    F = rng.normal(size=(n, 2))
+    assert cost.apply(LowRank(F))[0] == pytest.approx(-np.sum(C * (F @ F.T)))
+    assert cost.scale(np.array([-2.0])).entries(i[:50], j[:50]) == pytest.approx(2 * C[i[:50], j[:50]])
+    assert cost.count() == len(cost.coordinates().row)

@@ -5,6 +5,7 @@ use rows only through those methods.
 """
 
 from bregopt.program.rows.algebra import (
+    Sum,
     add_rows,
     combine_rows,
     concatenate_rows,
@@ -39,6 +40,7 @@ __all__ = [
     "RowFamily",
     "Rows",
     "SparseRows",
+    "Sum",
     "add_rows",
     "combine_rows",
     "concatenate_rows",
