@@ -680,8 +680,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("an optimum of 4e6", solving(far_optimum, 2.0**-20)),
         ),
         (
-            *("programs of the alternative", "routes.ipm.path_route:_alternative"),
-            answering("routes.ipm.path_route._is_far", False),
+            *("programs of the alternative", "routes.alternatives:_alternative"),
+            answering("routes.alternatives._is_far", False),
             *("directions that touch a Lorentz cone", solving(touching_cones, 0)),
         ),
         (

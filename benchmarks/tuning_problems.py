@@ -35,6 +35,7 @@ def suites() -> dict[str, list[Case]]:
     """Return the cases of each route."""
     return {
         "path": _path(),
+        "lagrangian": _lagrangian(),
         "bregman": _bregman(),
         "entropy": _entropy(),
         "psdboost": _psdboost(),
@@ -64,11 +65,23 @@ def _path() -> list[Case]:
     ]
 
 
-def _theta(n: int, edges: int) -> bo.Problem:
+def _theta(n: int, edges: int, nonnegative: bool = False) -> bo.Problem:
     i, j = large_cuts.random_graph(n, edges).nonzero()
     i, j = i[i < j], j[i < j]
     X = bo.PSD(n)
-    return bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[i, j] == 0])
+    rows = [bo.trace(X) == 1, X[i, j] == 0, *([X >= 0] if nonnegative else [])]
+    return bo.Problem(bo.Maximize(bo.sum(X)), rows)
+
+
+def _lagrangian() -> list[Case]:
+    return [
+        Case("theta, n = 40", partial(_theta, 40, 200), {}),
+        Case("theta, n = 60", partial(_theta, 60, 700), {}),
+        Case("theta, n = 100", partial(_theta, 100, 1_500), {}),
+        Case("theta with X >= 0, n = 20", partial(_theta, 20, 60, True), {}),
+        Case("max-cut, n = 40", lambda: large_cuts.max_cut(large_cuts.random_graph(40, 200)), {}),
+        Case("random, n = 15", partial(_random, 15, 40, 20), {}),
+    ]
 
 
 def _symmetric(rng: np.random.Generator, *shape: int) -> Array:
