@@ -91,6 +91,7 @@ class Data:
 def instances(data: Path) -> list[Instance]:
     """Return all problems."""
     no_path, no_csdp = (*_OURS[1:], *_CONIC), (*_OURS, *_CONIC)
+    overlapping = partial(classes, 4, 5000, 200, 5000, 0.0)
     return [
         Instance("600 points, D = 24, R = 550", "classes", partial(classes, 0, 600, 24, 550, 6.0)),
         Instance("digits, D = 64, R = 320", "digits", partial(digits, 320, 1, 320)),
@@ -100,6 +101,13 @@ def instances(data: Path) -> list[Instance]:
         # CSDP's file would list 160 million entries.
         Instance(
             "classes, D = 400, R = 2,000", "classes", partial(classes, 3, 2000, 400, 2000, 6.0), 1e-6, no_csdp
+        ),
+        # One cloud: the margin of 5,000 triplets is a twentieth of that of 800.
+        *(
+            Instance(
+                f"overlapping, D = 200, R = 5,000, to {tol:g}", "overlapping", overlapping, tol, _OURS[:2]
+            )
+            for tol in (1e-4, 1e-6)
         ),
         Instance("Pendigits 1, 5, 7, 9", "pendigits", partial(pendigits, data)),
         Instance("images, D = 900, R = 5,000", "large", images, 1e-4, no_path),

@@ -263,9 +263,9 @@ def symmetric(rng: np.random.Generator, *shape: int) -> Array:
     return A + np.swapaxes(A, -1, -2)
 
 
-def triplets(D: int, R: int) -> bo.Problem:
+def triplets(D: int, R: int, apart: float = 6.0) -> bo.Problem:
     """Return the soft margin of triplets, its slacks written as variables and their signs as rows."""
-    data = margins.classes(D, max(R, 100), D, R, 6.0)
+    data = margins.classes(D, max(R, 100), D, R, apart)
     X, rho, xi = bo.PSD(D), bo.Variable(), bo.Variable(R)
     differences = bo.quad_form(data.far, X) - bo.quad_form(data.near, X)
     rows = [differences >= rho - xi, xi >= 0, bo.trace(X) == 1]
@@ -719,6 +719,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("sample of the rows", "routes.ipm.path_route:_on_working_set"),
             replaced("routes.ipm.path_route.first_active_set", _resting),
             *("4,800 distances, n = 100", case("path", "4,800 distances, n = 100")),
+        ),
+        (
+            *("all rows where most of a sample act", "routes.ipm.path_route:_most_act"),
+            answering("routes.ipm.path_route._most_act", False),
+            "1,600 triplets of overlapping classes, n = 64",
+            solving(triplets, 64, 1600, 0.0, solver="path"),
         ),
         (
             *("pairs of rows", "routes.ipm.paired_rows:PairedRows"),

@@ -25,7 +25,15 @@ from bregopt.rigorous import recedes
 from bregopt.routes.base import Method, Tuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["ActiveSet", "WorkingSetTuning", "can_be_inactive", "newton_flops", "on_working_set", "sizes_at"]
+__all__ = [
+    "ActiveSet",
+    "WorkingSetTuning",
+    "can_be_inactive",
+    "entries_of",
+    "newton_flops",
+    "on_working_set",
+    "sizes_at",
+]
 
 # Largest violation of a fixed row at the end, relative to its size, as a fraction of the tolerance.
 _ROW_VIOLATION = 0.1
@@ -198,8 +206,12 @@ def can_be_inactive(bounds: Bounds) -> Mask:
 
 def newton_flops(program: Program) -> float:
     """Return an estimate of the operations of a Newton step on all rows, in the rows or the entries."""
-    entries = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
-    return float(program.m) * min(program.m, entries) ** 2
+    return float(program.m) * min(program.m, entries_of(program)) ** 2
+
+
+def entries_of(program: Program) -> int:
+    """Return the number of entries of the symmetric matrices."""
+    return sum(block.n * (block.n + 1) // 2 for block in program.blocks)
 
 
 def sizes_at(program: Program, X: Sequence[Array], u: Array) -> Array:
@@ -305,8 +317,7 @@ class _Rounds:
 
         Rows beyond twice the entries are never taken at once: they need memory, and each costs little.
         """
-        entries = sum(block.n * (block.n + 1) // 2 for block in self._program.blocks)
-        if not self._steps or self._program.m > 2 * entries:
+        if not self._steps or self._program.m > 2 * entries_of(self._program):
             return False
         whole = _STEPS * newton_flops(self._program)
         next_one = _STEPS * newton_flops(active_set.of(self._program))

@@ -37,6 +37,7 @@ from bregopt.routes.working_set import (
     ActiveSet,
     WorkingSetTuning,
     can_be_inactive,
+    entries_of,
     newton_flops,
     on_working_set,
     sizes_at,
@@ -63,6 +64,9 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _DUAL = ("dual form",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
+# Share of a sample's rows whose multipliers act, those above a fraction of the largest, from which all rows
+# are taken. Triplets of overlapping classes had .93 to 1, those of distinct ones .34 to .63.
+_MOST_ACT, _ACTING = 0.8, 1e-3
 # Least tolerance of the problem with a sample of the rows, which only estimates the active set.
 _SAMPLE_TOL = 1e-2
 
@@ -358,6 +362,8 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
 def _on_working_set(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     count = _sample_size(program, settings.tuning)
     active_set = first_active_set(_on_all_rows, program, settings, count, start)
+    if active_set.working.all():
+        return _on_all_rows(program, settings, start, progress)
     return on_working_set(_on_all_rows, program, settings, active_set, start, progress, loose=True)
 
 
@@ -406,7 +412,7 @@ def memory_needed(program: Program, nonzeros: float = math.inf) -> float:
     `nonzeros` is the number of those in the factor of Newton's system if it is sparse.
     """
     inactive = int(can_be_inactive(program.bounds).sum())
-    triangles = sum(block.n * (block.n + 1) // 2 for block in program.blocks)
+    triangles = entries_of(program)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - inactive + min(inactive, 2 * triangles)
     entries = sum(block.n**2 for block in program.blocks)
@@ -437,10 +443,20 @@ def first_active_set(
     rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
     rough = replace(settings, verbose=False, tol=max(_SAMPLE_TOL, settings.tol))
     scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
-    answer = method(_sampled(program, rows, scale), rough, None, Progress("some rows"))
+    sampled = _sampled(program, rows, scale)
+    answer = method(sampled, rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)
+    if program.m <= 2 * entries_of(program) and _most_act(answer.y[can_be_inactive(sampled.bounds)]):
+        return ActiveSet.resting(program.bounds).joined(np.arange(program.m))
     return _active_set_at(program, answer.X, answer.u, optional, count)
+
+
+# Pays on: 1,600 triplets of overlapping classes, n = 64.
+def _most_act(y: Array) -> bool:
+    """Whether most rows of a sample act, so that most of all rows do: rounds would only repeat the work."""
+    size = np.abs(y)
+    return bool((size > _ACTING * size.max(initial=0.0)).mean() > _MOST_ACT)
 
 
 def _in_small_constraints(program: Program, count: int) -> Mask:

@@ -31,6 +31,8 @@ __all__ = ["BlockSchur", "Gram", "RowAction"]
 _SLICE_FRACTION = 0.7
 # Terms per order above which a full matrix product costs less than one inner product a term.
 _TERMS_PER_ORDER = 20
+# Rows whose products are formed at a time: these stay in the cache.
+_ROWS_AT_A_TIME = 256
 _NONE = np.zeros(0, dtype=np.intp)
 # Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term by
 # term.
@@ -119,12 +121,12 @@ class Gram:
         if rank_one is not None and rank_one.one_per_row(self._A.m):
             return rank_one.products(P, Q, slice(None) if rows is None else rows, root)
         if rows is None:
-            return self._all(P, Q)
+            return self._all(P, Q, root)
         if len(rows) < _SLICE_FRACTION * self._A.m:
-            return Gram(self._A.slice(rows), self._block).assemble(P, Q)
-        return self._all(P, Q)[np.ix_(rows, rows)]
+            return Gram(self._A.slice(rows), self._block).assemble(P, Q, root=root)
+        return self._all(P, Q, root)[np.ix_(rows, rows)]
 
-    def _all(self, P: Array, Q: Array) -> Array:
+    def _all(self, P: Array, Q: Array, root: Array | None) -> Array:
         formulas = self._formulas
         H = np.zeros((self._A.m, self._A.m))
         if formulas.products is not None:
@@ -132,7 +134,7 @@ class Gram:
         if formulas.congruences is not None:
             formulas.congruences.add(H, P, Q)
         if formulas.rank_one is not None:
-            formulas.rank_one.add(H, P, Q, formulas.products)
+            formulas.rank_one.add(H, P, Q, formulas.products, root)
         return H
 
 
@@ -176,30 +178,48 @@ class _RankOneRows:
             W *= np.multiply.outer(weight, weight)
         return W
 
-    def add(self, H: Array, P: Array, Q: Array, products: PlaceProducts | None) -> None:
+    def add(self, H: Array, P: Array, Q: Array, products: PlaceProducts | None, root: Array | None) -> None:
         """Add the products of rank-one terms with each other and with rows with few entries."""
-        halves = [(layer.U @ P, layer.weighted @ Q) for layer in self._layers]
-        for k, (one, (left, right)) in enumerate(zip(self._layers, halves, strict=True)):
-            for other in self._layers[k:]:
-                checkpoint()
-                W = _times(other.U, left)
-                checkpoint()
-                W *= _times(other.weighted, right)
-                checkpoint()
-                H[block_of(one.place, other.place)] += W
-                if other is not one:
-                    H[block_of(other.place, one.place)] += W.T
+        left, to_left = self._halves([layer.U for layer in self._layers], P, root)
+        right, to_right = self._halves([layer.weighted for layer in self._layers], Q, None)
+        for k, one in enumerate(self._layers):
+            for j, other in enumerate(self._layers[k:], start=k):
+                for first in range(0, len(one.at), _ROWS_AT_A_TIME):
+                    checkpoint()
+                    own = slice(first, first + _ROWS_AT_A_TIME)
+                    # Of a layer with itself, these rows and those before suffice: the products are symmetric.
+                    others = slice(own.stop if other is one else None)
+                    W = _times(to_left[j][others], left[k][own])
+                    W *= _times(to_right[j][others], right[k][own])
+                    here = span(one.at[own])
+                    H[block_of(here, span(other.at[others]))] += W
+                    if other is one:
+                        others, W = slice(first), W[:, :first]
+                    H[block_of(span(other.at[others]), here)] += W.T
             if products is not None:
-                mixed = products.mixed(left, right)
+                mixed = products.mixed(one.U @ P, one.weighted @ Q)
                 H[block_of(products.at, one.place)] += mixed
                 H[block_of(one.place, products.at)] += mixed.T
+
+    @staticmethod
+    def _halves(vectors: list[Any], P: Array, root: Array | None) -> tuple[list[Any], list[Any]]:
+        """Return the factors of the products ``U P V'`` on the left, and on the right.
+
+        Both are ``U L`` with the Cholesky factor of `P` where that costs less.
+        """
+        if all(isinstance(U, np.ndarray) and len(P) <= len(U) for U in vectors):
+            root = root_of(P) if root is None else root
+            if root is not None:
+                halves = [U @ root for U in vectors]
+                return halves, halves
+        return [U @ P for U in vectors], vectors
 
 
 class _Layer:
     """Rank-one terms of different rows: the ``u`` in the rows of `U`, and their weights."""
 
     def __init__(self, at: IntArray, U: Any, weight: Array) -> None:
-        self.place, self.U, self.weight = span(at), U, weight
+        self.at, self.place, self.U, self.weight = at, span(at), U, weight
         self.unweighted = bool((weight == 1).all())
 
     @cached_property
