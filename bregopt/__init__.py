@@ -64,8 +64,9 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
     from bregopt.problems.cuts.communities import Communities, communities
     from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
-    from bregopt.problems.cuts.partition import Partition, lovasz_theta, partition
+    from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.cuts.qubo import BinaryMinimum, qubo
+    from bregopt.problems.cuts.theta import ThetaNumber, lovasz_theta
     from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
@@ -134,6 +135,7 @@ __all__ = [
     "Solutions",
     "SolverError",
     "Suggestion",
+    "ThetaNumber",
     "TripletChunks",
     "UnsupportedProblemError",
     "Variable",
@@ -285,7 +287,8 @@ _MODULES = {
     "CutCertificate": "bregopt.problems.cuts.branch_and_bound.certificate",
     "max_cut": "bregopt.problems.cuts.cut",
     "min_balanced_cut": "bregopt.problems.cuts.cut",
-    "lovasz_theta": "bregopt.problems.cuts.partition",
+    "ThetaNumber": "bregopt.problems.cuts.theta",
+    "lovasz_theta": "bregopt.problems.cuts.theta",
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "qubo": "bregopt.problems.cuts.qubo",

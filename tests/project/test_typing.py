@@ -50,6 +50,7 @@ SUBCLASSES = (
     "PartedGraph",
     "Partition",
     "PrecisionSolution",
+    "ThetaNumber",
 )
 
 # `# E:` marks a line with an error, and its kind.

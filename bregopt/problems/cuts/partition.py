@@ -6,8 +6,6 @@ fix ``e'Xe = (k sum m_p^2 - n^2) / (k-1)``.
 
 A good partition is found by recursive bisection, relaxed parts, and refinement of pairs. The vectors of a
 relaxation are rounded to parts of given sizes by k-means with capacities.
-
-Lovász's theta bounds the number of parts of a partition in cliques.
 """
 
 from __future__ import annotations
@@ -20,18 +18,15 @@ from itertools import combinations
 from typing import Any, Literal, Unpack
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.modeling.atoms import diag, inner, quad_form, trace
-from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.atoms import diag, inner, quad_form
+from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import check_arguments
 from bregopt.problems.cuts.answer import (
     PartedGraph,
     check_bound,
@@ -47,11 +42,11 @@ from bregopt.problems.cuts.triangles import tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
-from bregopt.routes.options import CutOptions, SolveOptions, time_limit
+from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution
 
-__all__ = ["PartSearch", "Partition", "assigned", "clustered", "lovasz_theta", "numbered", "partition"]
+__all__ = ["PartSearch", "Partition", "assigned", "clustered", "numbered", "partition"]
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
@@ -501,35 +496,3 @@ def _seeds(F: Array, k: int, rng: np.random.Generator) -> Array:
         total = distance.sum()
         chosen.append(int(rng.choice(len(F), p=distance / total if total > 0 else None)))
     return F[chosen]
-
-
-def lovasz_theta(graph: GraphLike, **options: Unpack[SolveOptions]) -> Solution:
-    """Return Lovász's theta of a graph, which lies between its independence number and clique cover number.
-
-    Parameters
-    ----------
-    graph
-        As for :func:`min_balanced_cut`; weights are ignored.
-    **options
-        Options of :meth:`bregopt.Problem.solve`.
-
-    Returns
-    -------
-    Solution
-        Theta is its `value`; `dual_value` is a proven upper bound on theta and on the independence number.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the graph is directed, has loops or fewer than two vertices, or an option is unknown.
-
-    References
-    ----------
-    Lovász (1979), On the Shannon capacity of a graph, IEEE Trans. Inform. Theory 25.
-    """
-    check_arguments(lovasz_theta, options)
-    parsed = read_graph(graph, signed=True, loops=False)
-    X = PSD(parsed.n, name="X")
-    i, j = sp.triu(parsed.adjacency, 1).nonzero()
-    rows: list[Constraint] = [trace(X) == 1, *([X[i, j] == 0] if len(i) else [])]
-    return Problem(Maximize(quad_form(np.ones(parsed.n), X)), rows).solve(**options)

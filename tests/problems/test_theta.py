@@ -1,0 +1,131 @@
+"""Theta numbers between independent sets and covers by cliques, by enumeration and by known values."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.io.graphs import read_graph
+from bregopt.problems.cuts import theta
+
+networkx = pytest.importorskip("networkx")
+
+
+def random_graph(seed, n=8, density=0.5):
+    return networkx.gnp_random_graph(n, density, seed=seed)
+
+
+def heaviest_set(graph, w):
+    """The largest weight of an independent set, by enumeration."""
+    sets = itertools.product([0, 1], repeat=len(graph))
+    return max(
+        sum(a * b for a, b in zip(x, w, strict=True))
+        for x in sets
+        if not any(x[i] and x[j] for i, j in graph.edges)
+    )
+
+
+def fewest_cliques(graph):
+    """The clique cover number: the chromatic number of the complement, by enumeration."""
+    other, n = networkx.complement(graph), len(graph)
+    for k in range(1, n + 1):
+        for colors in itertools.product(range(k), repeat=n - 1):
+            color = (0, *colors)
+            if all(color[i] != color[j] for i, j in other.edges):
+                return k
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_theta_numbers_are_between_sets_and_covers(seed):
+    graph = random_graph(seed, 7, [0.3, 0.5, 0.7][seed % 3])
+    found = [bo.lovasz_theta(graph, plus=plus) for plus in (True, False, "szegedy")]
+    values = [sol.value for sol in found]
+    assert heaviest_set(graph, np.ones(7)) <= found[0].dual_value * (1 + 1e-9)
+    assert all(a <= b * (1 + 1e-6) for a, b in itertools.pairwise(values))
+    assert values[2] <= fewest_cliques(graph) * (1 + 1e-9)
+    for sol in found:
+        chosen = sol.independent_set
+        assert not graph.subgraph(chosen).edges
+        assert len(chosen) <= sol.value
+        assert sorted(v for own in sol.cliques for v in own) == list(graph)
+        assert all(graph.has_edge(*pair) for own in sol.cliques for pair in itertools.combinations(own, 2))
+        assert sol.dual_value <= len(sol.cliques)
+
+
+# Schrijver's and Szegedy's numbers of a graph and its complement multiply to n for graphs whose automorphisms
+# move every vertex to every other one (Szegedy 1994).
+@pytest.mark.parametrize("graph", [networkx.cycle_graph(7), networkx.petersen_graph()])
+def test_products_of_complements(graph):
+    other = networkx.complement(graph)
+    plain = bo.lovasz_theta(graph).value * bo.lovasz_theta(other).value
+    mixed = bo.lovasz_theta(graph, plus="schrijver").value * bo.lovasz_theta(other, plus="szegedy").value
+    assert plain == pytest.approx(len(graph), rel=1e-5)
+    assert mixed == pytest.approx(len(graph), rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_are_copies_of_vertices(seed):
+    graph, w = random_graph(seed, 6), np.random.default_rng(seed).integers(0, 4, 6)
+    w[0] = 2
+    copies = [(v, k) for v in graph for k in range(w[v])]
+    several = networkx.Graph()
+    several.add_nodes_from(copies)
+    several.add_edges_from((a, b) for a, b in itertools.combinations(copies, 2) if graph.has_edge(a[0], b[0]))
+    found = bo.lovasz_theta(graph, w)
+    assert found.value == pytest.approx(bo.lovasz_theta(several).value, rel=1e-5)
+    assert heaviest_set(graph, w) <= found.dual_value * (1 + 1e-9)
+    assert bo.lovasz_theta(graph, dict(enumerate(1e6 * w))).value == pytest.approx(
+        1e6 * found.value, rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_both_forms_have_the_same_value_and_a_feasible_matrix(weighted, monkeypatch):
+    graph, rng = random_graph(1, 20, 0.9), np.random.default_rng(0)
+    q = np.sqrt(rng.uniform(1, 3, 20)) if weighted else np.ones(20)
+    near = read_graph(graph).adjacency != 0
+    i, j = np.nonzero(np.triu(near.toarray()))
+    one = theta._by_edges(i, j, q, False, {})
+    other = theta._by_other_pairs(near, q, {})
+    assert other.value == pytest.approx(one.value, rel=1e-5)
+    assert other.value <= one.dual_value * (1 + 1e-9)
+    assert one.value <= other.dual_value * (1 + 1e-6)
+    assert other.status == "optimal"
+    assert other.gap <= 1e-5
+    assert np.linalg.eigvalsh(other.X)[0] >= -1e-15
+    assert np.trace(other.X) == pytest.approx(1)
+    assert not other.X[i, j].any()
+    assert q @ other.X @ q == pytest.approx(other.value)
+    monkeypatch.setattr(theta, "_by_edges", None)  # a dense graph takes the other one
+    assert bo.lovasz_theta(graph, q**2).value == pytest.approx(other.value, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_an_answer_that_is_cut_off_is_as_good_as_sets_and_covers():
+    graph = random_graph(2, 120, 0.1)
+    found = bo.lovasz_theta(graph, time_limit=1e-3)
+    assert found.status == "user_limit"
+    assert found.value >= len(found.independent_set) > 20
+    assert found.value <= found.dual_value <= len(found.cliques) < 80
+    X = np.asarray(found.X)
+    assert np.ones(120) @ X @ np.ones(120) == pytest.approx(found.value)
+    assert not any(X[i, j] for i, j in graph.edges)
+    assert "an independent set of" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"plus": "szegedi"}, "plus is 'szegedi'"),
+        ({"weights": [1, 2]}, r"weights has shape \(2,\)"),
+        ({"weights": [1, -1, 1]}, "none below 0"),
+        ({"weights": [0, 0, 0]}, "one above"),
+        ({"weights": {0: 1, 1: 1}}, "no number for vertex 2"),
+        ({"weights": [1, np.nan, 1]}, "weights"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        bo.lovasz_theta([(0, 1), (1, 2)], **arguments)
