@@ -32,6 +32,7 @@ from copy import copy
 from fractions import Fraction
 from operator import mul
 
+BOUNDS, CUT = "bregopt bounds 2", "bregopt cut 1"  # formats of files
 LARGEST = 2**28  # bytes of a file, unpacked, and of its matrices
 LARGEST_EXACT = 60  # order of matrices that are decided by elimination
 SPARE_BITS = 64  # of the unit, beyond the digits of the file
@@ -52,7 +53,7 @@ def demand(holds, message):
 # --- The file -----------------------------------------------------------------------------------------
 
 
-def read(path, *formats):
+def read(path, formats=(BOUNDS,)):
     """Return the arrays of a file of one of some formats as flat lists, and its facts."""
     lists, seal = {}, hashlib.sha256()
     with zipfile.ZipFile(path) as archive:
@@ -461,8 +462,8 @@ def proven(P, lists, side):
 
 def checked(path):
     """Print what a file proves; return whether that is all it states."""
-    lists, facts = read(path, "bregopt bounds 2", "bregopt cut 1")
-    if facts["format"] == "bregopt cut 1":
+    lists, facts = read(path, (BOUNDS, CUT))
+    if facts["format"] == CUT:
         try:
             from bregopt_check_cuts import checked as checked_cut
         except ImportError:

@@ -25,7 +25,7 @@ import sys
 from fractions import Fraction
 from itertools import pairwise
 
-from bregopt_check import demand, least_eigenvalue, read, report
+from bregopt_check import CUT, demand, least_eigenvalue, read, report
 
 COMPARED = 14  # groups up to which all cuts are compared
 LARGEST = 2_000  # vertices of a balanced cut, which makes a complete graph
@@ -331,7 +331,7 @@ def cycle_bound(weights, rows, z, group, sign):
 def checked(path, lists=None, facts=None):
     """Print what a file proves; return whether that is all it states."""
     if facts is None:
-        lists, facts = read(path, "bregopt cut 1")
+        lists, facts = read(path, (CUT,))
     graph = Graph(lists, facts)
     demand(
         len(facts["trees"]) == len(graph.pieces), "it has another number of trees than the graph has pieces"

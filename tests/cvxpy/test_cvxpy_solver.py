@@ -259,7 +259,8 @@ def test_what_is_passed_on_says_so_and_takes_our_options():
 def test_a_problem_too_large_for_memory_is_passed_on(monkeypatch):
     problem, _, _ = max_cut()
     monkeypatch.setattr("bregopt.routes.ipm.path_route.shortage", lambda _: "too little memory")
-    for other in ("matrix_generation.PSDBoost", "burer_monteiro.LowRankRoute"):
+    others = ("matrix_generation.PSDBoost", "burer_monteiro.LowRankRoute", "augmented_lagrangian.Lagrangian")
+    for other in others:
         monkeypatch.setattr(f"bregopt.routes.{other}.refusal", lambda *_: "not today")
     problem.solve(solver=BREGOPT)
     stats = problem.solver_stats.extra_stats
