@@ -35,6 +35,7 @@ from operator import mul
 BOUNDS, CUT = "bregopt bounds 2", "bregopt cut 1"  # formats of files
 LARGEST = 2**28  # bytes of a file, unpacked, and of its matrices
 LARGEST_EXACT = 60  # order of matrices that are decided by elimination
+LARGEST_PARTS = 64  # doubles whose sum is a number
 SPARE_BITS = 64  # of the unit, beyond the digits of the file
 INF = math.inf
 FACE = "the rows leave a face, which only bregopt checks"
@@ -160,6 +161,7 @@ class Problem:
     def sums(self, values, size):
         """Return that many numbers in units, each the sum of a number of each part."""
         demand(len(values) == size or (size and len(values) % size == 0), FACE)
+        demand(len(values) <= LARGEST_PARTS * size, "its numbers have too many parts")
         values = self.fixed(values)
         return [sum(values[k::size]) for k in range(size)]
 

@@ -23,7 +23,7 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
+from bregopt.rigorous.high_precision import LARGEST_PARTS, Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.rational_proofs import exact_bound
@@ -289,6 +289,13 @@ def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:
         return None
     X = tuple(fields.floats(f"digits_X{b}", (None, None, None)) for b in range(len(data.matrices)))
     y, u = (fields.floats(name, (None, None)) for name in ("digits_y", "digits_u"))
+    for name, parts in {
+        "digits_y": y,
+        "digits_u": u,
+        **{f"digits_X{b}": own for b, own in enumerate(X)},
+    }.items():
+        if not 0 < len(parts) <= LARGEST_PARTS:
+            raise fields.error(name, len(parts), f"1 to {LARGEST_PARTS} parts of each number")
     return Digits(y, X, u, fields.subset("digits_equations", data.m), np.zeros((1, 1)))
 
 

@@ -28,10 +28,11 @@ from bregopt.rigorous.rational import bound_of_point, changes_for
 from bregopt.rigorous.rational_proofs import bound_of_multipliers
 from bregopt.rigorous.reduction import implied_bounds
 
-__all__ = ["Digits", "check_exact", "exact_digits", "proven_by_digits"]
+__all__ = ["LARGEST_PARTS", "Digits", "check_exact", "exact_digits", "proven_by_digits"]
 
 _BITS = 800  # of the numbers: at 400 round-off ends the path of hinf1 early
 _UNIT_BITS = 500  # after the binary point of multipliers and points that are proven
+LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _GAP = 1e-20  # relative, at which the path ends
 _STEPS = 300
 _FIRST = 1e3  # of the first iterate, relative to the usual sizes: a small one is led to the boundary at once

@@ -116,6 +116,15 @@ def test_changed_digits_prove_less(part, tmp_path, capsys):
     assert check.main([str(tmp_path / "forged.npz")]) == 1
 
 
+def test_numbers_of_too_many_parts_are_refused(tmp_path):
+    certificate = exact(pentagon()).certificate
+    many = np.concatenate([certificate.digits.y, np.zeros((80, 6))])
+    replace(certificate, digits=certificate.digits._replace(y=many)).save(tmp_path / "long.npz")
+    with pytest.raises(ValueError, match=r"digits_y is .*; expected 1 to 64 parts"):
+        type(certificate).load(tmp_path / "long.npz")
+    assert check.main([str(tmp_path / "long.npz")]) != 0
+
+
 def soft():
     X = bo.PSD(2)
     return bo.Problem(bo.Minimize(X[0, 0]), [bo.soft(X[0, 1] >= 1, 1.0), bo.trace(X) == 2])
