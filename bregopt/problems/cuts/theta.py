@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import EPS, Array, IntArray, finite_array
+from bregopt.certify import Certificate
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, quad_form, trace
 from bregopt.modeling.constraints import Constraint
@@ -34,7 +35,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.options import SolveOptions, time_limit
-from bregopt.routes.solution import Solution, Status
+from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "lovasz_theta"]
 
@@ -211,7 +212,9 @@ def _between(answer: Solution, chosen: IntArray, cover: float, w: Array, tol: fl
     if (value, bound) == (answer.value, answer.dual_value):
         return answer
     gap = (bound - value) / max(abs(bound), abs(value))
-    status = Status.OPTIMAL.value if gap <= tol else answer.status
+    status = answer.status
+    if answer._stop is not None:
+        status = Certificate(value, bound, gap, residual, 0.0, bound - value).status(tol, answer._stop).value
     return replace(
         answer, X=X, value=value, dual_value=bound, gap=gap, status=status, primal_residual=residual
     )
