@@ -67,7 +67,7 @@ def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed):
         (nx.cycle_graph(31), 31 * np.cos(np.pi / 31) / (1 + np.cos(np.pi / 31))),
         (nx.complement(nx.cycle_graph(31)), (1 + np.cos(np.pi / 31)) / np.cos(np.pi / 31)),
         (nx.petersen_graph(), 4.0),
-        (nx.convert_node_labels_to_integers(nx.kneser_graph(7, 2)), 6.0),
+        (nx.convert_node_labels_to_integers(nx.complement(nx.line_graph(nx.complete_graph(7)))), 6.0),
     ],
     ids=["pentagon", "cycle", "complement", "Petersen", "Kneser"],
 )
