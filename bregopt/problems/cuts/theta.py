@@ -94,7 +94,8 @@ def lovasz_theta(
     Returns
     -------
     ThetaNumber
-        Theta is its `value`; `dual_value` is an upper bound on theta and on all independent sets.
+        Theta is its `value`; `dual_value` is an upper bound on theta and on all independent sets. A dense
+        graph, which is solved with rows for its other pairs, has no `duals`.
 
     Raises
     ------
@@ -185,16 +186,16 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
     np.fill_diagonal(S, answer.u["t"] - q**2)
     values = np.linalg.eigvalsh(S)
     bound = float(answer.u["t"]) + max(-float(values[0]), 0.0) + n * EPS * float(np.abs(values).max())
-    X = np.diag(-np.asarray(answer.duals[0], dtype=float))
+    X = np.diag(np.asarray(answer.duals[0], dtype=float))
     if len(a):
-        X[a, b] = X[b, a] = -np.asarray(answer.duals[1]) / 2
-    if X.trace() < 0:
-        X = -X
+        X[a, b] = X[b, a] = np.asarray(answer.duals[1]) / 2
     X += max(-float(np.linalg.eigvalsh(X)[0]), 0.0) * np.eye(n)
+    if not X.trace() > 0:  # there are no multipliers yet
+        X = np.eye(n)
     X /= X.trace()
     value = float(q @ X @ q)
-    gap = abs(bound - value) / max(abs(bound), abs(value), 1.0)
-    return replace(answer, X=X, value=value, dual_value=bound, gap=gap, duals=None, u={})
+    gap = abs(bound - value) / max(abs(bound), abs(value))
+    return replace(answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=0.0, duals=None, u={})
 
 
 def _between(answer: Solution, chosen: IntArray, cover: float, w: Array, tol: float) -> Solution:
@@ -225,11 +226,9 @@ def _sets(near: Any, w: Array, X: Matrix | None) -> Iterable[IntArray]:
     degree = np.asarray(near.sum(axis=1)).ravel()
     scores = [w / (1 + degree)]
     if X is not None:
-        F = X.factor if isinstance(X, LowRank) else np.asarray(X)
-        pull = F @ (F.T @ np.sqrt(w)) if isinstance(X, LowRank) else F @ np.sqrt(w)
+        pull, every = np.asarray(X @ np.sqrt(w)), np.arange(len(w))
         scores.append(pull)
-        for v in np.argsort(-pull)[:_STARTS].tolist():
-            scores.append(F @ F[v] if isinstance(X, LowRank) else F[v])
+        scores += [X[every, v] for v in np.argsort(-pull)[:_STARTS].tolist()]
     for score in scores:
         free, taken = w > 0, []
         for v in np.argsort(-score, kind="stable").tolist():

@@ -123,6 +123,7 @@ class _CentralPath(Method):
         self._has_no_objective = not pays(program)
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
+        self._on_faces = any(group.cone.is_face for group in self._plan.groups)
         self._inner: Answer | None = None
         self._advances, self._restarted, self._tested = 0, False, 0.0
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
@@ -189,7 +190,7 @@ class _CentralPath(Method):
 
         Those of a face are no eigenvalues of the program's own matrices.
         """
-        if any(group.cone.is_face for group in self._plan.groups):
+        if self._on_faces:
             return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
         cost = LARGEST_X * noise * float(self._plan.traces(at.X).max())

@@ -456,7 +456,7 @@ def first_active_set(
 def _most_act(y: Array) -> bool:
     """Whether most rows of a sample act, so that most of all rows do: rounds would only repeat the work."""
     size = np.abs(y)
-    return bool((size > _ACTING * size.max(initial=0.0)).mean() > _MOST_ACT)
+    return bool(np.count_nonzero(size > _ACTING * size.max(initial=0.0)) > _MOST_ACT * len(size))
 
 
 def _in_small_constraints(program: Program, count: int) -> Mask:
