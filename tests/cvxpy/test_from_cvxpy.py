@@ -237,7 +237,7 @@ def pull(problem):
     return program.A.adjoint(problem.solution._raw.duals)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(declared())
 def test_there_and_back(case):
     problem, kind = case

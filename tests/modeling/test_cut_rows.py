@@ -51,7 +51,7 @@ def agree(found, whole):
     assert abs(found.value - whole.value) <= found.error + whole.error + 1e-9 * abs(whole.value)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10_000), n=st.integers(3, 9), solver=st.sampled_from(["path", "cvxpy", "psdboost"])
 )

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from samples import first
 
 import bregopt as bo
 from bregopt.problems.cuts import proof as proofs
@@ -229,7 +230,7 @@ def test_partitions_are_enumerated_once():
         ([(2, 2, 2)], 15),  # 6! / (2!^3 3!)
         ([(1, 2, 3), (3, 2, 1)], 60),
         ([(2, 2, 2), (1, 2, 3)], 75),
-        ([(first, 6 - first) for first in range(7)], 32),
+        ([(own, 6 - own) for own in range(7)], 32),
     ):
         parts = partitions(sizes)
         assert len({tuple(part) for part in parts.tolist()}) == len(parts) == count
@@ -253,9 +254,7 @@ def test_the_strongest_cut_is_compared_exactly():
     assert strongest(parts[:2], W, largest=False) == 0
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
-)
+@pytest.mark.parametrize("seed", first(2, range(6)))
 def test_a_bound_never_makes_a_cut_worse(seed):
     """On weighted tori, where the relaxation proves nothing and its roundings mislead a search."""
     rng = np.random.default_rng(seed)

@@ -377,7 +377,7 @@ class TestReduction:
     def registered(self, plug_ins):
         return added("equal_rows")["EqualRows"]
 
-    @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS)
+    @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS[::3])
     def test_conformance(self, name, route, options):
         test_conformance.test_route_meets_known_answer(name, route, options)
 

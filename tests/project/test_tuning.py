@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import truth
 from problem_library import CASES
+from samples import first
 
 import bregopt as bo
 from bregopt.routes import routing
@@ -65,9 +66,7 @@ def problems_of_known_truth(solver):
     return pairs
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 16))]
-)
+@pytest.mark.parametrize("seed", first(3, range(16)))
 @pytest.mark.parametrize("solver", sorted(set(bo.solvers()) - {"cvxpy"}))
 def test_answers_are_true_whatever_the_constants(solver, seed):
     rng, known = np.random.default_rng(seed), problems_of_known_truth(solver)

@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
+from samples import first
 
 import bregopt as bo
 from bregopt.certify import is_farkas
@@ -38,7 +39,7 @@ def minimal_infeasible_sets(matrices, bounds, n):
     return minimal
 
 
-@pytest.mark.parametrize("seed", range(2, 9))
+@pytest.mark.parametrize("seed", first(3, range(2, 9)))
 def test_a_conflict_is_one_of_all_minimal_infeasible_sets(seed):
     rng, n, m = np.random.default_rng(seed), 2, 5
     a, b, c = rng.integers(1, 4, size=(3, m)) * np.array([[1.0], [0.5], [-1.0]])  # indefinite

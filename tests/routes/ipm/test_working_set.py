@@ -53,7 +53,7 @@ def solve(problem, tuning=SMALL, **options):
         return problem.solve(solver="path", tuning=tuning, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     R=st.integers(13, 70),

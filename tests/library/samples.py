@@ -1,0 +1,11 @@
+"""Parameters of which some are in the default run, and all in that of the slow tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def first(count, values):
+    """Return the values as parameters; those after the first `count` are slow."""
+    values = list(values)
+    return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
