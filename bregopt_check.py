@@ -4,20 +4,27 @@
 
 A file states a problem, and points that prove bounds on its optimum:
 
-    minimize <C, X> + c'u  subject to  lo <= A(X) + B u <= hi,  X psd,  u in boxes and second-order cones.
+    minimize <C, X> + c'u + penalties  subject to  lo <= A(X) + B u <= hi,  X psd,  u in boxes and cones.
 
-Lower bound. For all multipliers y the optimum is at least min y'b + min <C - A*(y), X> + min (c - B'y)'u.
-Where an eigenvalue of C - A*(y) is -s < 0, the second term is at least -s tr X, and single rows bound tr X.
+Lower bound. For all multipliers y, and a price q >= 0, q times the optimum is at least
 
-Upper bound. The value of a feasible point. Rows without room are solved near the point of the file: with any
-R near the inverse of their square part M, and q = ||I - R M|| < 1, a solution is within ||R r|| / (1 - q) of
-a point that misses the rows by r. Free variables ask the same of multipliers.
+    min y'b + min <q C - A*(y), X> + min (q c - B'y)'u.
+
+Where an eigenvalue of q C - A*(y) is -s < 0, the second term is at least -s tr X, and single rows bound tr X.
+A positive bound with the price zero is a contradiction of the rows.
+
+Upper bound. The value of a feasible point. With all ends of rows and boxes zero, a negative one is that of a
+ray: from a feasible point the objective falls without end.
+
+Equations. Doubles solve equations M x = b up to a residual r. If M M' has no eigenvalue below s > 0, a
+solution is within ||r|| / sqrt(s). So there are points that meet rows without room, and multipliers at which
+free variables cost nothing.
 
 Eigenvalues. For any triangular L those of W are at least those of W - L L', nearly a multiple of the
 identity: by Gershgorin's theorem at least a diagonal entry less the sizes of the others in its row.
 
 Numbers are integers in units of a power of two, so that every sum and product is exact. Floating point only
-proposes L and R. A pair (v, e) is any number within e of v, and the worse end of an interval counts.
+proposes L. A pair (v, e) is any number within e of v, and the worse end of an interval counts.
 """
 
 import ast
@@ -28,17 +35,24 @@ import struct
 import sys
 import zipfile
 from array import array
-from copy import copy
+from bisect import bisect_left
 from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice, product
 from operator import mul
 
 BOUNDS, CUT = "bregopt bounds 2", "bregopt cut 1"  # formats of files
 LARGEST = 2**28  # bytes of a file, unpacked, and of its matrices
 LARGEST_EXACT = 60  # order of matrices that are decided by elimination
 LARGEST_PARTS = 64  # doubles whose sum is a number
+FINENESS = 256  # eigenvalues that are tried in a decade
+REFINEMENTS = 60  # of the solution of equations
 SPARE_BITS = 64  # of the unit, beyond the digits of the file
 INF = math.inf
-FACE = "the rows leave a face, which only bregopt checks"
+HARD, HINGE, SQUARE, LOG = 0, 1, 4, 5  # penalties of rows: none, w |a - b|, w (a - b)^2, -w log(a - b)
+
+sys.modules.setdefault("bregopt_check", sys.modules[__name__])  # for its other files, under any name
 
 
 class Unproven(Exception):  # noqa: N818 - it is no error of the program
@@ -79,11 +93,30 @@ def read(path, formats=(BOUNDS,)):
     return lists, facts
 
 
-class Problem:
-    """The problem of a file; infinite ends are None, and a row is a list of (place, coefficient, radius).
+def chapter(name, needs=""):
+    """Return another file of this program."""
+    try:
+        return import_module(f"bregopt_check_{name}")
+    except ImportError:
+        raise Unproven(f"it has {name}: download bregopt_check_{name}.py, too{needs}") from None
 
-    Places are the entries of the matrices, one block after the other, then the variables. Coefficients beside
-    the diagonal count twice.
+
+def divergences():
+    """Return the file for divergences, caps and logarithms."""
+    return chapter("divergences", ", and install python-flint")
+
+
+def near_nothing(fact):
+    """Whether a matrix has neither a divergence nor a cap."""
+    return not {"cap", "mu"} & fact.keys()
+
+
+class Problem:
+    """The problem of a file, on the faces that its rows leave.
+
+    Rows and costs are dictionaries from unknowns to pairs of a coefficient and a radius. An unknown is the
+    entry (b, i, j), i <= j, of the matrix b, or the variable (-1, j, j). Coefficients beside the diagonal
+    count both entries. Infinite ends are None.
     """
 
     def __init__(self, lists, facts):
@@ -91,124 +124,141 @@ class Problem:
         self.bits = SPARE_BITS + max((x.as_integer_ratio()[1].bit_length() for x in finite), default=0)
         self.one, m, k = 1 << self.bits, len(lists["lo"]), len(lists["u_lo"])
         demand(facts["rows"] == m and facts["variables"] == k, "it has another size than it says")
-        demand(sum(fact["n"] ** 2 for fact in facts["blocks"]) * 8 <= LARGEST, "its matrices are too large")
-        demand(not any(lists["kind"]), "only bregopt checks soft rows")
+        self.orders, self.rows = [fact["n"] for fact in facts["blocks"]], [{} for _ in range(m)]
+        demand(sum(n * n for n in self.orders) * 8 <= LARGEST, "its matrices are too large")
         for low, high in (("lo", "hi"), ("u_lo", "u_hi")):
-            ordered = all(
-                a <= b and a < INF and b > -INF for a, b in zip(lists[low], lists[high], strict=True)
-            )
+            pairs = zip(lists[low], lists[high], strict=True)
+            ordered = all(a <= b and a < INF and b > -INF for a, b in pairs)
             demand(ordered, f"{low} is above {high}, or infinite with the wrong sign")
-        self.blocks, self.rows, first = [], [[] for _ in range(m)], 0
+        self.kinds, self.weights = lists["kind"], self.fixed(lists["weight"])
+        demand({*self.kinds} <= {*range(LOG + 1)}, "a row has an unknown penalty")
+        weighted = zip(self.kinds, self.weights, strict=True)
+        demand(
+            all(kind == HARD or (w is not None and w > 0) for kind, w in weighted), "a weight is not positive"
+        )
+        self.cost = {}
         for b, fact in enumerate(facts["blocks"]):
-            name, n = fact["name"], fact["n"]
-            demand(not {"cap", "mu"} & set(fact), f"only bregopt checks the cap or divergence of {name}")
-            demand("null" not in fact, FACE)
-            entries = list(zip(lists[f"i{b}"], lists[f"j{b}"], strict=True))
-            right = all(0 <= i <= j < n for i, j in entries) and len(set(entries)) == len(entries)
-            demand(right, f"the entries of {name} are wrong")
-            self.blocks.append((n, entries, first))
-            self._add_rows(lists, f"A{b}", f"A_rad{b}", first, len(entries))
-            first += len(entries)
-        self._add_rows(lists, "B", "B_rad", first, k)
-        names = [*(f"C{b}" for b in range(len(self.blocks))), "c"]
-        cost, radius = ([x for n in names for x in self.fixed(lists[n + end])] for end in ("_mid", "_radius"))
+            own = [(b, i, j) for i, j in zip(lists[f"i{b}"], lists[f"j{b}"], strict=True)]
+            right = all(0 <= i <= j < fact["n"] for _, i, j in own) and len(set(own)) == len(own)
+            demand(right, f"the entries of {fact['name']} are wrong")
+            self._add(lists, f"A{b}", f"A_rad{b}", f"C{b}", own)
+        self._add(lists, "B", "B_rad", "c", [(-1, j, j) for j in range(k)])
         ends = [self.fixed(lists[name]) for name in ("lo", "hi", "lo_rad", "hi_rad")]
-        box = zip(self.fixed(lists["u_lo"]), self.fixed(lists["u_hi"]), strict=True)
-        self.cost, self.ends = list(zip(cost, radius, strict=True)), list(zip(*ends, strict=True))
-        self.box, self.offset = dict(enumerate(box, first)), Fraction(float.fromhex(facts["offset"]))
+        self.ends, self.offset = list(zip(*ends, strict=True)), Fraction(float.fromhex(facts["offset"]))
         demand(all(lo != hi or a == b for lo, hi, a, b in self.ends), "an equality has ends of two radii")
-        demand(len(self.cost) == first + k, "it has another number of costs than of unknowns")
-        demand(min([*radius, *ends[2], *ends[3]], default=0) >= 0, "a radius is negative")
-        index = iter([first + j for j in lists["cone_index"]])
-        self.cones = [[next(index) for _ in range(size)] for size in lists["cone_dimensions"]]
+        one_sided = all(
+            e[1] is None is not e[0] for e, kind in zip(self.ends, self.kinds, strict=True) if kind == LOG
+        )
+        demand(one_sided, "a logarithm has no lower end, or an upper one")
+        demand(min([*ends[2], *ends[3]], default=0) >= 0, "a radius is negative")
+        box = zip(self.fixed(lists["u_lo"]), self.fixed(lists["u_hi"]), strict=True)
+        self.box = {(-1, j, j): both for j, both in enumerate(box)}
+        index = iter(lists["cone_index"])
+        self.cones = [[(-1, j, j) for j in islice(index, n)] for n in lists["cone_dimensions"]]
         self.in_cones = {p for cone in self.cones for p in cone}
         apart = len(self.in_cones) == len(lists["cone_index"]) and self.in_cones <= set(self.box)
         demand(apart and all(self.cones), "its second-order cones overlap")
         self.free = {p for p, both in self.box.items() if both == (None, None)} - self.in_cones
+        stated, own = (Fraction(x) if x < INF else INF for x in lists["traces"]), implied_traces(self)
+        if "exposing" in lists or find_spec("bregopt_check_faces"):
+            own = map(min, own, chapter("faces").on_faces(self, lists, facts))
+        self.traces = list(map(min, own, stated))
+        self.terms = [
+            None if near_nothing(fact) else divergences().Term(self, lists, fact, b)
+            for b, fact in enumerate(facts["blocks"])
+        ]
 
-    def _add_rows(self, lists, name, radius, first, width):
+    def _add(self, lists, name, radius, cost, unknowns):
+        """Add the coefficients of some unknowns to the rows and the costs."""
         ends, columns, values = (lists[f"{name}_{part}"] for part in ("indptr", "indices", "data"))
         radii = lists.get(f"{radius}_data", [0.0] * len(values))
         fits = len(ends) == len(self.rows) + 1 and ends == sorted(ends) and ends[0] == 0
-        fits = fits and len(values) == len(columns) == len(radii) == ends[-1] and min(radii, default=0) >= 0
-        demand(fits and all(0 <= j < width for j in columns), f"the array {name} is damaged")
-        own = zip([first + j for j in columns], self.fixed(values), self.fixed(radii), strict=True)
-        terms = list(own)
+        fits = fits and len(values) == len(columns) == len(radii) == ends[-1]
+        demand(fits and all(0 <= j < len(unknowns) for j in columns), f"the array {name} is damaged")
+        pairs = list(zip(self.fixed(values), self.fixed(radii), strict=True))
+        costs = list(zip(*(self.fixed(lists[f"{cost}_{end}"]) for end in ("mid", "radius")), strict=True))
+        demand(min((e for _, e in pairs + costs), default=0) >= 0, "a radius is negative")
+        demand(len(costs) == len(unknowns), "it has another number of costs than of unknowns")
+        self.cost.update(zip(unknowns, costs, strict=True))
         for k, row in enumerate(self.rows):
-            row.extend(terms[ends[k] : ends[k + 1]])
+            own = slice(ends[k], ends[k + 1])
+            row.update(zip((unknowns[j] for j in columns[own]), pairs[own], strict=True))
+            demand(len(set(columns[own])) == ends[k + 1] - ends[k], f"the array {name} is damaged")
 
     def fixed(self, values):
-        """Return numbers in units."""
+        """Return numbers in units; None for infinite ones."""
         ratios = (x.as_integer_ratio() if abs(x) < INF else None for x in values)
         return [None if r is None else r[0] * (self.one // r[1]) for r in ratios]
 
-    def point(self, lists, name):
-        """Return matrices and variables, with the rows to be solved and the variables that may change.
-
-        Numbers are sums of doubles, one after the other; those of "digits" may have several.
-        """
-        flat = [self.sums(lists[f"{name}_X{b}"], n * n) for b, (n, _, _) in enumerate(self.blocks)]
-        X = [
-            [X[i * n : (i + 1) * n] for i in range(n)] for X, (n, _, _) in zip(flat, self.blocks, strict=True)
-        ]
-        equal = [k for k, (lo, hi, _, _) in enumerate(self.ends) if lo == hi]
-        solved, movable = (
-            lists.get(f"{name}_equations", equal),
-            lists.get(f"{name}_movable", range(len(self.box))),
-        )
-        return X, self.sums(lists[f"{name}_u"], len(self.box)), solved, movable
-
     def sums(self, values, size):
-        """Return that many numbers in units, each the sum of a number of each part."""
-        demand(len(values) == size or (size and len(values) % size == 0), FACE)
+        """Return that many numbers in units, each the sum of doubles, one after the other."""
+        demand(
+            len(values) == size or (size and len(values) % size == 0),
+            "a point has another size; rows may leave faces",
+        )
         demand(len(values) <= LARGEST_PARTS * size, "its numbers have too many parts")
         values = self.fixed(values)
         return [sum(values[k::size]) for k in range(size)]
+
+    def point(self, lists, name):
+        """Return the unknowns of a point, and the rows to be solved with the variables that may change."""
+        x = {}
+        for b, n in enumerate(self.orders):
+            own = self.sums(lists[f"{name}_X{b}"], n * n)
+            x |= {(b, i, j): own[i * n + j] for i in range(n) for j in range(i, n)}
+        x |= zip(self.box, self.sums(lists[f"{name}_u"], len(self.box)), strict=True)
+        solved = lists.get(f"{name}_equations", [k for k, (lo, hi, *_) in enumerate(self.ends) if lo == hi])
+        movable = {(-1, j, j) for j in lists.get(f"{name}_movable", range(len(self.box)))}
+        return x, solved, movable
 
 
 # --- Eigenvalues and equations ------------------------------------------------------------------------
 
 
+def cholesky(W, shift):
+    """Return the factor of a matrix of doubles less a multiple of I, None where there is none."""
+    L = []
+    for i, row in enumerate(W):
+        own = []
+        for j in range(i):
+            own.append((row[j] - sum(map(mul, own, L[j]))) / L[j][j])
+        pivot = row[i] - shift - sum(map(mul, own, own))
+        if not 0 < pivot < INF:
+            return None
+        L.append([*own, math.sqrt(pivot)])
+    return L
+
+
 def least_eigenvalue(W, bits):
     """Return a lower bound on the eigenvalues of the symmetric matrix of integers `W` times 2^-bits."""
-    n = len(W)
+
+    def gershgorin(rest):
+        sizes = [0] * n
+        for i, row in enumerate(rest):
+            for j, x in enumerate(row[:i]):
+                sizes[i] += abs(x)
+                sizes[j] += abs(x)
+        return min((row[i] - sizes[i] for i, row in enumerate(rest)), default=0)
+
+    n, half, low = len(W), bits // 2 + 1, -18 * FINENESS
+    whole = Fraction(gershgorin(W), 1 << bits)
+    if whole >= 0:
+        return whole
     floats = [[w / (1 << bits) for w in row[: i + 1]] for i, row in enumerate(W)]
-    norm = max((sum(map(abs, row)) for row in W), default=0) / (1 << bits) or 1.0
+    norm = max(sum(map(abs, row)) for row in W) / (1 << bits)
 
-    def factor(shift):
-        L = []
-        for i, row in enumerate(floats):
-            own = []
-            for j in range(i):
-                own.append((row[j] - sum(map(mul, own, L[j]))) / L[j][j])
-            pivot = row[i] - shift - sum(map(mul, own, own))
-            if not 0 < pivot < INF:
-                return None
-            L.append([*own, math.sqrt(pivot)])
-        return L
+    def shifted(k):
+        return cholesky(floats, math.copysign(norm * 10 ** ((low + abs(k)) / FINENESS), k))
 
-    shifts = [norm * 10.0**-k for k in range(-1, 18)]
-    shifts += [-s for s in reversed(shifts)]
-    high, low = 0, len(shifts) - 1  # the largest shift fails, the least one succeeds
-    while low - high > 1:
-        middle = (high + low) // 2
-        high, low = (high, middle) if factor(shifts[middle]) else (middle, low)
-    high, low = shifts[high], shifts[low]
-    for _ in range(10):
-        middle = (high + low) / 2
-        high, low = (high, middle) if factor(middle) else (middle, low)
-    L, half = factor(low), bits // 2 + 1
+    k = bisect_left(range(low, -low), True, key=lambda k: shifted(k) is None) + low - 1  # the last success
+    L = shifted(k)
     demand(L is not None, "its numbers are out of range")
     L = [[(p << half) // q for p, q in (x.as_integer_ratio() for x in row)] for row in L]
     rest = [
-        [(W[i][j] << 2 * half - bits) - sum(map(mul, L[i], L[j])) for j in range(i + 1)] for i in range(n)
+        [(w << 2 * half - bits) - sum(map(mul, L[i], L[j])) for j, w in enumerate(row[: i + 1])]
+        for i, row in enumerate(W)
     ]
-    others = [0] * n
-    for i, row in enumerate(rest):
-        for j, x in enumerate(row[:i]):
-            others[i] += abs(x)
-            others[j] += abs(x)
-    return Fraction(min((rest[i][i] - others[i] for i in range(n)), default=0), 1 << 2 * half)
+    return max(whole, Fraction(gershgorin(rest), 1 << 2 * half))
 
 
 def is_psd(W, shift=0):
@@ -228,65 +278,70 @@ def is_psd(W, shift=0):
 def dot(row, x):
     """Return a row times numbers, both with radii."""
     value = radius = 0
-    for place, a, e in row:
-        v, d = x[place]
+    for p, (a, e) in row.items():
+        v, d = x[p]
         value += a * v
         if d or e:
             radius += abs(a) * d + e * (abs(v) + d)
     return value, radius
 
 
-def eliminated(rows, movable, one):
-    """Return a pivot of each row and a near inverse of their columns; None if rows seem dependent."""
-    left = [{p: a / one for p, a, _ in row if p in movable} for row in rows]
-    right, pivots = [{k: 1.0} for k in range(len(rows))], []
-    for k, own in enumerate(left):
-        pivot = max(own, key=lambda p: abs(own[p]), default=None)
-        if pivot is None or abs(own[pivot]) <= 1e-10 * max(abs(a) for _, a, _ in rows[k]) / one:
-            return None
-        pivots.append(pivot)
-        largest = own[pivot]
-        for part in (right[k], own):
-            part.update({p: x / largest for p, x in part.items()})
-        for other, above in zip(left, right, strict=True):
-            factor = 0.0 if other is own else other.get(pivot, 0.0)
-            for part, change in ((above, right[k]), (other, own)) if factor else ():
-                part.update({p: part.get(p, 0.0) - factor * x for p, x in change.items()})
-            if factor:
-                del other[pivot]
-    return pivots, right
+def nearest(rows, movable, missing, bits):
+    """Return changes of unknowns and a radius: within it, nothing is missing of the rows.
 
-
-def solve(rows, movable, missing, one):
-    """Return changes of some places and a radius: within it, nothing is missing of the rows.
-
-    `missing` returns what the rows lack after given changes, with radii, in units of `one` squared.
+    `missing` returns what the rows lack after given changes, with radii, in units of 2^(-2 bits).
     """
-    if not rows:
+    if not any(v or e for v, e in missing({})):
         return {}, 0
-    large = {p for row in rows for _, p in sorted((-abs(a), p) for p, a, _ in row if p in movable)[:4]}
-    pivots, R = eliminated(rows, large, one) or eliminated(rows, movable, one) or (None, None)
-    demand(pivots, "the rows without room are not proven independent")
-    R = [{i: int(Fraction(x) * one) for i, x in row.items()} for row in R]
-    change, place, contraction = dict.fromkeys(pivots, 0), {p: k for k, p in enumerate(pivots)}, 0
-    for k, own in enumerate(R):
-        error, spread = {k: one * one}, 0  # a row of I - R M
-        for i, x in own.items():
-            for p, a, e in rows[i]:
-                if p in place:
-                    error[place[p]] = error.get(place[p], 0) - x * a
-                    spread += abs(x) * e
-        contraction = max(contraction, sum(map(abs, error.values())) + spread)
-    q = Fraction(contraction, one * one)
-    demand(q < 1, "the rows without room are not proven independent")
-    for _ in range(400):
-        lack = missing(change)
-        steps = [sum(x * lack[i][0] for i, x in own.items()) // one**2 for own in R]
-        if max(map(abs, steps)) <= 1:
+    large = (sorted((-abs(a), p) for p, (a, _) in row.items() if p in movable)[:4] for row in rows)
+    for chosen in ({p for own in large for _, p in own}, movable):
+        columns = {p: [] for p in chosen}
+        lengths = [max((abs(a).bit_length() for a, _ in row.values()), default=0) for row in rows]
+        top, wide = max(lengths), 0
+        for k, row in enumerate(rows):  # scaled to the size of one, by powers of two
+            for p in row.keys() & chosen:
+                a, e = (x << top - lengths[k] for x in row[p])
+                columns[p].append((k, a))
+                wide += e * e
+        gram = [[0] * len(rows) for _ in rows]
+        for own in columns.values():
+            for (i, a), (j, b) in product(own, own):
+                gram[i][j] += a * b
+        L = cholesky([[w / (1 << 2 * top) for w in row[: k + 1]] for k, row in enumerate(gram)], 0.0)
+        least = least_eigenvalue(gram, 2 * top) if L else 0
+        least = Fraction(math.isqrt(int(max(least, 0) * 4**64)), 2**64) - Fraction(root(wide), 1 << top)
+        if least > 0:
             break
-        change = {p: change[p] + step for p, step in zip(pivots, steps, strict=True)}
-    most = max(sum(abs(x) * (abs(lack[i][0]) + lack[i][1]) for i, x in own.items()) for own in R)
-    return change, math.ceil(most / (1 - q) / one**2)
+    demand(least > 0, "the rows without room are not proven independent")
+    change = dict.fromkeys(columns, 0)
+    for _ in range(REFINEMENTS):
+        lack = [(v << top - n, e << top - n) for (v, e), n in zip(missing(change), lengths, strict=True)]
+        size = max(abs(v) for v, _ in lack).bit_length()
+        w = [int(x * 2.0**60) for x in solution(L, [v / (1 << size) for v, _ in lack])]
+        unit = Fraction(2) ** (size - 2 * top - 60)
+        steps = {p: round(sum(a * w[k] for k, a in own) * unit) for p, own in columns.items()}
+        if not any(steps.values()):
+            break
+        change = {p: x + steps[p] for p, x in change.items()}
+    radius = root(sum((abs(v) + e) ** 2 for v, e in lack)) / (least * (1 << top))
+    return change, math.ceil(radius)
+
+
+def solution(L, r):
+    """Return the solution of L L' w = r in floating point."""
+    w = []
+    for k, row in enumerate(L):
+        w.append((r[k] - sum(map(mul, row, w))) / row[k])
+    for k in reversed(range(len(w))):
+        w[k] /= L[k][k]
+        for j in range(k):
+            w[j] -= L[k][j] * w[k]
+    return w
+
+
+def root(x):
+    """Return the square root of an integer, rounded upward."""
+    return math.isqrt(x - 1) + 1 if x else 0
 
 
 # --- Bounds -------------------------------------------------------------------------------------------
@@ -294,70 +349,109 @@ def solve(rows, movable, missing, one):
 
 def implied_traces(P):
     """Return bounds on the traces by single rows of nonnegative coefficients on diagonals."""
-    blocks = list(enumerate(P.blocks))
-    place = {first + at: (b, i) for b, (_, own, first) in blocks for at, (i, j) in enumerate(own) if i == j}
-    largest, traces = [{} for _ in blocks], [INF for _ in blocks]
-    for row, (lo, hi, lo_rad, hi_rad) in zip(P.rows, P.ends, strict=True):
+    largest, traces = [{} for _ in P.orders], [INF for _ in P.orders]
+    for row, kind, (lo, hi, lo_rad, hi_rad) in zip(P.rows, P.kinds, P.ends, strict=True):
         for sign, end, radius in ((1, hi, hi_rad), (-1, lo, lo_rad)):
-            if end is None or not all(p in place and sign * a >= e for p, a, e in row):
+            fits = end is not None and kind in (HARD, LOG)
+            if not fits or not all(b >= 0 and i == j and sign * a >= e for (b, i, j), (a, e) in row.items()):
                 continue
             supply = max(sign * end + radius, 0)
-            most = {place[p]: Fraction(supply, sign * a - e) for p, a, e in row if sign * a > e}
-            for (b, i), x in most.items():
+            most = {p: Fraction(supply, sign * a - e) for p, (a, e) in row.items() if sign * a > e}
+            for (b, i, _), x in most.items():
                 largest[b][i] = min(x, largest[b].get(i, INF))
-            for b in {b for b, _ in most}:
-                own = [x for (other, _), x in most.items() if other == b]
-                traces[b] = min(traces[b], max(own)) if len(own) == P.blocks[b][0] else traces[b]
-    sums = [sum(largest[b].values()) if len(largest[b]) == n else INF for b, (n, _, _) in blocks]
+            for b, n in enumerate(P.orders):
+                own = [x for p, x in most.items() if p[0] == b]
+                traces[b] = min(traces[b], max(own)) if len(own) == n else traces[b]
+    sums = [sum(own.values()) if len(own) == n else INF for own, n in zip(largest, P.orders, strict=True)]
     return list(map(min, traces, sums))
 
 
-def lower_bound(P, y, traces):
-    """Return the bound that multipliers prove, those of infinite ends left out."""
-    one, columns = P.one, {p: [] for p in P.free}
-    y = [v if (lo if v > 0 else hi) is not None else 0 for v, (lo, hi, _, _) in zip(y, P.ends, strict=True)]
-    for k, row in enumerate(P.rows):
-        for p, a, e in row:
-            if p in columns:
-                columns[p].append((k, a, e))
-    signed = {k for k, (lo, hi, _, _) in enumerate(P.ends) if lo != hi}  # their multipliers keep the sign
-    movable = set(range(len(y))) - {k for k in signed if abs(y[k]) <= max(map(abs, y)) >> 20}
+def lower_bound(P, y, price):
+    """Return what multipliers prove of the optimum times the price."""
+    one, ranges = P.one, []
+    for k, (lo, hi, *_) in enumerate(P.ends):
+        reach = INF if P.kinds[k] == HARD else P.weights[k] * price // one if P.kinds[k] == HINGE else INF
+        reach = reach if price or P.kinds[k] in (HARD, LOG) else 0
+        least, most = -reach if hi is not None else 0, reach if lo is not None else 0
+        ranges.append((least, most) if lo == hi else (0, most) if y[k] > 0 else (least, 0))
+    y = [min(max(v, least), most) for v, (least, most) in zip(y, ranges, strict=True)]
+    tiny = max(map(abs, y), default=0) >> 20
+    columns = {p: {k: row[p] for k, row in enumerate(P.rows) if p in row} for p in P.free}
+    near = list(zip(y, ranges, strict=True))
+    movable = {k for k, (v, (least, most)) in enumerate(near) if min(v - least, most - v) > tiny}
 
     def missing(change):
-        at = {k: (y[k] + change.get(k, 0), 0) for own in columns.values() for k, _, _ in own}
+        at = {k: (v + change.get(k, 0), 0) for k, v in enumerate(y)}
         found = [(P.cost[p], dot(own, at)) for p, own in columns.items()]
-        return [(c * one - a, r * one + e) for (c, r), (a, e) in found]
+        return [(c * price - a, r * price + e) for (c, r), (a, e) in found]
 
-    change, radius = solve(list(columns.values()), movable, missing, one)
-    demand(
-        all(abs(y[k]) > abs(d) + radius for k, d in change.items() if k in signed), "a multiplier has no room"
-    )
+    change, radius = nearest(list(columns.values()), movable, missing, P.bits)
     y = [(v + change.get(k, 0), radius if k in change else 0) for k, v in enumerate(y)]
-    slack, total = [(c * one, r * one) for c, r in P.cost], P.offset * one**2
-    for row, (v, d), (lo, hi, lo_rad, hi_rad) in zip(P.rows, y, P.ends, strict=True):
-        end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
-        total += v * end - d * abs(end) - (abs(v) + d) * wide if v or d else 0
-        for p, a, e in row if v or d else ():
-            s, r = slack[p]
-            slack[p] = s - a * v, r + abs(a) * d + e * (abs(v) + d)
-    for (n, entries, first), trace in zip(P.blocks, traces, strict=True):
+    inside = all(least <= v - d and v + d <= most for (v, d), (least, most) in zip(y, ranges, strict=True))
+    demand(inside, "a multiplier has no room")
+    slack = {p: (c * price, r * price) for p, (c, r) in P.cost.items()}
+    total = P.offset * price / one
+    for k, (row, (v, d)) in enumerate(zip(P.rows, y, strict=True)):
+        if v or d or (P.kinds[k] == LOG and price):
+            total += conjugate(P, k, v, d, price)
+            for p, (a, e) in row.items():
+                s, r = slack[p]
+                slack[p] = s - a * v, r + abs(a) * d + e * (abs(v) + d)
+    for b, n in enumerate(P.orders):
         W, R = [[0] * n for _ in range(n)], [0] * n  # twice the matrix, and sums of radii
-        for (i, j), (s, r) in zip(entries, slack[first:], strict=False):
-            W[i][j] = W[j][i] = 2 * s if i == j else s
-            R[i], R[j] = R[i] + r, R[j] + r
-        least = least_eigenvalue(W, 2 * P.bits + 1) * one**2 - max(R, default=0)
-        if least < 0 and not is_psd(W, 2 * max(R, default=0)):
-            demand(trace < INF, "a slack matrix is not proven psd, and no row bounds the trace")
-            total += least * trace
+        for (at, i, j), (s, r) in slack.items():
+            if at == b:
+                W[i][j] = W[j][i] = 2 * s if i == j else s
+                R[i], R[j] = R[i] + r, R[j] + r
+        reach = max(R, default=0)
+        if P.terms[b] and price:
+            total += P.terms[b].lower(W, reach, 2 * P.bits + 1, Fraction(price, one), P.traces[b])
+            continue
+        least = least_eigenvalue(W, 2 * P.bits + 1) - Fraction(reach, one**2)
+        if least < 0 and not is_psd(W, 2 * reach):
+            demand(P.traces[b] < INF, "a slack matrix is not proven psd, and no row bounds the trace")
+            total += least * P.traces[b]
     for p, (lo, hi) in P.box.items():
         s, r = slack[p]
         if p not in P.in_cones and p not in P.free and (s or r):
             bounded = (lo is not None or s + r <= 0) and (hi is not None or s - r >= 0)
             demand(bounded, "the cost of a variable has the wrong sign")
-            total += min(z * end for z in (s - r, s + r) for end in (lo, hi) if end is not None)
+            products = (z * end for z in (s - r, s + r) for end in (lo, hi) if end is not None)
+            total += Fraction(min(products), one**3)
     for cone in P.cones:
         demand(in_cone([slack[p] for p in cone]), "the costs of a cone are not proven in it")
-    return total / one**2
+    return total
+
+
+def conjugate(P, k, v, d, price):
+    """Return a lower bound on the least penalty(a) + y a of a row, for y within d of v."""
+    lo, hi, lo_rad, hi_rad = P.ends[k]
+    end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
+    kind, w = P.kinds[k], price and Fraction(P.weights[k] or 0, P.one) * Fraction(price, P.one)
+    corners = product({v - d, v + d}, {end - wide, end + wide})  # concave in y, monotone in the end
+    corners = [(Fraction(y, P.one), Fraction(b, P.one)) for y, b in corners]
+    if kind in (HARD, HINGE) or not price:
+        return min(y * b for y, b in corners)
+    if kind == SQUARE:
+        return min(y * b - y * y / (4 * w) for y, b in corners)
+    return min(divergences().row_conjugate(kind, w, y, b) for y, b in corners)
+
+
+def penalty(P, k, value, spread, ends):
+    """Return an upper bound on the penalty of a row whose value is within a spread."""
+    kind, w, paid = P.kinds[k], Fraction(P.weights[k], P.one), Fraction(0)
+    lo, hi, lo_rad, hi_rad = ends
+    for end, wide, sign in ((lo, lo_rad, -1), (hi, hi_rad, 1)):
+        if end is None:
+            continue
+        a, b = Fraction(value + sign * spread, P.one**2), Fraction(end - sign * wide, P.one)
+        if kind == LOG:
+            paid = divergences().row_penalty(kind, w, a, b)
+        elif sign * (a - b) > 0:
+            size = abs(a - b)
+            own = {HINGE: w * size, SQUARE: w * size**2}.get(kind)
+            paid = max(paid, divergences().row_penalty(kind, w, a, b) if own is None else own)
+    return paid
 
 
 def in_cone(x):
@@ -366,111 +460,96 @@ def in_cone(x):
     return v >= d and (v - d) ** 2 >= sum((abs(s) + r) ** 2 for s, r in others)
 
 
-def upper_bound(P, X, u, equations, movable):
-    """Return the value of a feasible point near matrices and variables."""
-    x = [own[i][j] for (_, entries, _), own in zip(P.blocks, X, strict=True) for i, j in entries] + u
-    first = len(P.cost) - len(P.box)
-    rows, targets, solved = [P.rows[k] for k in equations], [], set(equations)
+def upper_bound(P, x, equations, movable, share=1):
+    """Return the value of a feasible point near one, or of a ray if the share of the ends is zero."""
+    one, ends, solving = P.one, P.ends, set(equations)
+    box = P.box
+    if not share:
+        demand(not any(P.terms), "a divergence has no rays")
+        ends = [(lo and 0, hi and 0, 0, 0) for lo, hi, *_ in ends]
+        box = {p: (lo and 0, hi and 0) for p, (lo, hi) in box.items()}
+    rows, targets = [P.rows[k] for k in equations], []
     for k, row in zip(equations, rows, strict=True):
-        lo, hi, lo_rad, hi_rad = P.ends[k]
-        value = sum(a * x[p] for p, a, _ in row)
-        low = hi is None or (lo is not None and abs(value - lo * P.one) <= abs(value - hi * P.one))
+        lo, hi, lo_rad, hi_rad = ends[k]
+        value = sum(a * x[p] for p, (a, _) in row.items())
+        low = hi is None or (lo is not None and abs(value - lo * one) <= abs(value - hi * one))
+        demand(P.kinds[k] == HARD and (lo, hi) != (None, None), "a soft row is no equation")
         demand(lo == hi or not lo_rad + hi_rad, "an inequality with an uncertain end has no room")
         targets.append((lo, lo_rad) if low else (hi, hi_rad))
 
     def missing(change):
-        at = [(v, 0) for v in x]
-        for p, d in change.items():
-            at[p] = x[p] + d, 0
+        at = {p: (v + change.get(p, 0), 0) for p, v in x.items()}
         found = [(end, wide, dot(row, at)) for row, (end, wide) in zip(rows, targets, strict=True)]
-        return [(end * P.one - a, wide * P.one + e) for end, wide, (a, e) in found]
+        return [(end * one - a, wide * one + e) for end, wide, (a, e) in found]
 
-    change, radius = solve(rows, {*range(first), *(first + j for j in movable)}, missing, P.one)
-    x = [(v + change.get(p, 0), radius if p in change else 0) for p, v in enumerate(x)]
-    for (_, entries, start), own in zip(P.blocks, X, strict=True):
-        for (i, j), (v, _) in zip(entries, x[start:], strict=False):
-            own[i][j] = own[j][i] = v
-        reach = sum(d for _, (_, d) in zip(entries, x[start:], strict=False))
-        inside = least_eigenvalue(own, P.bits) * P.one >= reach or is_psd(own, reach)
+    change, radius = nearest(rows, {*P.cost} - {*P.box} | movable, missing, P.bits)
+    x = {p: (v + change.get(p, 0), radius if p in change else 0) for p, v in x.items()}
+    total = Fraction(sum(dot(P.cost, x)), one**2) + P.offset * share
+    for b, n in enumerate(P.orders):
+        X = [[x[b, min(i, j), max(i, j)][0] for j in range(n)] for i in range(n)]
+        reach = 2 * max((d for p, (_, d) in x.items() if p[0] == b), default=0)  # of changes, in any norm
+        inside = least_eigenvalue(X, P.bits) * one >= reach or is_psd(X, reach)
         demand(inside, "a matrix of the point is not proven psd")
-    for k, (row, (lo, hi, lo_rad, hi_rad)) in enumerate(zip(P.rows, P.ends, strict=True)):
+        total += P.terms[b].upper(X, reach, P.bits) if P.terms[b] else 0
+    implied = None
+    for k, (row, (lo, hi, lo_rad, hi_rad)) in enumerate(zip(P.rows, ends, strict=True)):
         value, spread = dot(row, x)
-        above = lo is None or value - spread >= (lo + lo_rad) * P.one
-        below = hi is None or value + spread <= (hi - hi_rad) * P.one
-        demand(k in solved or (above and below), f"the point violates row {k}")
-    for p, (lo, hi) in P.box.items():
+        if P.kinds[k] != HARD and (share or P.kinds[k] == HINGE):
+            total += penalty(P, k, value, spread, (lo, hi, lo_rad, hi_rad))
+            continue
+        above = lo is None or value - spread >= (lo + lo_rad) * one
+        below = hi is None or value + spread <= (hi - hi_rad) * one
+        if k not in solving and not (above and below):
+            implied = chapter("faces").consequences(P, ends, solving) if implied is None else implied
+            demand(k in implied, f"the point violates row {k}")
+    for p, (lo, hi) in box.items():
         v, d = x[p]
         demand((lo is None or v - d >= lo) and (hi is None or v + d <= hi), "a variable leaves its box")
     demand(all(in_cone([x[p] for p in cone]) for cone in P.cones), "variables leave a second-order cone")
-    return Fraction(sum(dot([(p, c, r) for p, (c, r) in enumerate(P.cost)], x)), P.one**2) + P.offset
+    return total
 
 
-def homogeneous(P, costs):
-    """Return the problem of directions, whose finite ends are zero, or the one without `costs`."""
-    Q = copy(P)
-    Q.offset = Fraction(0)
-    if costs:
-        Q.ends = [(lo and 0, hi and 0, 0, 0) for lo, hi, _, _ in P.ends]
-        Q.box = {p: (lo and 0, hi and 0) for p, (lo, hi) in P.box.items()}
-    else:
-        Q.cost = [(0, 0) for _ in P.cost]
-    return Q
+def best_lower_bound(P, y, price):
+    """Return the bound of multipliers, or of simple fractions near them, which may be on a boundary of cones.
 
-
-def is_farkas(P, y, traces):
-    """Whether multiples of `y`, or of simple fractions near it, prove bounds beyond every number."""
-    largest = max(map(abs, y), default=0) or 1
-    for limit in (largest, 12, 1000, 2**30):
-        near = [Fraction(v, largest).limit_denominator(limit) for v in y]
-        shared = math.lcm(*(v.denominator for v in near))
+    With the price zero they prove a bound beyond every number, or none.
+    """
+    largest, trials = max([price, *map(abs, y)]) or 1, [(price, *y)]
+    for limit in (12, 1000, 2**30):
+        near = [Fraction(v, largest).limit_denominator(limit) for v in trials[0]]
+        shared = math.lcm(*(v.denominator for v in near)) * P.one
+        trials.append([int(v * shared) for v in near])
+    reasons = []
+    for cost, *own in trials:
         try:
-            if lower_bound(homogeneous(P, False), [int(v * shared) for v in near], traces) > 0:
-                return True
-        except Unproven:
-            continue
-    return False
-
-
-def best_lower_bound(P, y, traces):
-    """Return the bound of multipliers, or of near ones of few digits, which may be on a boundary."""
-    try:
-        return lower_bound(P, y, traces)
-    except Unproven:
-        for unit in (P.one >> bits for bits in (0, 4, 10, 30)):
-            try:
-                return lower_bound(P, [(v + unit // 2) // unit * unit for v in y], traces)
-            except Unproven:
-                continue
-        raise
+            found = lower_bound(P, own, cost)
+            if cost or found > 0:
+                return found * P.one / cost if cost else INF
+            reasons.append("the rows are not proven to contradict each other")
+        except Unproven as reason:
+            reasons.append(str(reason))
+    raise Unproven(reasons[0])
 
 
 def proven(P, lists, side):
     """Return the bound on one side that the points of a file prove."""
-    stated = (Fraction(x) if x < INF else INF for x in lists["traces"])
-    traces = list(map(min, implied_traces(P), stated))
-    if "farkas" in lists and is_farkas(P, P.fixed(lists["farkas"]), traces):
-        return INF
-    if "ray_u" in lists and upper_bound(homogeneous(P, True), *P.point(lists, "ray")) < 0:
-        upper_bound(P, *P.point(lists, "point"))
-        return -INF
     if side == "lower":
-        own = [P.sums(lists[name], len(P.rows)) for name in ("y", "digits_y") if name in lists]
-        demand(own, "it has no multipliers")
-        return max(best_lower_bound(P, y, traces) for y in own)
+        prices = {"farkas": 0, "y": P.one, "digits_y": P.one}
+        names = [name for name in prices if name in lists]
+        demand(names, "it has no multipliers")
+        return max(best_lower_bound(P, P.sums(lists[name], len(P.rows)), prices[name]) for name in names)
     names = [name for name in ("point", "digits") if f"{name}_u" in lists]
     demand(names, "it has no point that this program checks")
-    return min(upper_bound(P, *P.point(lists, name)) for name in names)
+    least = min(upper_bound(P, *P.point(lists, name)) for name in names)
+    falls = "ray_u" in lists and upper_bound(P, *P.point(lists, "ray"), share=0) < 0
+    return -INF if falls else least
 
 
 def checked(path):
     """Print what a file proves; return whether that is all it states."""
     lists, facts = read(path, (BOUNDS, CUT))
     if facts["format"] == CUT:
-        try:
-            from bregopt_check_cuts import checked as checked_cut
-        except ImportError:
-            raise Unproven("it is the certificate of a cut: download bregopt_check_cuts.py, too") from None
-        return checked_cut(path, lists, facts)
+        return chapter("cuts").checked(path, lists, facts)
     P, whole = Problem(lists, facts), True
     claims = {side: float.fromhex(facts[side]) for side in ("lower", "upper")}
     orders = ", ".join(f"{fact['name']} ({fact['n']})" for fact in facts["blocks"])
@@ -501,14 +580,10 @@ def report(paths, check, about):
     for path in paths:
         try:
             code = code if check(path) else max(code, 1)
-        except Unproven as reason:
-            print(f"{path}: refused: {reason}")
-            code = 2
-        except OSError as error:
-            print(f"{path}: refused: {error.strerror}")
-            code = 2
         except Exception as error:  # the file is anybody's
-            print(f"{path}: refused: it is damaged ({type(error).__name__}: {error})")
+            reason = f"it is damaged ({type(error).__name__}: {error})"
+            reason = error if isinstance(error, Unproven) else getattr(error, "strerror", None) or reason
+            print(f"{path}: refused: {reason}")
             code = 2
     return code
 

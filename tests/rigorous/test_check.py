@@ -17,8 +17,6 @@ import bregopt as bo
 import bregopt_check as check
 from bregopt.rigorous import schema
 
-LINEAR = [kind for kind in KINDS if kind not in ("soft", "face")]
-
 
 def saved(solution, path):
     verification = solution.verify()
@@ -38,7 +36,7 @@ def bounds(path):
     return found
 
 
-@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_statements_of_bregopt_are_proven_and_hold_the_integer_optimum(kind, seed, tmp_path, capsys):
     known = problem(np.random.default_rng(seed), kind)
@@ -53,10 +51,10 @@ def test_statements_of_bregopt_are_proven_and_hold_the_integer_optimum(kind, see
     assert upper is None or upper >= optimum
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(len(KINDS)))
 def test_bounds_of_changed_points_never_exclude_the_optimum(seed, tmp_path):
     rng = np.random.default_rng(seed)
-    known = problem(rng, LINEAR[seed])
+    known = problem(rng, KINDS[seed])
     certificate = saved(known.problem.solve(), tmp_path / "bounds.npz").certificate
     optimum = -known.value if certificate.data.maximize else known.value
     fields = schema.Fields.of_file(tmp_path / "bounds.npz")
@@ -151,6 +149,15 @@ def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     found = saved(bo.Problem(bo.Minimize(bo.inner(C + C.T, X) + v[1]), rows).solve(), tmp_path / "cone.npz")
     assert found.relative_width < 1e-5
     assert check.main([tmp_path / "cone.npz"]) == 0
+    fields = schema.Fields.of_file(tmp_path / "cone.npz")
+    outside = {"point_u": fields._arrays["point_u"] * [1, 1, 1.01]}  # no row has the last one
+    for wrong in ({"point_equations": np.zeros(0, int)}, {"y": 0.9 * fields._arrays["y"]}, outside):
+        with (tmp_path / "forged.npz").open("wb") as file:
+            facts = {k: v for k, v in fields._facts.items() if k != "format"}
+            np.savez(file, **schema.sealed(fields._arrays | wrong, facts))
+        assert check.main([tmp_path / "forged.npz"]) == 1
+        sides = bounds(tmp_path / "forged.npz")
+        assert sides.count(None) == 1 or "y" in wrong
     free = bo.Problem(bo.Minimize(bo.trace(X) - 2 * X[0, 1]), [X[0, 1] - X[1, 2] == 0.3])
     solution = free.solve()
     solution.verify(trace_bound=10.0).certificate.save(tmp_path / "given.npz")
@@ -175,13 +182,14 @@ def test_contradictions_and_rays(tmp_path):
 
 def test_the_file_needs_the_standard_library_alone(tmp_path):
     source = Path(check.__file__)
-    for file in (source, source.with_name("bregopt_check_cuts.py")):
+    for file in source.parent.glob("bregopt_check*.py"):
         tree = ast.parse(file.read_text())
         modules = {
             name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names
         }
         modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert modules <= {*sys.stdlib_module_names, "bregopt_check", "bregopt_check_cuts"}
+        others = {"bregopt_check", *(["flint"] if "divergences" in file.name else [])}
+        assert {name.split(".")[0] for name in modules} <= {*sys.stdlib_module_names, *others}
     X = bo.PSD(20)
     C = np.random.default_rng(1).normal(size=(20, 20))
     saved(bo.Problem(bo.Minimize(bo.inner(C + C.T, X)), [bo.diag(X) == 1]).solve(), tmp_path / "cut.npz")
@@ -191,13 +199,45 @@ def test_the_file_needs_the_standard_library_alone(tmp_path):
     assert run.stdout.count(": proven") == 2
 
 
-def test_a_cut_needs_the_second_file(tmp_path, capsys, monkeypatch):
-    bo.max_cut([(0, 1), (1, 2), (2, 0)], exact=True).certificate.save(tmp_path / "cut.npz")
-    assert check.main([tmp_path / "cut.npz"]) == 0
+def test_files_that_are_missing_are_named(tmp_path, capsys, monkeypatch):
+    cut, near = tmp_path / "cut.npz", tmp_path / "near.npz"
+    bo.max_cut([(0, 1), (1, 2), (2, 0)], exact=True).certificate.save(cut)
+    saved(bo.nearest_correlation(np.full((3, 3), -0.9) + 1.9 * np.eye(3)), near)
+    assert check.main([cut, near]) == 0
     assert "the cut of weight 2.0 is optimal: proven" in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "bregopt_check_cuts", None)
-    assert check.main([tmp_path / "cut.npz"]) == 2
-    assert "download bregopt_check_cuts.py" in capsys.readouterr().out
+    for name in ("cuts", "divergences"):
+        monkeypatch.setitem(sys.modules, f"bregopt_check_{name}", None)
+    assert check.main([cut, near]) == 2
+    printed = capsys.readouterr().out
+    assert "download bregopt_check_cuts.py" in printed
+    assert "download bregopt_check_divergences.py, too, and install python-flint" in printed
+
+
+def test_equalities_that_leave_a_face_together(tmp_path):
+    # (x0 - x1)^2 = 0 is their sum, and the last two rows are one on the face; the optimum is -2.
+    X, path, forged = bo.PSD(3), tmp_path / "face.npz", tmp_path / "forged.npz"
+    rows = [X[0, 0] + X[1, 1] == 2, X[0, 1] + X[2, 2] == 2, X[2, 2] == 1, X[0, 2] - X[1, 2] == 0]
+    found = saved(
+        bo.Problem(bo.Minimize(11 * X[0, 2] - 9 * X[1, 2]), rows).solve(solver="path", tol=1e-8), path
+    )
+    assert found.relative_width < 1e-6
+    fields = schema.Fields.of_file(path)
+    facts = {k: v for k, v in fields._facts.items() if k != "format"}
+    weight, T = fields._arrays["exposing"], fields._arrays["face0"]
+    assert check.main([path]) == 0
+    lower, upper = bounds(path)
+    assert lower <= -2 <= upper
+    for wrong in (
+        {"exposing": -weight},
+        {"exposing": weight + np.eye(len(weight))[0]},
+        {"exposing": 0 * weight},
+        {"face0": T[:, :0]},
+        {"face0": 2 * T},
+        {name: fields._arrays[name] + (weight != 0) for name in ("lo", "hi")},
+    ):
+        with forged.open("wb") as file:
+            np.savez(file, **schema.sealed(fields._arrays | wrong, facts))
+        assert check.main([forged]) == 2
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -212,26 +252,100 @@ def test_eigenvalues_and_definiteness_of_integers(seed):
     least = float(np.linalg.eigvalsh(below)[0])
     found = check.least_eigenvalue([[int(x) << 200 for x in row] for row in below], 200)
     size = abs(W).sum() + 1
-    assert least - 0.01 * abs(least) - 1e-12 * size <= found <= least + 1e-12 * size
+    assert found <= least + 1e-12 * size
+    assert found >= min(least - 0.01 * abs(least), 0) - 1e-12 * size
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_solutions_of_equations_are_within_the_radius(seed):
     rng = np.random.default_rng(seed)
-    m, one = int(rng.integers(1, 6)), 1 << 90
+    m, bits = int(rng.integers(1, 6)), 90
     A, b = rng.integers(-9, 10, (m, m + 4)), rng.integers(-9, 10, m)
     if np.linalg.matrix_rank(A) < m:
         pytest.skip("dependent rows")
-    rows = [[(p, int(a) * one, 0) for p, a in enumerate(row) if a] for row in A]
+    rows = [{p: (int(a) << bits, 0) for p, a in enumerate(row) if a} for row in A]
 
     def missing(change):
         x = [(change.get(p, 0), 0) for p in range(m + 4)]
-        return [(int(b[k]) * one**2 - check.dot(row, x)[0], 0) for k, row in enumerate(rows)]
+        return [((int(b[k]) << 2 * bits) - check.dot(row, x)[0], 0) for k, row in enumerate(rows)]
 
-    change, radius = check.solve(rows, set(range(m + 4)), missing, one)
-    pivots = list(change)
-    exact = np.linalg.solve(A[:, pivots], b)
+    change, radius = check.nearest(rows, set(range(m + 4)), missing, bits)
     assert radius < 1 << 20
-    for p, x in zip(pivots, exact, strict=True):
-        assert abs(float(Fraction(change[p], one)) - x) < 1e-9 * (1 + abs(x))
-    assert max(abs(v) for v, _ in missing(change)) <= sum(abs(int(a)) for a in A.ravel()) * (radius + 1) * one
+    found = [Fraction(change.get(p, 0), 1 << bits) for p in range(m + 4)]
+    left = [int(b[k]) - sum(int(a) * x for a, x in zip(row, found, strict=True)) for k, row in enumerate(A)]
+    step = np.linalg.lstsq(A.astype(float), np.array(left, dtype=float) * 2.0**bits)[0]
+    assert np.linalg.norm(step) <= 1.0001 * radius
+    with pytest.raises(check.Unproven, match="independent"):
+        check.nearest([*rows, rows[0]], set(range(m + 4)), lambda change: [(1, 0)] * (m + 1), bits)
+
+
+def closed_forms():
+    """Return problems with divergences, caps and logarithms, and their values to 50 digits."""
+    mp = pytest.importorskip("mpmath")
+    pytest.importorskip("flint")
+    mp.mp.dps = 50
+    log, rng = mp.log, np.random.default_rng(0)
+    G = rng.integers(-2, 3, (4, 4))
+    X0, D = (G @ G.T + 4 * np.eye(4)).astype(float), np.diag([1.0, 3.0])
+    T, x = mp.mpf(np.trace(X0)), mp.mpf(X0[0, 0])
+    own = {
+        "frobenius": (bo.frobenius_div, lambda a, b: (a - b) ** 2, lambda a, b, g: (a + g * b) / (1 + g)),
+        "logdet": (
+            bo.logdet_div,
+            lambda a, b: a / b - log(a / b) - 1,
+            lambda a, b, g: (1 + g) / (1 / a + g / b),
+        ),
+        "von_neumann": (
+            bo.von_neumann_div,
+            lambda a, b: a * log(a / b) - a + b,
+            lambda a, b, g: mp.exp((log(a) + g * log(b)) / (1 + g)),
+        ),
+    }
+    found = {}
+    for name, (divergence, d, mean) in own.items():
+        X, Y = bo.PSD(4), bo.PSD(2)
+        row = X[0, 0] == 3 if name == "logdet" else bo.trace(X) == float(T) + 8
+        value = {"frobenius": mp.mpf(16), "logdet": d(mp.mpf(3), x), "von_neumann": d(T + 8, T)}[name]
+        found[name] = bo.Problem(bo.Minimize(divergence(X, X0)), [row]), value
+        capped = bo.Problem(bo.Minimize(divergence(Y, D)), [bo.lambda_max(Y) <= 2])
+        found[f"{name} with a cap"] = capped, d(mp.mpf(2), mp.mpf(3))
+        soft = bo.soft(Y[0, 0] == 2, gamma=0.5, penalty="divergence")
+        a = mean(mp.mpf(1), mp.mpf(2), mp.mpf(0.5))
+        value = d(a, mp.mpf(1)) + d(a, mp.mpf(2)) / 2
+        found[f"{name} with a row"] = bo.Problem(bo.Minimize(divergence(Y, D)), [soft]), value
+    H = np.array([[2.0, 0.0], [0.0, 1.0]])
+    weighted = bo.Problem(bo.Minimize(bo.frobenius_div(Y, D, weights=H)), [bo.trace(Y) == 9])
+    found["weights"] = weighted, mp.mpf(20)  # 4 a^2 + (5 - a)^2 is least at a = 1
+    X = bo.PSD(3)
+    cap = [bo.trace(X) == 3, bo.lambda_max(X) <= 2]
+    found["cap"] = bo.Problem(bo.Minimize(bo.inner(np.diag([1.0, 5, 7]), X)), cap), mp.mpf(7)
+    found["logarithm"] = (
+        bo.Problem(bo.Minimize(3 * X[0, 0] - 2 * bo.log(X[0, 0]))),
+        2 - 2 * log(mp.mpf(2) / 3),
+    )
+    return {name: (own, Fraction(mp.nstr(value, 45))) for name, (own, value) in found.items()}
+
+
+def test_divergences_caps_and_logarithms_hold_values_of_closed_forms(tmp_path, capsys):
+    rng, path, forged = np.random.default_rng(1), tmp_path / "bounds.npz", tmp_path / "forged.npz"
+    room = Fraction(1, 10**40)
+    for name, (own, value) in closed_forms().items():
+        saved(own.solve(tol=1e-9), path)
+        assert check.main([path]) == 0, name
+        lower, upper = bounds(path)
+        assert lower - room <= value <= upper + room, name
+        assert upper - lower < 1e-6, name
+        fields = schema.Fields.of_file(path)
+        points = [key for key in fields._arrays if key in ("y", "X0") or key.startswith("point_")]
+        points = [key for key in points if fields._arrays[key].dtype.kind == "f" and fields._arrays[key].size]
+        for _ in range(12):
+            arrays, key = dict(fields._arrays), points[rng.integers(len(points))]
+            change = 10.0 ** rng.integers(-6, 1) * rng.normal(size=arrays[key].shape)
+            arrays[key] = arrays[key] + (change + change.T if change.ndim == 2 else change)
+            with forged.open("wb") as file:
+                facts = {k: v for k, v in fields._facts.items() if k != "format"}
+                np.savez(file, **schema.sealed(arrays, facts))
+            lower, upper = bounds(forged)
+            assert lower is None or lower <= value + room, name
+            assert upper is None or upper >= value - room, name
+    assert "NOT" not in capsys.readouterr().out

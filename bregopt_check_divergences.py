@@ -1,0 +1,294 @@
+r"""Prove the terms of divergences, caps and logarithms of a certificate by the balls of python-flint.
+
+It needs `bregopt_check.py` beside it, which calls it. A matrix may have one of the divergences
+
+    mu |H o (X - X0)|^2,
+    mu (<inv X0, X> - log det X + log det X0 - n),
+    mu tr(X log X - X log X0 - X + X0),
+
+and a cap, X <= cap I. Lower bounds are those of <W, X> + mu D(X, X0) over psd X, for any psd multiplier T:
+
+- Frobenius: an entry with the weight h adds V x0 - V^2 / (4 mu h^2), V = W - T; those without a weight are a
+  matrix E with <E, X> >= -|E| tr X.
+- LogDet: mu (log det(inv X0 + W / mu) + log det X0).
+- von Neumann: mu (tr X0 - tr exp(log X0 - W / mu)).
+- A cap adds T to W, and -cap tr T to the bound.
+
+They grow with W, so that W less its radius is one of the matrices W. If |exp K - X0| <= r and X0 >= s I, then
+K is within -log(1 - r / s) of log X0, as the logarithm is monotone: any K near it will do.
+"""
+
+import math
+from fractions import Fraction
+from itertools import product
+from operator import add, mul
+
+import flint
+
+from bregopt_check import INF, LOG, demand, least_eigenvalue
+
+FROBENIUS, LOGDET, VON_NEUMANN = "frobenius", "logdet", "von_neumann"
+LOGDET_ROW = 2  # penalty w (a / b - log(a / b) - 1); that of the other rows is w (a log(a / b) - a + b)
+BITS = 192  # of the balls, beyond the unit of the file
+STEPS = 200  # of iterations that propose matrices
+
+
+class Balls:
+    """Numbers and matrices of a file as balls, of enough bits for its unit."""
+
+    def __init__(self, bits):
+        self.bits = BITS + bits
+        flint.ctx.prec = self.bits
+
+    @staticmethod
+    def number(x):
+        """Return a ball around a fraction."""
+        x = Fraction(x)
+        return flint.arb(flint.fmpq(x.numerator, x.denominator))
+
+    def matrix(self, W, bits, shift=0):
+        """Return a matrix of integers times 2^-bits, plus a multiple of the identity."""
+        unit, shift = flint.arb(flint.fmpq(1, 1 << bits)), self.number(shift)
+        pairs = ((i, row) for i, row in enumerate(W))
+        return flint.arb_mat(
+            [[w * unit + (shift if i == j else 0) for j, w in enumerate(row)] for i, row in pairs]
+        )
+
+    def integers(self, M):
+        """Return a symmetric matrix of integers times 2^-bits, and its distance from the balls."""
+        n, unit = M.nrows(), flint.arb(2) ** self.bits
+        scaled = [[M[i, j] * unit for j in range(n)] for i in range(n)]
+        W = [[round(below(x.mid())) for x in row] for row in scaled]
+        W = [[W[max(i, j)][min(i, j)] for j in range(n)] for i in range(n)]
+        radii = (
+            [math.ceil(above(abs(x - w))) for x, w in zip(*rows, strict=True)]
+            for rows in zip(scaled, W, strict=True)
+        )
+        return W, max(map(sum, radii), default=0)
+
+    def least(self, M):
+        """Return a lower bound on the eigenvalues of all matrices in a ball."""
+        W, reach = self.integers(M)
+        return least_eigenvalue(W, self.bits) - Fraction(reach, 1 << self.bits)
+
+    def log_det(self, M, name):
+        """Return the logarithm of the determinant of a matrix that is proven positive definite."""
+        demand(self.least(M) > 0, f"a matrix of {name} is not proven positive definite")
+        return M.det().log()
+
+    def positive_part(self, M):
+        """Return a psd matrix near the positive part (M + |M|) / 2, by Newton's iteration for signs."""
+        M = ((M + M.transpose()) / 2).mid()
+        n = M.nrows()
+        size = max((above(abs(x)) for x in M.entries()), default=0) or 1
+        S = M / self.number(size * n) + eye(n) * flint.arb(2) ** (-BITS // 2)
+        for _ in range(STEPS):
+            new = ((S + S.inv()) / 2).mid()
+            step, S = max(above(abs(x)) for x in (new - S).entries()), new
+            if step < 2.0**-60:
+                break
+        W, _ = self.integers(((M + M * S) / 2).mid())
+        lift = min(math.floor(least_eigenvalue(W, self.bits) * (1 << self.bits)), 0)
+        return self.matrix(W, self.bits, Fraction(-lift, 1 << self.bits)).mid()
+
+    def logarithm(self, M, name):
+        """Return a matrix near the logarithm of all matrices in a ball, and its distance from them.
+
+        Newton's iteration for exp K = M falls to the logarithm from the multiple of I above it.
+        """
+        least, n = self.least(M), M.nrows()
+        demand(least > 0, f"a matrix of {name} is not proven positive definite")
+        largest = max(sum((abs(M[i, j]) for j in range(n)), flint.arb(0)) for i in range(n))
+        K = eye(n) * largest.log().mid()
+        for _ in range(STEPS):
+            step = (M.mid() * (-K).exp() - eye(n)).mid()
+            K = (K + (step + step.transpose()) / 2).mid()
+            if max(map(abs, step.entries())) < flint.arb(2) ** (-BITS // 2):
+                break
+        away = norm(K.exp() - M) / self.number(least)
+        demand(away < 1, f"the logarithm of a matrix of {name} is not proven")
+        return K, above(-(1 - away).log())
+
+
+def eye(n):
+    """Return the identity."""
+    return flint.arb_mat([[int(i == j) for j in range(n)] for i in range(n)])
+
+
+def inner(A, B):
+    """Return <A, B>."""
+    return sum(map(mul, A.entries(), B.entries()), flint.arb(0))
+
+
+def norm(M):
+    """Return an upper bound on the norm of a symmetric matrix, the largest sum of a row."""
+    n = M.nrows()
+    return max(sum((abs(M[i, j]).upper() for j in range(n)), flint.arb(0)).upper() for i in range(n))
+
+
+def below(x):
+    """Return the lower end of a ball as a fraction."""
+    demand(x.is_finite(), "its numbers are out of range")
+    mantissa, exponent = (int(part) for part in x.lower().man_exp())
+    return Fraction(mantissa) * Fraction(2) ** exponent
+
+
+def above(x):
+    """Return the upper end of a ball as a fraction."""
+    return -below(-x)
+
+
+class Term(Balls):
+    """The divergence and the cap of a matrix."""
+
+    def __init__(self, P, lists, fact, b):
+        super().__init__(P.bits)
+        n, self.name, self.n = fact["n"], fact["name"], fact["n"]
+        self.cap = Fraction(float.fromhex(fact["cap"])) if "cap" in fact else None
+        self.mu = Fraction(float.fromhex(fact["mu"])) if "mu" in fact else None
+        self.divergence = fact.get("divergence")
+        demand(f"factor{b}" not in lists, f"only bregopt checks the X0 of low rank of {self.name}")
+        demand(self.cap is None or self.cap > 0, f"the cap of {self.name} is not positive")
+        if self.mu is None:
+            return
+        demand(self.mu > 0 and self.divergence in (FROBENIUS, LOGDET, VON_NEUMANN), "a divergence is unknown")
+
+        def square(name, default=None):
+            flat = list(map(Fraction, lists.get(name, default)))
+            demand(len(flat) == n * n, f"{name} has another size")
+            rows = [flat[i * n : (i + 1) * n] for i in range(n)]
+            demand(
+                all(rows[i][j] == rows[j][i] for i in range(n) for j in range(i)), f"{name} is not symmetric"
+            )
+            return rows
+
+        self.X0, self.radii = square(f"anchor{b}_mid"), square(f"anchor{b}_radius")
+        self.H = square(f"weights{b}", [1.0] * n * n)
+        self.X = square(f"X{b}") if f"X{b}" in lists and f"weights{b}" in lists else None
+        positive = all(x >= 0 for own in (self.radii, self.H) for row in own for x in row)
+        demand(positive, f"a radius or a weight of {self.name} is negative")
+        demand(self.divergence == FROBENIUS or f"weights{b}" not in lists, "only Frobenius has weights")
+        self.radius = max(map(sum, self.radii))
+        self.anchor = self.dense(self.X0)
+        self.whole = self.dense(self.X0, self.radii)
+
+    def dense(self, rows, radii=None):
+        """Return a matrix of fractions with radii."""
+        balls = [[self.number(x) for x in row] for row in rows]
+        if radii:
+            wide = [[flint.arb(0, 1) * self.number(e) for e in row] for row in radii]
+            balls = [list(map(add, *both)) for both in zip(balls, wide, strict=True)]
+        return flint.arb_mat(balls)
+
+    # --- Lower bounds
+
+    def lower(self, W, reach, bits, price, trace):
+        """Return a lower bound on <W, X> + price mu D(X, X0), with a reach of W in units of 2^(1 - bits)."""
+        W = self.matrix(W, bits, -Fraction(2 * reach, 1 << bits))
+        constant = Fraction(0)
+        if self.cap is not None:
+            T = self.positive_part(self.slope_at_cap(W, price))
+            W = W + T
+            constant = -self.cap * above(T.trace())
+            if self.mu is None:
+                return constant + min(self.least(W), 0) * self.cap * self.n
+        mu = self.mu * price
+        if self.divergence == FROBENIUS:
+            return constant + self.frobenius(W, mu, trace)
+        scaled = W / self.number(mu)
+        if self.divergence == LOGDET:
+            M = self.whole.inv() + scaled
+            found = self.log_det((M + M.transpose()) / 2, self.name) + self.log_det(self.whole, self.name)
+        else:
+            K, away = self.logarithm(self.whole, self.name)
+            found = self.whole.trace() - (K - scaled + eye(self.n) * self.number(away)).exp().trace()
+        return constant + mu * below(found)
+
+    def slope_at_cap(self, W, price):
+        """Return a multiplier of the cap, whose positive part is the best one: it needs no proof."""
+        if self.mu is None:
+            return -W
+        cap, mu = eye(self.n) * self.number(self.cap), self.number(self.mu * price)
+        if self.divergence == FROBENIUS:
+            return (self.anchor - cap) * (2 * mu) - W
+        if self.divergence == LOGDET:
+            return (cap.inv() - self.anchor.inv()) * mu - W
+        return (
+            self.logarithm(self.anchor, self.name)[0] - eye(self.n) * self.number(self.cap).log()
+        ) * mu - W
+
+    def frobenius(self, W, mu, trace):
+        """Return the bound of the multiplier T near the positive part of the slope at the answer."""
+        n, squares = self.n, [[mu * h * h for h in row] for row in self.H]
+        near = self.dense([[0] * n] * n if self.X is None else self.X) - self.anchor
+        slope = flint.arb_mat(
+            [[2 * self.number(squares[i][j]) * near[i, j] for j in range(n)] for i in range(n)]
+        )
+        V, total, rest = (
+            W - self.positive_part(slope + W),
+            Fraction(0),
+            [[flint.arb(0)] * n for _ in range(n)],
+        )
+        for i, j in product(range(n), range(n)):
+            if squares[i][j]:
+                v, low = V[i, j], self.whole[i, j]
+                total += below(v * low - v * v / self.number(4 * squares[i][j]))
+            else:
+                rest[i][j] = V[i, j]
+        if all(map(all, squares)):
+            return total
+        demand(trace < INF, f"{self.name} has entries without a weight, and no row bounds the trace")
+        return total - above(norm(flint.arb_mat(rest))) * trace
+
+    # --- Values
+
+    def upper(self, X, reach, bits):
+        """Return an upper bound on mu D(X, X0) for all X within a reach, in units of 2^-bits."""
+        r = Fraction(reach, 1 << bits)
+        M = self.matrix(X, bits)
+        if self.cap is not None:
+            demand(self.least(eye(self.n) * self.number(self.cap) - M) >= r, f"{self.name} is above its cap")
+        if self.mu is None:
+            return 0
+        shift = eye(self.n) * self.number(r)
+        if self.divergence == FROBENIUS:
+            sizes = map(abs, (M - self.whole).entries())
+            weights = (h for row in self.H for h in row)
+            return self.mu * sum(h * h * (above(x) + r) ** 2 for h, x in zip(weights, sizes, strict=True))
+        if self.divergence == LOGDET:
+            inverse = self.whole.inv()
+            demand(self.least(self.whole) > 0, f"the X0 of {self.name} is not proven positive definite")
+            found = inner(inverse, M) + norm(inverse) * self.n * self.number(r) - self.n
+            found += self.log_det(self.whole, self.name) - self.log_det(M - shift, self.name)
+        else:
+            K0, away0 = self.logarithm(self.whole, self.name)
+            K, away = self.logarithm(M + shift, self.name)
+            size = (norm(K) + norm(K0)) * self.n * self.number(r)
+            found = inner(M, K - K0) + size + self.number(away + away0) * (M + shift).trace()
+            found += self.whole.trace() - (M - shift).trace()
+        return self.mu * above(found)
+
+
+# --- Rows ---------------------------------------------------------------------------------------------
+
+
+def row_conjugate(kind, w, y, b):
+    """Return a lower bound on the least penalty(a) + y a of a row with the weight w."""
+    w, y, b = map(Balls.number, (w, y, b))
+    if kind == LOG:
+        demand(y > 0, "a multiplier of a logarithm is not positive")
+        return below(y * b + w * (1 + (y / w).log()))
+    demand(b > 0, "the end of a row with a divergence is not positive")
+    if kind != LOGDET_ROW:
+        return below(w * b * (1 - (-y / w).exp()))
+    demand(1 + y * b / w > 0, "a multiplier is outside the domain of its divergence")
+    return below(w * (1 + y * b / w).log())
+
+
+def row_penalty(kind, w, a, b):
+    """Return an upper bound on the penalty of a row."""
+    w, a, b = map(Balls.number, (w, a, b))
+    demand(a > b if kind == LOG else a > 0 and b > 0, "a row is outside the domain of its penalty")
+    if kind == LOG:
+        return above(-w * (a - b).log())
+    return above(w * (a / b - (a / b).log() - 1) if kind == LOGDET_ROW else w * (a * (a / b).log() - a + b))
