@@ -44,6 +44,8 @@ _VANISHING_PROBES, _DEFINITE_PROBES = 3, 10
 _LARGEST_NULL_SPACE = 500
 # Rows of integers above which no face is sought that they imply together.
 _LARGEST_INTEGER_ROWS = 3_000
+# Factor of the bound in the linear program for a face. Its solver has an absolute tolerance of 1e-7.
+_SHARPENED = 1e4
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 _LARGEST_LINEAR_PROGRAM = 1_000_000
 
@@ -412,13 +414,17 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     up, down = np.flatnonzero(np.isfinite(hi)), np.flatnonzero(np.isfinite(lo))
     ends, n = len(up) + len(down), W.shape[1]
     above = np.column_stack([-np.vstack([W[up], -W[down]]).T, np.eye(n)])
-    asked = np.concatenate([hi[up], -lo[down], np.zeros(n)])
+    bound = np.concatenate([hi[up], -lo[down]])
+    size = float(np.abs(bound).max())
+    asked = np.concatenate([_SHARPENED / (size or 1.0) * bound, np.zeros(n)])
     box = [(0, None)] * ends + [(0, 1)] * n
     cost = np.concatenate([np.zeros(ends), -np.ones(n)])
     answer = linprog(cost, A_ub=np.vstack([above, asked]), b_ub=np.zeros(n + 1), bounds=box)
     if answer.status != 0 or -answer.fun < 0.5:
         return None
     p = answer.x[:ends] * np.repeat([1.0, -1.0], [len(up), len(down)])
+    if np.abs(p) @ bound > _FACE_NOISE * (np.abs(p) @ np.abs(bound)):  # within the tolerance of the solver
+        return None
     weight = np.bincount(np.concatenate([up, down]), p, len(at)).astype(float)
     fixed = np.flatnonzero(weight @ W > 0.5)
     return Exposure(b, at, weight, np.zeros((n, 0)), np.eye(n)[:, fixed])

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.program.convex_functions import ConvexFunction, Local, hmat, hvec, hvec_length, upper_places
 from bregopt.records import cached_property, dataclass
 
@@ -204,10 +204,11 @@ class RelativeEntropy(_OfMatrices):
 class _RelativeAt(Local):
     def __init__(self, function: RelativeEntropy, spectra: list[_Spectrum], A: Any) -> None:
         self._function, (self._a, self._b) = function, spectra
-        self._of_log = _TraceLogAt(function.embedded(A), self._b)
+        Q = function.embedding
+        root = self._a.U * np.sqrt(self._a.d)
+        self._of_log = _TraceLogAt(root if Q is None else Q @ root, self._b)
         entropy = float(self._a.d @ self._a.logs)
         self.value = entropy + self._of_log.value
-        Q = function.embedding
         other = self._b.log if Q is None else Q.conj().T @ self._b.log @ Q
         rest = self._a.log + np.eye(len(A)) - other
         self.gradient = np.concatenate([hvec(rest), self._of_log.gradient])
@@ -275,17 +276,29 @@ class TraceLog(_OfMatrices):
         """The order of ``Y``."""
         return (len(self.C),)
 
+    @cached_property
+    def factor(self) -> Any:
+        """``R`` with ``C = R R*``, without the eigenvalues of ``C`` that are round-off."""
+        d, U = np.linalg.eigh(self.C)
+        kept = d > len(d) * EPS * d[-1]
+        return U[:, kept] * np.sqrt(d[kept])
+
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
-        return None if spectra is None else _TraceLogAt(self.C, spectra[0])
+        return None if spectra is None else _TraceLogAt(self.factor, spectra[0])
 
 
 class _TraceLogAt(Local):
-    """``-tr C log Y`` at one ``Y``."""
+    """``-tr R R* log Y`` at one ``Y``.
 
-    def __init__(self, C: Any, spectrum: _Spectrum) -> None:
-        self._spectrum, self._C = spectrum, spectrum.turned(C)
+    Where an eigenvalue of ``Y`` is small, so may be the part of ``R R*`` there. Products with ``R`` have its
+    relative error.
+    """
+
+    def __init__(self, R: Any, spectrum: _Spectrum) -> None:
+        part = spectrum.U.conj().T @ R
+        self._spectrum, self._C = spectrum, part @ part.conj().T
         U = spectrum.U
         self.value = np.array([-float(np.real(np.diagonal(self._C)) @ spectrum.logs)])
         self.gradient = -hvec(U @ (spectrum.differences * self._C) @ U.conj().T)

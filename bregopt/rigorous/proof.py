@@ -14,20 +14,27 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import lsqr
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.linalg import factorized
+from bregopt.program import Penalty
 from bregopt.records import dataclass
+from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, Side
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.reduction import Implied
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
-__all__ = ["Candidate", "Proven", "best_lower", "best_upper"]
+__all__ = ["Candidate", "Proven", "best_lower", "best_upper", "inward"]
 
 _LEAST_SHARE, _LARGEST_SHARE = 1e-12, 0.5  # of the interior point in a mixture
 _BISECTIONS = 7  # of the logarithm of the share, which it finds to a factor of 1.3
 _GROWTH = 3.0  # of the share, from one trial to the next
+# Coefficients of rows that are searched for a definite combination, and its least eigenvalue. The identity
+# is sought.
+_LARGEST_SEARCH, _DEFINITE = 1_000_000, 0.5
 _ENOUGH = 1e-7  # distance from the value of the answer, relative to it; no nearer bound is sought
 
 
@@ -128,6 +135,33 @@ def best_upper(data: Data, answer: Candidate, interior: Iterable[Candidate]) -> 
         if _is_near(best, answer):
             break
     return best
+
+
+def inward(data: Data, answer: Candidate) -> Candidate | None:
+    """Return multipliers of a definite slack, where rows combine to a definite matrix, None elsewhere.
+
+    A combination ``A*(w)`` near the identity of all matrices, with ``B'w`` near zero, bounds their traces by
+    ``w'b``. To subtract a multiple of ``w`` from the multipliers of an answer costs the bound that much.
+    """
+    if answer.y is None or data.A.nnz + data.B.nnz > _LARGEST_SEARCH or not data.matrices:
+        return None
+    equal = np.flatnonzero((data.kind == int(Penalty.HARD)) & (data.lo == data.hi))
+    weight, identity = np.sqrt(data.share), np.concatenate([b.i == b.j for b in data.matrices])
+    covered = sum(int((b.i == b.j).sum()) for b in data.matrices) == sum(b.n for b in data.matrices)
+    if not len(equal) or not covered:
+        return None
+    table = sp.csr_array(sp.vstack([sp.diags_array(weight) @ data.A.T, data.Bt]))[:, equal]
+    asked = np.concatenate([weight * identity, np.zeros(data.k)])
+    w = np.zeros(data.m)
+    w[equal] = lsqr(table, asked, atol=EPS, btol=EPS)[0]
+    size = 0.0
+    for block, F, S in zip(
+        data.matrices, data.by_block(data.A.T @ w), data.slacks(Ball.exact(answer.y)), strict=True
+    ):
+        if np.linalg.eigvalsh(block.sparse_matrix(F).toarray())[0] < _DEFINITE:
+            return None
+        size = max(size, float(np.abs(block.sparse_matrix(S.mid)).sum(axis=1).max(initial=0.0)))
+    return Candidate(None, answer.u, answer.y - (size or 1.0) * w)
 
 
 def _succeeds(trial: Callable[[float], Proven], share: float) -> bool:

@@ -49,6 +49,7 @@ from bregopt.rigorous.linear_algebra import decomposition, orthogonality
 __all__ = ["data_of_tangent", "value_of_terms"]
 
 _SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
+_LEAST = 1e-16  # of the largest number: below it a number is too near zero for a logarithm
 _OUTSIDE = "the answer is not proven inside the domain of {}: solve to a larger tol"
 
 
@@ -114,9 +115,17 @@ def _product(entries: Any, rows: Any) -> tuple[Any, Any]:
 # --- tangents
 
 
-def data_of_tangent(tangent: Tangent) -> tuple[Program | None, Data | None, str]:
-    """Return the tangent program with data that enclose the exact tangents, or why there are none."""
+def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | None, Data | None, str]:
+    """Return the tangent program with data that enclose the exact tangents, or why there are none.
+
+    Parameters
+    ----------
+    tangent : Tangent
+    inward : float
+        Share of its mean eigenvalue by which each matrix moves inside the cone first.
+    """
     program = tangent.program
+    X = [X_b + inward * float(np.trace(X_b)) / max(1, len(X_b)) * np.eye(len(X_b)) for X_b in tangent.X]
     costs = [[Ball.exact(block.C)] for block in program.blocks]
     c, constant = Ball.exact(program.c), Ball.exact(program.offset)
     for term in program.terms:
@@ -124,7 +133,7 @@ def data_of_tangent(tangent: Tangent) -> tuple[Program | None, Data | None, str]
         if term.rows is not None:
             return None, None, f"{name} is in a constraint; proofs are known for terms of the objective"
         image = _Image(term)
-        found = _TANGENTS[type(term.function)](image, image.at(tangent.X, tangent.u), term.weight)
+        found = _TANGENTS[type(term.function)](image, image.at(X, tangent.u), term.weight)
         if found is None or not np.isfinite(found.slope.rad).all():
             return None, None, _OUTSIDE.format(name)
         for own, (M, rad), block in zip(costs, image.maps, program.blocks, strict=True):
@@ -179,7 +188,8 @@ class _Spectrum:
 
     def logarithm(self, below: bool) -> Ball:
         """Return a matrix below the logarithm, or above it."""
-        moved = Ball.exact(self.d) + (-self.distance if below else self.distance)
+        moved = Ball.exact(self.d if below else np.maximum(self.d, 0.0))
+        moved = moved + (-self.distance if below else self.distance)
         ends = log(moved).lo if below else log(moved).hi
         size = self.turn * float(np.abs(ends).max(initial=0.0))
         K = (Ball.exact(self.Q) * ends) @ self.Q.T
@@ -192,8 +202,14 @@ class _Spectrum:
         return own if self.d[0] > 0 else None
 
     def derivative(self, T: Ball) -> Ball:
-        """Return the derivative of the logarithm at ``H D H'`` along ``H T H'``."""
-        return self.congruent(_differences(self.d) * T)
+        """Return a matrix above the derivative of the logarithm at ``H D H'`` along ``H T H'``.
+
+        Radii count on the diagonal, where ``D`` is small: they would spread over all entries.
+        """
+        N = _differences(self.d) * T
+        mid = (N.mid + N.mid.T) / 2
+        radii = Ball.exact(np.maximum(N.rad, N.rad.T) + np.abs(N.mid - mid)).sum(1).hi
+        return self.congruent(Ball.exact(mid) + np.diag(inflated(radii)))
 
     def congruent(self, N: Ball) -> Ball:
         """Return ``H N H'``."""
@@ -228,11 +244,17 @@ def _differences(d: Array) -> Ball:
 
 
 def _of_entropies(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+    """Return the tangent at the arguments; those of negative weight may move up, and need not be definite.
+
+    The sum is convex as one of relative entropies ``D(A || B)`` with a matrix ``B = P(A)`` of negative
+    weight, such as a pinching or a partial trace. These are jointly convex. At ``(A, B + E)`` with psd ``E``
+    the slope is ``log A - P*(log (B + E))``, plus the image of ``I - Dlog[B + E](B)``, which is psd.
+    """
     slopes, constant = [], Ball.exact(0.0)
     for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
         w = w * float(weight[0]) / image.copies
         spectrum = _Spectrum(Y)
-        if not spectrum.definite:
+        if not spectrum.definite and (w > 0 or not math.isfinite(spectrum.distance)):
             return None
         slopes.append((spectrum.logarithm(below=w > 0) + np.eye(len(Y.mid))) * w)
         constant = constant - Y[np.diag_indices(len(Y.mid))].sum() * w
@@ -263,26 +285,31 @@ def _of_trace_log(image: _Image, y: Ball, weight: Array) -> _Slope | None:
     spectrum, w = _Spectrum(Y).itself(), float(weight[0]) / image.copies
     if spectrum is None:
         return None
-    C = _real_form(image.function.C)
+    R = _real_form(image.function.factor)
+    half = Ball.exact(spectrum.Q.T) @ R
+    half = Ball(half.mid, inflated(half.rad + spectrum.turn * Ball.exact(R).frobenius()))
+    C = Ball.exact(R) @ R.T
     value = spectrum.logarithm(below=False).dot(C) * -w
-    slope = spectrum.derivative(spectrum.turned(Ball.exact(C)))
-    return _Slope(_joined([slope * -w]), value + Ball.exact(np.diagonal(C)).sum() * w)
+    slope = spectrum.derivative(half @ half.T)
+    return _Slope(_joined([slope * -w]), value + C[np.diag_indices(len(C.mid))].sum() * w)
 
 
 def _of_negative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
-    if not (y.lo > 0).all():
-        return None
-    point = Ball.exact(y.mid)  # a tangent at any point will do, one for each number
+    point = Ball.exact(_positive(y.mid))  # a tangent at any point will do, one for each number
     return _Slope((log(point) + 1.0) * weight, -(point * weight).sum())
 
 
 def _of_ratios(image: _Image, y: Ball, weight: Array) -> _Slope | None:
-    if not (y.lo > 0).all():
-        return None
-    a, b = (Ball.exact(part) for part in np.split(y.mid, 2))
+    a, b = (Ball.exact(part) for part in np.split(_positive(y.mid), 2))
     first, second = (log(a) - log(b) + 1.0) * weight, -(a / b) * weight
     slope = Ball(np.concatenate([first.mid, second.mid]), np.concatenate([first.rad, second.rad]))
     return _Slope(slope, Ball.exact(0.0))
+
+
+def _positive(y: Array) -> Array:
+    """Return numbers inside the domain of the logarithm."""
+    moved: Array = np.maximum(y, _LEAST * (float(np.abs(y).max(initial=0.0)) or 1.0))
+    return moved
 
 
 def _of_exponentials(image: _Image, y: Ball, weight: Array) -> _Slope | None:
@@ -391,7 +418,8 @@ def _value_of_trace_log(image: _Image, y: Ball, weight: Array) -> float:
     spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
     if not spectrum.definite:
         return math.inf
-    return float((spectrum.logarithm(below=True).dot(_real_form(image.function.C)) * -w).hi)
+    R = _real_form(image.function.factor)
+    return float((spectrum.logarithm(below=True).dot(Ball.exact(R) @ R.T) * -w).hi)
 
 
 def _value_of_numbers(image: _Image, y: Ball, weight: Array) -> float:

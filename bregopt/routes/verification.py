@@ -13,16 +13,11 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
-from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
-from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.faces import has_rows_of_integers
-from bregopt.presolve.reduction import Tolerances
 from bregopt.program import LowRank, Program
-from bregopt.program.convex_terms import Tangent
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.rigorous.ball import up
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.dual_trace import with_bounded_slack
@@ -30,22 +25,20 @@ from bregopt.rigorous.farkas import homogeneous, refutes
 from bregopt.rigorous.high_precision import check_exact, exact_digits, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper
+from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper, inward
 from bregopt.rigorous.rational_proofs import exact_bound
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced
-from bregopt.rigorous.tangents import data_of_tangent, value_of_terms
-from bregopt.rigorous.upper import distance, factor_bound, fixes_diagonal
+from bregopt.rigorous.upper import factor_bound, fixes_diagonal
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
-__all__ = ["NodeBound", "node_bound", "verified", "verified_with_bounded_slack"]
+__all__ = ["NodeBound", "candidate", "node_bound", "verified", "verified_with_bounded_slack"]
 
 _SHIFT = 1e-7  # of the cone, relative to the mean eigenvalue, in a further solve
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
 _SHARP_TOL = 1e-8  # of a further solve on a face, which ends in a few steps more
-_SHARPEST_TOL = 1e-10  # of a further solve with entropies
 _SINGULAR = 1e-13  # least eigenvalue, relative to the trace, of an answer on a face
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
@@ -56,7 +49,6 @@ _NO_RAY = (
 )
 _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
 _BOUNDED_SLACK = "the optimum is that of multipliers y whose slack C - A*(y) has a trace of at most {:g}"
-_ROUNDED_ARGUMENTS = "the arguments of entropies are the linear maps of the program, in doubles"
 _DEPENDENT = (
     "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
 )
@@ -84,7 +76,9 @@ def verified(
     if exact and (program.tangent is not None or generated):
         raise ValueError("exact=True takes linear problems with all their rows, not entropies or cut_rows")
     if program.tangent is not None:
-        return _verified_tangents(program.tangent, raw, resolve, trace_bound, eigenvalue_bound)
+        from bregopt.routes.entropy.proof import bounds_of_terms  # it bounds linear programs by this module
+
+        return bounds_of_terms(program.tangent, raw, resolve, trace_bound, eigenvalue_bound)
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     face = _integer_face(program, raw, _SINGULAR)
@@ -111,53 +105,6 @@ def verified(
     seconds = time.perf_counter() - start
     return Verification(
         lower, upper, reasons, certificate.given, intervals, seconds, search.solves, certificate
-    )
-
-
-def _verified_tangents(
-    tangent: Tangent, raw: Solution, resolve: bool, trace_bound: Any, eigenvalue_bound: Any
-) -> Verification:
-    """Return proven bounds of a program with convex terms, by its tangent program and a feasible point."""
-    start, program, solves = time.perf_counter(), tangent.program, 0
-    if raw.X is None:
-        raise ValueError(f"the answer is {raw.status}; verify() has no proof of that for entropies")
-    if resolve:
-        options: dict[str, Any] = {"projections": False} if raw.solver == "entropy" else {}
-        route = raw.solver if options else "auto"
-        solves, sharper = 1, routing.solve(program, route, warn=False, tol=_SHARPEST_TOL, **options)
-        solved = sharper.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE)
-        central = options and solved  # its slack is definite
-        if sharper.X is not None and (central or sharper.error < raw.error):
-            raw = sharper
-            assert raw._program is not None
-            assert raw._program.tangent is not None
-            tangent = raw._program.tangent
-    linear = replace(program, terms=(), maximize=False)
-    boxed = Boxes().apply(linear, Tolerances(_SHARPEST_TOL, _SHARPEST_TOL))
-    if boxed is not None and boxed.farkas is None and raw.duals is not None:
-        linear = boxed.program
-        tangent = replace(tangent, program=replace(linear, terms=program.terms))
-        raw = replace(raw, duals=np.asarray(raw.duals)[boxed.kept])
-    own, data, reason = data_of_tangent(tangent)
-    if own is None or data is None:
-        reasons = {"lower": reason, "upper": reason}
-        return Verification(-math.inf, math.inf, reasons, (), (), time.perf_counter() - start, solves)
-    lower = verified(own, raw, False, trace_bound, eigenvalue_bound, (own, data, ()))
-    plain = data_of(linear)
-    upper = best_upper(plain, _candidate(raw, (None,) * len(program.blocks)), ())
-    value, reasons = upper.side.value, {"lower": lower.reasons.get("lower", ""), "upper": upper.side.reason}
-    bottom, top = lower.certificate.claims[0] if lower.certificate else -math.inf, math.inf
-    if upper.point is not None and value < math.inf:
-        point = upper.point
-        top = up(value + value_of_terms(program, point.X, point.u, distance(plain, point)))
-        reasons["upper"] = "" if top < math.inf else "the answer is not proven inside the domain"
-    if program.maximize:
-        bottom, top = -top, -bottom
-        reasons = {"lower": reasons["upper"], "upper": reasons["lower"]}
-    seconds = time.perf_counter() - start
-    shown = {name: text for name, text in reasons.items() if text}
-    return Verification(
-        bottom, top, shown, (*lower.given, _ROUNDED_ARGUMENTS), (), seconds, solves, lower.certificate
     )
 
 
@@ -208,7 +155,7 @@ def node_bound(
     whole = data_of(program)
     data, bases = reduced(whole)
     inverses, implied = tuple(map(_left_inverse, bases)), implied_bounds(data)
-    ours = [lower_bound(data, raw._point[2], implied, _candidate(raw, inverses).X) for raw in earlier]
+    ours = [lower_bound(data, raw._point[2], implied, candidate(raw, inverses).X) for raw in earlier]
     best = max(
         ours, key=lambda side: side.value, default=Side(-math.inf, "the solve ended without an answer")
     )
@@ -222,7 +169,7 @@ def node_bound(
         if raw.duals is not None and search.farkas() is not None:
             return NodeBound(math.inf, "", None), earlier
         return NodeBound(best.value, best.reason, None), earlier
-    answer = _candidate(raw, inverses)
+    answer = candidate(raw, inverses)
     found = lower_bound(data, raw._point[2], implied, answer.X)
     if math.isinf(max(found.value, best.value)):  # a bound of no width to speak of is not worth a solve
         found = best_lower(data, answer, search.interior(answer, "dual"), implied).side
@@ -301,11 +248,11 @@ class _Search:
     def _sharpest(self) -> Candidate:
         """Return the answer; on a face, where it costs a few steps, that to a smaller tolerance."""
         if self.face is None:
-            return _candidate(self.raw, self.inverses)
+            return candidate(self.raw, self.inverses)
         raw, found = self.raw, self._solved(self.program, _SHARP_TOL)
         if found is not None and found.X is not None and found.error < raw.error:
             raw = found
-        answer, y = _candidate(raw, self.inverses), raw._y_on_faces
+        answer, y = candidate(raw, self.inverses), raw._y_on_faces
         # Multipliers of all rows have a large multiple of F, which costs digits.
         return answer if answer.y is None or y is None else answer._replace(y=y[: len(answer.y)])
 
@@ -361,7 +308,7 @@ class _Search:
         found = self._solved(empty)
         if found is None or found.X is None:
             return nothing
-        answer = _candidate(found, self.inverses)
+        answer = candidate(found, self.inverses)
         upper = best_upper(self.data, answer, self.interior(answer, "primal", empty))
         if upper.side.value == math.inf:
             return nothing
@@ -379,8 +326,11 @@ class _Search:
     def interior(self, answer: Candidate, side: str, program: Program | None = None) -> Iterator[Candidate]:
         """Yield a looser answer, and one of the problem with a smaller cone, inside the own one.
 
-        An answer with an inner iterate needs no looser one.
+        An answer with an inner iterate needs no looser one. Multipliers that rows move inside come first.
         """
+        moved = inward(self.data, answer) if side == "dual" else None
+        if moved is not None:
+            yield moved
         if not self.resolve or answer.X is None or answer.y is None:
             return
         if answer.inner is None and self.loose is not None:
@@ -388,7 +338,7 @@ class _Search:
         shifted = _shifted(program or self.program, answer, side, self.data, self.bases)
         found = self._solved(shifted.program)
         if found is not None and found.X is not None:
-            own = _candidate(found, self.inverses)
+            own = candidate(found, self.inverses)
             assert own.X is not None
             X = tuple(A + size * np.eye(len(A)) for A, size in zip(own.X, shifted.sizes, strict=True))
             yield Candidate(X, own.u + shifted.u, own.y)
@@ -397,7 +347,7 @@ class _Search:
     def loose(self) -> Candidate | None:
         """An answer farther inside the cones, of the problem itself."""
         found = self._solved(self.program, _LOOSE)
-        return None if found is None or found.X is None else _candidate(found, self.inverses)
+        return None if found is None or found.X is None else candidate(found, self.inverses)
 
     def _solved(self, program: Program, tol: float = _TOL) -> Solution | None:
         if not self.resolve:
@@ -489,10 +439,14 @@ def _identity(n: int, weight: float) -> SparseRows:
     return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
 
 
-def _candidate(raw: Solution, inverses: Sequence[Array | None]) -> Candidate:
+def candidate(raw: Solution, inverses: Sequence[Array | None]) -> Candidate:
     """Return an answer with its inner iterate; matrices are dense, in the coordinates of the bases.
 
-    The left inverses are those of the bases.
+    Parameters
+    ----------
+    raw : Solution
+    inverses : sequence of array or None
+        The left inverses of the bases; None for the identity.
     """
     X, inner = raw._point[0], raw._inner
     y = None if raw.duals is None else np.asarray(raw.duals)

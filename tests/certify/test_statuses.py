@@ -185,3 +185,13 @@ def test_a_stall_is_no_limit_of_the_user():
     statuses = [sol.status for sol in found if sol.X is not None and sol.iterations < 100]
     assert "user_limit" not in statuses
     assert statuses.count("optimal") < len(statuses)  # some stall
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_small_entry_of_the_diagonal_is_not_zero(size):
+    """It is below the tolerance of the linear program that looks for zeros on the diagonal."""
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == size, X[0, 0] == 1e-9 * size, X[1, 1] == 0.3 * size]
+    sol = bo.Problem(bo.Minimize(X[1, 2]), rows).solve()
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(-np.sqrt(0.3 * 0.7) * size, rel=1e-6)

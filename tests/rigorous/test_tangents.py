@@ -135,3 +135,48 @@ def test_a_nearly_singular_second_argument():
     found = bo.Problem(bo.Minimize(bo.quantum_rel_entr(A, B)), rows).solve().verify()
     assert found.lower <= 0 <= found.upper  # A = B
     assert found.upper - found.lower <= 1e-5
+
+
+def proven_width(problem, exact, **options):
+    """Return the width of the proven interval, which holds the closed form."""
+    found = problem.solve(**options).verify()
+    assert found.lower - SMALL <= exact <= found.upper + SMALL
+    return found.upper - found.lower
+
+
+def test_rows_that_bound_the_trace_together():
+    """No row has the diagonal alone: only their sum bounds the trace."""
+    X = bo.PSD(2)
+    rows = [bo.inner(np.eye(2) + s * F, X) == 1 + 0.4 * s for s in (0.5, -0.5)]
+    exact = -0.7 * np.log(0.7) - 0.3 * np.log(0.3)
+    assert proven_width(bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows), exact) <= 1e-9
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.9, 0.999])
+def test_entanglement_of_pure_states(weight):
+    """The relative entropy to the states of positive partial transpose is the entropy of one part."""
+    psi = np.sqrt([weight, 0, 0, 1 - weight])
+    turn = np.kron(*np.linalg.qr(np.random.default_rng(1).standard_normal((2, 2, 2)))[0])
+    pure, Y = np.outer(turn @ psi, turn @ psi), bo.PSD(4, hermitian=True)
+    rows = [bo.trace(Y) == 1, bo.partial_transpose(Y, (2, 2), 1) >> 0]
+    entropy = -weight * np.log(weight) - (1 - weight) * np.log(1 - weight)
+    assert proven_width(bo.Problem(bo.Minimize(bo.quantum_rel_entr(pure, Y)), rows), entropy) <= 1e-8
+
+
+def test_feasible_matrices_near_the_boundary():
+    """The largest least eigenvalue of a feasible matrix is 1e-9."""
+    X, p = bo.PSD(3), np.array([1e-9, 0.3, 0.7 - 1e-9])
+    rows = [bo.trace(X) == 1, X[0, 0] == p[0], X[1, 1] == p[1], X[0, 1] == 0]
+    assert proven_width(bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows), -p @ np.log(p)) <= 1e-8
+
+
+def test_images_with_eigenvalues_below_round_off():
+    """A Kraus operator of singular values 1 and 1e-8: its image has eigenvalues near 1e-18."""
+    rho, K = bo.PSD(4), np.kron(np.eye(2), np.diag([1, 1e-8]))
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rows = [bo.trace(rho) == 1, bo.inner(np.kron(F, np.diag([1.0, 0])), rho) == 0.4, rho[0, 0] == 0.25]
+    rows += [rho[2, 2] == 0.25]
+    d = np.array([0.45, 0.05])  # of [[.25, .2], [.2, .25]], whose pinching is I / 4
+    exact = d @ np.log(d) - 0.5 * np.log(0.25)
+    problem = bo.Problem(bo.Minimize(bo.key_rate(rho, kraus=[K], pinching=key)), rows)
+    assert proven_width(problem, exact) <= 1e-8

@@ -105,13 +105,15 @@ class EntropyPath(Method):
     program : Program
     faces : OnFaces, optional
         The faces that its rows hold the matrices on, and the rows that are left there.
+    nearest : float
+        The gap, relative to the objective, below which the method does not go: it stays on the central path.
     """
 
     tests_multipliers = False
     patience = 20
 
-    def __init__(self, program: Program, faces: OnFaces | None = None) -> None:
-        self.program = program
+    def __init__(self, program: Program, faces: OnFaces | None = None, nearest: float = 0.0) -> None:
+        self.program, self._nearest, self._size = program, nearest, 0.0
         self._faces = None if faces is None else faces.program.faces
         self.form = form = StandardForm(program, faces)
         self._reduced = faces is not None or form.zeros.size > 0
@@ -224,7 +226,10 @@ class EntropyPath(Method):
         tangent = (tangent_inside if self._reduced else tangent_program)(self.program, X, u)
         if tangent is None:
             return _UNPROVEN
-        return certify(PrimalDualPoint(tangent, X, u, self.form.priced(at.y, tangent), faces=self._faces))
+        y = self.form.priced(at.y, tangent)
+        found = certify(PrimalDualPoint(tangent, X, u, y, faces=self._faces))
+        self._size = found.size
+        return found
 
     def diverges(self, at: State) -> bool:
         """Return True: near the boundary a bound may be 1,000 times worse after a step, and recovers."""
@@ -249,6 +254,7 @@ class EntropyPath(Method):
         mu = system.mu_after(affine, short)
         sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
         sigma = 1.0 if at.shortened else sigma
+        sigma = max(sigma, self._nearest * self._size / (system.count * system.mu))
         step = system.direction(sigma, None if at.shortened else affine)
         least, largest = _SHARES
         length = min(1.0, min(largest, least + 0.09 * short) * self._length(at, step))

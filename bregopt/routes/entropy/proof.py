@@ -1,0 +1,152 @@
+"""Proven bounds of programs with convex terms: at the answer, and at more central points.
+
+From below, the tangent at any point proves a bound, by multipliers of its linear program. Two things spend
+digits there. A slack ``S`` that vanishes has no room for round-off: rows that combine to a definite matrix
+give it some, at a cost of the same size (:func:`bregopt.rigorous.proof.inward`). And the logarithm of an
+eigenvalue ``d`` that is known to ``e`` is known to ``e / d``: points farther inside the cone keep more digits
+of it, and an answer near the central path has the slack ``S = mu inv(X)``, which is large where ``d`` is
+small (Winick, Lütkenhaus and Coles 2018).
+
+From above, a feasible point near the answer is proven to exist, and its value enclosed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bregopt.certify import Status
+from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
+from bregopt.presolve.boxes import Boxes
+from bregopt.presolve.reduction import Tolerances
+from bregopt.program import Program
+from bregopt.program.convex_terms import Tangent
+from bregopt.records import replace
+from bregopt.rigorous.ball import up
+from bregopt.rigorous.certificate import Verification
+from bregopt.rigorous.data import data_of
+from bregopt.rigorous.proof import Candidate, best_upper
+from bregopt.rigorous.tangents import data_of_tangent, value_of_terms
+from bregopt.rigorous.upper import distance
+from bregopt.routes import routing
+from bregopt.routes.entropy.route import rows_alone, with_margin
+from bregopt.routes.solution import Solution
+from bregopt.routes.verification import candidate, verified
+
+__all__ = ["bounds_of_terms"]
+
+_TOL = 1e-10  # of further solves
+_INWARD = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)  # shares of its mean eigenvalue by which a matrix moves inside
+_ENOUGH = 1e-9  # distance of both bounds, relative to the value, below which nothing more is tried
+_ROUNDED = "the arguments of entropies are the linear maps of the program, in doubles"
+
+
+def bounds_of_terms(
+    tangent: Tangent, raw: Solution, resolve: bool, trace_bound: Any, eigenvalue_bound: Any
+) -> Verification:
+    """Return proven bounds of a program with convex terms, by its tangent program and a feasible point.
+
+    Raises
+    ------
+    ValueError
+        If the answer says that there is no optimum.
+    """
+    if raw.X is None:
+        raise ValueError(f"the answer is {raw.status}; verify() has no proof of that for entropies")
+    start, program = time.perf_counter(), tangent.program
+    stated = trace_bound, eigenvalue_bound
+    found = _Bounds(program, *stated)
+    found.improve(tangent, raw)
+    solves = 0
+    if resolve and not found.enough:
+        options: dict[str, Any] = {"central": True} if raw.solver == "entropy" else {}
+        route, solves = raw.solver if options else "auto", 1
+        sharper = routing.solve(program, route, warn=False, tol=_TOL, **options)
+        if sharper.X is not None and sharper.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
+            assert sharper._program is not None
+            assert sharper._program.tangent is not None
+            found.improve(sharper._program.tangent, sharper)
+        if found.upper == math.inf:
+            solves += 1
+            found.improve_upper(sharper if sharper.X is not None else raw, resolve=True)
+    bottom, top, reasons = found.lower, found.upper, found.reasons
+    if program.maximize:
+        bottom, top = -top, -bottom
+        reasons = {"lower": reasons["upper"], "upper": reasons["lower"]}
+    shown = {name: text for name, text in reasons.items() if text}
+    seconds = time.perf_counter() - start
+    certificate = None if found.best is None else found.best.certificate
+    given = () if found.best is None else found.best.given
+    return Verification(bottom, top, shown, (*given, _ROUNDED), (), seconds, solves, certificate)
+
+
+class _Bounds:
+    """The best bounds of a minimization so far."""
+
+    def __init__(self, program: Program, trace_bound: Any, eigenvalue_bound: Any) -> None:
+        self._program, self._stated = program, (trace_bound, eigenvalue_bound)
+        self.lower, self.upper, self._size = -math.inf, math.inf, 0.0
+        self.best: Verification | None = None
+        self.reasons = {"lower": "", "upper": ""}
+        linear = replace(program, terms=(), maximize=False)
+        boxed = Boxes().apply(linear, Tolerances(_TOL, _TOL))
+        self._kept = None
+        if boxed is not None and boxed.farkas is None:
+            linear, self._kept = boxed.program, boxed.kept
+        self._linear, self._plain = linear, data_of(linear)
+
+    @property
+    def enough(self) -> bool:
+        """Whether the bounds are so near each other that no nearer ones are sought."""
+        width = self.upper - self.lower
+        return math.isfinite(width) and width <= _ENOUGH * max(abs(self.upper), abs(self.lower), self._size)
+
+    def improve(self, tangent: Tangent, raw: Solution) -> None:
+        """Try the answer and its tangents for both bounds."""
+        self._size = raw.error / raw.gap if raw.gap > 0 else 0.0  # which gaps are relative to
+        if self._kept is not None and raw.duals is not None:
+            raw = replace(raw, duals=np.asarray(raw.duals)[self._kept])
+        tangent = replace(tangent, program=replace(self._linear, terms=self._program.terms))
+        self.improve_upper(raw)
+        for share in _INWARD:
+            own, data, reason = data_of_tangent(tangent, share)
+            if own is None or data is None:
+                if self.lower == -math.inf:
+                    self.reasons["lower"] = reason
+                continue
+            found = verified(own, raw, False, *self._stated, (own, data, ()))
+            if found.lower > self.lower or self.best is None:
+                self.lower, self.best = found.lower, found
+                self.reasons["lower"] = found.reasons.get("lower", "")
+            if self.enough:
+                return
+
+    def improve_upper(self, raw: Solution, resolve: bool = False) -> None:
+        """Try the matrices of an answer, mixed with a feasible point far inside the cones."""
+        program = self._program
+        own = candidate(raw, (None,) * len(program.blocks))._replace(y=None, value=math.nan)
+        found = best_upper(self._plain, own, self._inside() if resolve else ())
+        if found.point is None or found.side.value == math.inf:
+            self.reasons["upper"] = found.side.reason if self.upper == math.inf else ""
+            return
+        point = found.point
+        terms = value_of_terms(program, point.X, point.u, distance(self._plain, point))
+        self.upper = min(self.upper, up(found.side.value + terms))
+        self.reasons["upper"] = "" if self.upper < math.inf else "the answer is not proven inside the domain"
+
+    def _inside(self) -> Iterator[Candidate]:
+        """Yield the matrices of the rows with the largest least eigenvalue."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                found = routing.solve(with_margin(rows_alone(self._linear), 0.0), warn=False, tol=_TOL)
+        except (InfeasibleRowError, SolverError, UnsupportedProblemError):
+            return
+        if found.X is not None:
+            own = candidate(found, (None,) * len(self._linear.blocks))
+            assert own.X is not None
+            u, t = own.u[:-1], float(own.u[-1])
+            yield Candidate(tuple(X + t * np.eye(len(X)) for X in own.X), u, None)
