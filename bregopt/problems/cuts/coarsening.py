@@ -1,23 +1,23 @@
 """The search for a good cut: moves of single vertices, on coarser and coarser graphs.
 
 A partition is a vector ``s`` of signs, and a good one has a large ``s'Ws`` (:class:`SignGraph`). Cycles go
-through coarser graphs (Karypis and Kumar 1998; Walshaw 2004 for kept partitions): a graph is contracted along
-a matching of heavy edges: ``s_i = sign_i z_c`` for the vertices ``i`` that a coarse vertex ``c`` owns. So
-``s = Pz`` for a sparse matrix ``P`` of signs, and ``s'Ws = z'(P'WP)z``. Ends of edges with weights above zero
-get equal signs, others opposite ones. On each graph rounds of single moves improve the partition (Fiduccia
-and Mattheyses 1982).
+through coarser graphs (Karypis and Kumar 1998; Walshaw 2004 for kept partitions): heavy edges are contracted
+in clusters of mostly two or three: ``s_i = sign_i z_c`` for the vertices ``i`` that a coarse vertex ``c``
+owns. So ``s = Pz`` for a sparse matrix ``P`` of signs, and ``s'Ws = z'(P'WP)z``. Ends of edges with weights
+above zero get equal signs, others opposite ones. On each graph rounds of single moves improve the partition
+(Fiduccia and Mattheyses 1982).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import remaining
 from bregopt.records import cached_property, dataclass
 
@@ -29,11 +29,9 @@ _SHRINKS = 0.95  # a contraction that leaves a larger share of the vertices is n
 _STARTS, _STARTS_VERTICES = 4, 120  # most random partitions of the coarsest graph, and their vertices
 _ROUNDS = 5  # of proposals; later rounds match few vertices
 _TIES = 1e-3  # random factors of ratings, so that equal weights are matched in another way each time
-# A round stops after so many moves without a better partition, or this share of the vertices. Ten times as
-# many find no better cuts of the graphs in benchmarks/large_cuts.py.
-_PATIENCE_SMALL, _PATIENCE, _PATIENCE_SHARE = 20, 100, 0.02
-# It stops earlier where the mean and the variance of the gains since then, at least so many, make a better
-# partition unlikely (Osipov, Sanders 2010).
+# A round stops after so many moves without a better partition. It stops earlier where the mean and the
+# variance of the gains since then, at least so many, make a better one unlikely (Osipov, Sanders 2010).
+_PATIENCE = 100
 _FEWEST_GAINS = 10
 _MOVES = 256  # between looks at the clock
 # Sides of a coarse graph may miss their sizes by so many mean vertices, but by no larger share of the smaller
@@ -94,7 +92,7 @@ class Contraction:
 def contracted(
     graph: SignGraph, kept: Sequence[IntArray], most: int, rng: np.random.Generator
 ) -> Contraction:
-    """Return the contraction of a random matching of heavy edges.
+    """Return the contraction of random clusters of heavy edges.
 
     Parameters
     ----------
@@ -105,25 +103,23 @@ def contracted(
         The largest size of a coarse vertex.
     rng : numpy.random.Generator
     """
-    partner, sign = _matching(graph, kept, most, rng)
-    vertices = np.arange(graph.n)
-    first = np.flatnonzero(vertices <= partner)
-    owner = np.empty(graph.n, dtype=np.intp)
-    owner[first] = owner[partner[first]] = np.arange(len(first))
-    P = sp.csr_array((sign.astype(float), (vertices, owner)), (graph.n, len(first)))
-    W = sp.csr_array(P.T @ graph.W @ P)
-    W.setdiag(0.0)
-    W.eliminate_zeros()
+    center, sign = _clusters(graph, kept, most, rng)
+    first, owner = np.unique(center, return_inverse=True)
+    i, j, w = graph.edges.row, graph.edges.col, graph.edges.data
+    outside = np.flatnonzero(owner[i] != owner[j])
+    i, j, w = i[outside], j[outside], w[outside] * (sign[i] * sign[j])[outside]
+    W = sp.csr_array((w, (owner[i], owner[j])), (len(first), len(first)))  # parallel edges add up
     size = np.bincount(owner, graph.size, len(first)).astype(np.intp)
     return Contraction(SignGraph(W, size, graph.least, graph.most), owner, sign, first)
 
 
-def _matching(
+def _clusters(
     graph: SignGraph, kept: Sequence[IntArray], most: int, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return the partner of each vertex, itself where it has none, and the sign of the second of each pair.
+    """Return the first vertex of the cluster of each vertex, and its sign relative to that one.
 
     In each round every free vertex proposes to the best free neighbor; two that propose to each other match.
+    In the end each vertex that is still free joins the pair of its best neighbor, as far as sizes allow.
     """
     edges = graph.edges
     i, j, w = edges.row, edges.col, edges.data
@@ -137,26 +133,38 @@ def _matching(
     noise = rng.random(graph.n)
     rating = np.abs(w) / (graph.size[i] * graph.size[j]) * (1 + _TIES * ((noise[i] + noise[j]) % 1))
     vertices = np.arange(graph.n)
-    partner, sign = vertices.copy(), np.ones(graph.n, dtype=np.intp)
+    center, sign, free = vertices.copy(), np.ones(graph.n, dtype=np.intp), np.ones(graph.n, dtype=bool)
+
+    def best(use: Mask) -> tuple[IntArray, IntArray]:
+        """Return the best neighbor of each vertex by some edges, and the sign of their edge."""
+        most = np.zeros(graph.n)
+        np.maximum.at(most, i[use], rating[use])
+        top = np.flatnonzero(use)[rating[use] >= most[i[use]]]
+        chosen, relation = vertices.copy(), np.ones(graph.n, dtype=np.intp)
+        chosen[i[top]], relation[i[top]] = j[top], np.where(w[top] > 0, 1, -1)
+        return chosen, relation
+
     for _ in range(_ROUNDS):
-        best = np.zeros(graph.n)
-        np.maximum.at(best, i, rating)
-        top = rating >= best[i]
-        chosen, relation = vertices.copy(), np.ones(graph.n)
-        chosen[i[top]], relation[i[top]] = j[top], w[top]
-        matched = np.flatnonzero((chosen[chosen] == vertices) & (chosen != vertices))
-        partner[matched] = chosen[matched]
-        second = matched[matched > chosen[matched]]
-        sign[second] = np.where(relation[second] > 0, 1, -1)
-        still = (partner == vertices)[i] & (partner == vertices)[j]
-        i, j, w, rating = i[still], j[still], w[still], rating[still]
-    return partner, sign
+        chosen, relation = best(free[i] & free[j])
+        second = np.flatnonzero((chosen[chosen] == vertices) & (chosen < vertices))
+        center[second], sign[second] = chosen[second], relation[second]
+        free[second] = free[chosen[second]] = False
+    chosen, relation = best(free[i] & ~free[j])
+    joins = np.flatnonzero(chosen != vertices)
+    joins = joins[np.argsort(center[chosen[joins]], kind="stable")]
+    near = chosen[joins]
+    pair, size = center[near], np.cumsum(graph.size[joins])
+    before = np.append(0, size)[np.searchsorted(pair, pair)]  # of those that join other pairs
+    fits = np.bincount(center, graph.size, graph.n)[pair] + size - before <= most
+    joins, near = joins[fits], near[fits]
+    center[joins], sign[joins] = center[near], relation[joins] * sign[near]
+    return center, sign
 
 
 def refined(graph: SignGraph, side: IntArray) -> IntArray:
     """Return a partition that no round improves, or the best one when time is up."""
     while remaining() > 0:
-        moves = _Round(graph, side).moves()
+        moves = _moves(graph, side)
         if not moves:
             break
         side = side.copy()
@@ -164,119 +172,70 @@ def refined(graph: SignGraph, side: IntArray) -> IntArray:
     return side
 
 
-class _Round:
-    """One round: each move takes the free vertex with the largest gain, possibly negative, and fixes it.
+def _moves(graph: SignGraph, side: IntArray) -> list[int]:
+    """Return the moves of one round up to its best partition; none if no partition is better than the first.
 
-    The first side may be too large or too small by one vertex, so that vertices can change places. The next
-    move then takes one from the side that is too large.
+    Each move takes the free vertex with the largest gain, possibly negative, and fixes it. The first side may
+    be too large or too small by one vertex, so that vertices can change places. The next move then takes one
+    from the side that is too large.
+
+    This loop is the slowest one of a search, so it calls no functions. A heap of either side holds the
+    negative gains. A vertex whose gain rises is pushed again, and one whose gain falls keeps its place until
+    it comes to the top: `place` is where it stands.
     """
-
-    def __init__(self, graph: SignGraph, side: IntArray) -> None:
-        self._graph = graph
-        self._first, self._lowest, self._highest = graph.first(side), graph.lowest, graph.highest
-        self._slack = int(graph.size.max())
-        # A quarter of the change of s'Ws by the move of each vertex.
-        gain = -side * (graph.W @ side)
-        self._side, self._gain = side.tolist(), gain.tolist()
-        self._free = [True] * graph.n
-        # The vertices of either side in two lists: by their first gain, the largest last, and a heap of those
-        # whose gain has changed. A vertex keeps its place when its gain falls, until it comes to the top.
-        order = np.argsort(gain, kind="stable")
-        self._queues = {s: order[side[order] == s].tolist() for s in (1, -1)}
-        self._heaps: dict[int, list[tuple[float, int]]] = {1: [], -1: []}
-        self._initial, self._place = gain.tolist(), gain.tolist()
-
-    def moves(self) -> list[int]:
-        """Return the moves up to the best partition; none if no partition is better than the first."""
-        n = self._graph.n
-        patience = max(min(_PATIENCE, _PATIENCE_SMALL + n // 4), int(_PATIENCE_SHARE * n))
-        moves: list[int] = []
-        kept, total, best = 0, 0.0, self._graph.round_off
-        lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
-        least = self._excess(self._first)
-        while len(moves) - kept <= patience and not _drifts_away(len(moves) - kept, lost, squares):
-            if len(moves) % _MOVES == 0 and remaining() <= 0:
-                break
-            v = self._next()
-            if v is None:
-                break
-            gain = self._gain[v]
-            total, lost, squares = total + gain, lost - gain, squares + gain * gain
-            self._move(v)
-            moves.append(v)
-            excess = self._excess(self._first)
-            if excess < least or (excess == least and total > best):
-                least, best, kept = excess, total + self._graph.round_off, len(moves)
-                lost = squares = 0.0
-        return moves[:kept]
-
-    def _next(self) -> int | None:
-        """Return the vertex with the largest gain whose move the sizes allow."""
-        first, sizes = self._first, self._graph.sizes
-        allowed = max(self._slack, self._excess(first))
-        chosen, most = None, 0.0
+    n, sizes, (starts, ends, weights) = graph.n, graph.sizes, graph.lists
+    lowest, highest, first = graph.lowest, graph.highest, graph.first(side)
+    slack, own = int(graph.size.max()), side.tolist()
+    negative = side * (graph.W @ side)  # a quarter of the change of s'Ws by each move, less than zero
+    order = np.argsort(negative, kind="stable")
+    heaps = {}
+    for s in (1, -1):
+        these = order[side[order] == s]
+        heaps[s] = list(zip(negative[these].tolist(), these.tolist(), strict=True))  # ascending, so a heap
+    loss, place, free = negative.tolist(), negative.tolist(), [True] * n
+    moves: list[int] = []
+    kept, total, best = 0, 0.0, -graph.round_off
+    lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
+    excess = least = graph.excess(first)
+    while len(moves) - kept <= _PATIENCE and not _drifts_away(len(moves) - kept, lost, squares):
+        if len(moves) % _MOVES == 0 and remaining() <= 0:
+            break
+        chosen, allowed = -1, max(slack, excess)
         for s in (1, -1):
-            if first < self._lowest if s == 1 else first > self._highest:  # that side is too small already
+            if first < lowest if s == 1 else first > highest:  # that side is too small already
                 continue
-            v = self._top(s)
-            if v is None or (chosen is not None and self._gain[v] <= most):
-                continue
-            if self._excess(first - s * sizes[v]) <= allowed:
-                chosen, most = v, self._gain[v]
-        return chosen
-
-    def _excess(self, first: int) -> int:
-        """Return ``SignGraph.excess``: this loop is the slowest one of a search."""
-        if first > self._highest:
-            return first - self._highest
-        return self._lowest - first if first < self._lowest else 0
-
-    def _top(self, s: int) -> int | None:
-        """Return the free vertex of one side with the largest gain."""
-        queued, heaped = self._first_in_queue(s), self._first_in_heap(s)
-        if queued is None or heaped is None:
-            return heaped if queued is None else queued
-        return queued if self._gain[queued] > self._gain[heaped] else heaped
-
-    def _first_in_queue(self, s: int) -> int | None:
-        queue, gain, free, initial = self._queues[s], self._gain, self._free, self._initial
-        while queue:
-            v = queue[-1]
-            if free[v]:
-                if gain[v] == initial[v]:
-                    return v
-                if gain[v] < initial[v]:
-                    self._place[v] = gain[v]
-                    heappush(self._heaps[s], (-gain[v], v))
-            queue.pop()
-        return None
-
-    def _first_in_heap(self, s: int) -> int | None:
-        heap, gain, free, place = self._heaps[s], self._gain, self._free, self._place
-        while heap:
-            most, v = heap[0]
-            if not free[v] or -most != place[v]:
-                heappop(heap)
-            elif gain[v] < place[v]:
-                place[v] = gain[v]
-                heapreplace(heap, (-gain[v], v))
-            else:
-                return v
-        return None
-
-    def _move(self, v: int) -> None:
-        """Move a vertex to the other side and fix it there."""
-        side, gain, free, place, heaps = self._side, self._gain, self._free, self._place, self._heaps
-        moved = side[v]
-        free[v] = False
-        for u, w in self._graph.near(v):
+            heap = heaps[s]
+            while heap:
+                top, v = heap[0]
+                if not free[v] or top != place[v]:
+                    heappop(heap)
+                elif loss[v] > top:
+                    place[v] = loss[v]
+                    heapreplace(heap, (loss[v], v))
+                else:
+                    after = first - s * sizes[v]
+                    if (chosen < 0 or top < loss[chosen]) and lowest - allowed <= after <= highest + allowed:
+                        chosen = v
+                    break
+        if chosen < 0:
+            break
+        s, fall = own[chosen], loss[chosen]
+        total, lost, squares = total + fall, lost + fall, squares + fall * fall
+        free[chosen] = False
+        for at in range(starts[chosen], starts[chosen + 1]):
+            u = ends[at]
             if free[u]:
-                gain[u] += w if side[u] == moved else -w
-                if gain[u] > place[u]:
-                    place[u] = gain[u]
-                    heappush(heaps[side[u]], (-gain[u], u))
-        side[v] = -moved
-        self._first -= moved * self._graph.sizes[v]
+                loss[u] -= weights[at] if own[u] == s else -weights[at]
+                if loss[u] < place[u]:
+                    place[u] = loss[u]
+                    heappush(heaps[own[u]], (loss[u], u))
+        first -= s * sizes[chosen]
+        excess = max(first - highest, lowest - first, 0)
+        moves.append(chosen)
+        if excess < least or (excess == least and total < best):
+            least, best, kept = excess, total - graph.round_off, len(moves)
+            lost = squares = 0.0
+    return moves[:kept]
 
 
 def _drifts_away(count: int, lost: float, squares: float) -> bool:
@@ -351,15 +310,9 @@ class SignGraph:
         sizes: list[int] = self.size.tolist()
         return sizes
 
-    def near(self, v: int) -> Iterable[tuple[int, float]]:
-        """Return the neighbors of a vertex, and twice the weights of their edges."""
-        starts, ends, weights = self._lists
-        begin, end = starts[v], starts[v + 1]
-        return zip(ends[begin:end], weights[begin:end], strict=True)
-
     @cached_property
-    def _lists(self) -> tuple[list[int], list[int], list[float]]:
-        """``W`` as Python's numbers, which loops read in a third of the time."""
+    def lists(self) -> tuple[list[int], list[int], list[float]]:
+        """Where the neighbors of each vertex begin, the neighbors, and twice the weights of their edges."""
         return self.W.indptr.tolist(), self.W.indices.tolist(), (2 * self.W.data).tolist()
 
     @cached_property
