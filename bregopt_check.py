@@ -46,7 +46,7 @@ BOUNDS, CUT = "bregopt bounds 2", "bregopt cut 1"  # formats of files
 LARGEST = 2**28  # bytes of a file, unpacked, and of its matrices
 LARGEST_EXACT = 60  # order of matrices that are decided by elimination
 LARGEST_PARTS = 64  # doubles whose sum is a number
-FINENESS = 256  # eigenvalues that are tried in a decade
+FINENESS = 256  # shifts in a decade
 REFINEMENTS = 60  # of the solution of equations
 SPARE_BITS = 64  # of the unit, beyond the digits of the file
 INF = math.inf
@@ -229,8 +229,11 @@ def cholesky(W, shift):
     return L
 
 
-def least_eigenvalue(W, bits):
-    """Return a lower bound on the eigenvalues of the symmetric matrix of integers `W` times 2^-bits."""
+def least_eigenvalue(W, bits, fineness=FINENESS):
+    """Return a lower bound on the eigenvalues of a symmetric matrix of integers times 2^-bits.
+
+    It is the largest of some negative and positive shifts, `fineness` of them in a decade.
+    """
 
     def gershgorin(rest):
         sizes = [0] * n
@@ -240,7 +243,7 @@ def least_eigenvalue(W, bits):
                 sizes[j] += abs(x)
         return min((row[i] - sizes[i] for i, row in enumerate(rest)), default=0)
 
-    n, half, low = len(W), bits // 2 + 1, -18 * FINENESS
+    n, half, low = len(W), bits // 2 + 1, -18 * fineness
     whole = Fraction(gershgorin(W), 1 << bits)
     if whole >= 0:
         return whole
@@ -248,7 +251,7 @@ def least_eigenvalue(W, bits):
     norm = max(sum(map(abs, row)) for row in W) / (1 << bits)
 
     def shifted(k):
-        return cholesky(floats, math.copysign(norm * 10 ** ((low + abs(k)) / FINENESS), k))
+        return cholesky(floats, math.copysign(norm * 10 ** ((low + abs(k)) / fineness), k))
 
     k = bisect_left(range(low, -low), True, key=lambda k: shifted(k) is None) + low - 1  # the last success
     L = shifted(k)
@@ -308,7 +311,7 @@ def nearest(rows, movable, missing, bits):
             for (i, a), (j, b) in product(own, own):
                 gram[i][j] += a * b
         L = cholesky([[w / (1 << 2 * top) for w in row[: k + 1]] for k, row in enumerate(gram)], 0.0)
-        least = least_eigenvalue(gram, 2 * top) if L else 0
+        least = least_eigenvalue(gram, 2 * top, fineness=1) if L else 0
         least = Fraction(math.isqrt(int(max(least, 0) * 4**64)), 2**64) - Fraction(root(wide), 1 << top)
         if least > 0:
             break

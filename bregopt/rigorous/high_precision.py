@@ -80,13 +80,13 @@ def check_exact(data: Data) -> None:
         found = "a divergence, or a cap on eigenvalues"
     elif (data.kind != int(Penalty.HARD)).any():
         found = "soft rows"
-    elif data.cones.count:
-        found = "second-order cones"
     elif data.A_rad is not None or data.B_rad is not None or any(rad.any() for rad in radii):
         found = "coefficients that doubles round, or intervals; state rows as matrices of numbers"
     if found:
         raise ValueError(f"exact=True takes linear problems in matrices and variables, not {found}")
-    work = data.m * float(sum(block.n**3 for block in data.matrices) + data.m**2)
+    cones = float((data.cones.dimensions**3).sum())
+    rows = data.m + float((data.cones.dimensions**2).sum()) / 2
+    work = rows * (sum(block.n**3 for block in data.matrices) + cones + rows**2)
     if work > _WORK:
         orders = ", ".join(str(block.n) for block in data.matrices)
         raise ValueError(
@@ -162,7 +162,7 @@ def proven_by_digits(
 
 def _at_no_cost(data: Data, y: list[Fraction]) -> Vector:
     """Return multipliers near the given ones at which free variables cost nothing."""
-    free = np.flatnonzero(np.isinf(data.u_lo) & np.isinf(data.u_hi)).tolist()
+    free = np.flatnonzero(data.free).tolist()
     columns = data.B.tocsc()
     equations, missing = [], []
     for j in free:
@@ -229,7 +229,8 @@ class _StandardForm:
     """The problem with equalities and psd matrices alone, in fractions.
 
     Variables are matrices of order one: the distance to an end of their box, and the rest where it has two;
-    likewise the room of inequalities. A row determines each free variable. Rows are
+    likewise the room of inequalities. Those of a second-order cone are the first row of a matrix whose other
+    entries are zero beside the diagonal, and equal on it. A row determines each free variable. Rows are
     ``sum_b <A_kb, X_b> = b_k``, those of the data first.
 
     Attributes
@@ -259,9 +260,13 @@ class _StandardForm:
             A = block.A.tocoo()
             for k, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
                 self.rows[k][entries[p]] = Fraction(a)
-        self._ends: list[tuple[Fraction, int, int | None]] = []  # of each variable: end, sign, block
+        places: dict[int, Entry] = {}
+        for start, size in zip(data.cones.starts, data.cones.dimensions, strict=True):
+            cone = self._cone(int(size))
+            places |= {int(j): (cone, 0, i) for i, j in enumerate(data.cones.index[start : start + size])}
+        self._ends: list[tuple[Fraction, int, Entry | None]] = []  # of each variable: end, sign, place
         for j in range(data.k):
-            self._add_variable(data, j)
+            self._add_variable(data, j, places.get(j))
         for k, (lo, hi) in enumerate(zip(data.lo.tolist(), data.hi.tolist(), strict=True)):
             end, sign = (lo, -1) if math.isfinite(lo) else (hi, 1)
             if math.isfinite(end):
@@ -273,24 +278,34 @@ class _StandardForm:
         implied |= set(np.flatnonzero(data.idle | (np.isinf(data.lo) & np.isinf(data.hi))).tolist())
         self.kept = [k for k in range(len(self.rows)) if k not in implied]
         self.equations = np.array([k for k in self.kept if k < data.m and data.lo[k] == data.hi[k]], np.intp)
-        free = np.flatnonzero(np.isinf(data.u_lo) & np.isinf(data.u_hi)).tolist()
+        free = np.flatnonzero(data.free).tolist()
         self._eliminated = [found for j in free if (found := self._eliminate(j)) is not None]
 
-    def _add_variable(self, data: Data, j: int) -> None:
+    def _cone(self, size: int) -> int:
+        """Add a matrix whose first row is in the second-order cone; return its block."""
+        self.orders.append(size)
+        cone = len(self.orders) - 1
+        for i in range(1, size):
+            self.rows.append({(cone, 0, 0): Fraction(1), (cone, i, i): Fraction(-1)})
+            self.rows += [{(cone, i, j): Fraction(1)} for j in range(i + 1, size)]
+        self.b += [Fraction(0)] * (len(self.rows) - len(self.b))
+        return cone
+
+    def _add_variable(self, data: Data, j: int, place: Entry | None) -> None:
         lo, hi = float(data.u_lo[j]), float(data.u_hi[j])
         columns, end, sign = data.B.tocsc(), Fraction(0), 1
         own = slice(columns.indptr[j], columns.indptr[j + 1])
         column = dict(zip(columns.indices[own].tolist(), columns.data[own].tolist(), strict=True))
-        place: int | None = -1 - j  # of a free variable, until a row determines it
+        place = place or (-1 - j, 0, 0)  # of a free variable, until a row determines it
         if math.isfinite(lo) or math.isfinite(hi):
             end, sign = (Fraction(lo), 1) if math.isfinite(lo) else (Fraction(hi), -1)
-            place = None if lo == hi else self._between(lo, hi)
+            place = None if lo == hi else (self._between(lo, hi), 0, 0)
         for k, a in column.items():
             self.b[k] -= Fraction(a) * end
             if place is not None:
-                self.rows[k][place, 0, 0] = sign * Fraction(a)
+                self.rows[k][place] = sign * Fraction(a)
         if place is not None:
-            self.costs[place, 0, 0] = sign * Fraction(float(data.c.mid[j]))
+            self.costs[place] = sign * Fraction(float(data.c.mid[j]))
         self._ends.append((end, sign, place))
 
     def _between(self, lo: float, hi: float) -> int:
@@ -346,10 +361,10 @@ class _StandardForm:
         for end, sign, place in self._ends:
             if place is None:
                 numbers.append(end)
-            elif place < 0:
-                numbers.append(values.get((place, 0, 0), Fraction(0)))
+            elif place[0] < 0:
+                numbers.append(values.get(place, Fraction(0)))
             else:
-                numbers.append(end + sign * _fraction(X[place][0, 0]))
+                numbers.append(end + sign * _fraction(X[place[0]][place[1:]]))
         return numbers
 
     def multipliers(self, y: Sequence[Any]) -> list[Fraction]:

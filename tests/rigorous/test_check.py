@@ -150,7 +150,7 @@ def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     assert found.relative_width < 1e-5
     assert check.main([tmp_path / "cone.npz"]) == 0
     fields = schema.Fields.of_file(tmp_path / "cone.npz")
-    outside = {"point_u": fields._arrays["point_u"] * [1, 1, 1.01]}  # no row has the last one
+    outside = {"point_u": fields._arrays["point_u"] * [1, 1.01, 1]}  # no row has the second one
     for wrong in ({"point_equations": np.zeros(0, int)}, {"y": 0.9 * fields._arrays["y"]}, outside):
         with (tmp_path / "forged.npz").open("wb") as file:
             facts = {k: v for k, v in fields._facts.items() if k != "format"}

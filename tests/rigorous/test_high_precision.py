@@ -130,9 +130,20 @@ def soft():
     return bo.Problem(bo.Minimize(X[0, 0]), [bo.soft(X[0, 1] >= 1, 1.0), bo.trace(X) == 2])
 
 
-def cone():
-    X, t = bo.PSD(2), bo.Variable()
-    return bo.Problem(bo.Minimize(t), [bo.norm2(bo.diag(X) - 1) <= t, X[0, 1] == 2])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_second_order_cones_hold_roots(maximize, tmp_path):
+    # The way from (1, 2) to (-1, -1) by a point with u_0 >= 0; the largest sum in the circle.
+    X, u = bo.PSD(2), bo.Variable(2)
+    ways = bo.norm2(u - np.array([1.0, 2.0])) + bo.norm2(u + 1.0)
+    objective = bo.Maximize(u[0] + u[1]) if maximize else bo.Minimize(ways + X[0, 1])
+    rows = [bo.diag(X) == 1, bo.norm2(u) <= X[0, 0] if maximize else u[0] >= 0]
+    found = exact(bo.Problem(objective, rows))
+    less, square = (0, 2) if maximize else (1, 13)
+    assert (Fraction(found.lower) + less) ** 2 <= square <= (Fraction(found.upper) + less) ** 2
+    assert found.width <= 4 * ULP
+    found.certificate.save(tmp_path / "cone.npz")
+    found.certificate.check()
+    assert check.main([tmp_path / "cone.npz"]) == 0
 
 
 def near():
@@ -149,7 +160,6 @@ def large():
     ("made", "message"),
     [
         (soft, "not soft rows"),
-        (cone, "not second-order cones"),
         (near, "not a divergence"),
         (large, "80 rows"),
     ],
