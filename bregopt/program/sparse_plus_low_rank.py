@@ -15,7 +15,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.program.linear_map import Term
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, Products, Rows, Sum
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "SparseLowRankProgram",
@@ -28,6 +28,7 @@ __all__ = [
 _MOST_TERMS = 50_000_000  # stored numbers, above which the representation is not made
 _ROUND_OFF = 1e-14  # fraction of a row's largest term: tolerated difference from w z z'
 _FULL = 0.1  # fraction of nonzeros in a vector, above which its square is not listed by terms
+_CHUNK = 512  # terms at a time, whose rows of factors stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,21 +121,34 @@ class SparseLowRankRows:
     def apply(self, R: Array, V: Array | None = None) -> Array:
         """Return ``<A_k, (R V' + V R') / 2>``, ``V = R`` where none is given; shape ``(m,)``."""
         V, t = R if V is None else V, self.terms
-        entry = np.einsum("kr,kr->k", R[t.i], V[t.j])
-        if V is not R:
-            entry = (entry + np.einsum("kr,kr->k", V[t.i], R[t.j])) / 2
+        entry = np.empty(len(t.row))
+        for start in range(0, len(entry), _CHUNK):
+            i, j, own = t.i[start : start + _CHUNK], t.j[start : start + _CHUNK], slice(start, start + _CHUNK)
+            entry[own] = np.einsum("kr,kr->k", R[i], V[j])
+            if V is not R:
+                entry[own] += np.einsum("kr,kr->k", V[i], R[j])
+                entry[own] /= 2
         activity = np.bincount(t.row, t.value * entry, self.m).astype(float)
         form = self.weight * np.einsum("kr,kr->k", self.Z @ R, self.Z @ V)
         return activity + np.bincount(self.at, form, self.m)
 
     def adjoint(self, y: Array) -> SparsePlusLowRank:
         """Return ``sum_k y_k A_k``."""
-        t = self.terms
+        t, (pattern, place) = self.terms, self._pattern
         half = t.value * y[t.row] / 2
-        index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
-        S = sp.csr_array((np.concatenate([half, half]), index), (self.n, self.n))
+        data = np.bincount(place, np.concatenate([half, half]), pattern.nnz)
+        S = sp.csr_array((data, pattern.indices, pattern.indptr), pattern.shape)
         w = self.weight * y[self.at]
         return SparsePlusLowRank(S, self.Z[w != 0].T, w[w != 0])
+
+    @cached_property
+    def _pattern(self) -> tuple[sp.csr_array, IntArray]:
+        """The entries of all sparse terms, and the place among them of each term and of its mirror image."""
+        t, n = self.terms, self.n
+        i, j = np.concatenate([t.i, t.j]).astype(np.int64), np.concatenate([t.j, t.i])
+        entries, place = np.unique(i * n + j, return_inverse=True)
+        ends = np.searchsorted(entries, n * np.arange(n + 1, dtype=np.int64))
+        return sp.csr_array((np.zeros(len(entries)), entries % n, ends), (n, n)), place.ravel()
 
     def slice(self, rows: IntArray) -> SparseLowRankRows:
         """Return the given rows, each at most once."""

@@ -115,6 +115,24 @@ def test_an_answer_that_is_cut_off_is_as_good_as_sets_and_covers():
     assert "an independent set of" in repr(found)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_answer_between_two_steps_has_a_feasible_matrix(weighted):
+    graph, rng = random_graph(0, 80, 0.2), np.random.default_rng(0)
+    w = rng.uniform(1, 3, 80) if weighted else np.ones(80)
+    exact = bo.lovasz_theta(graph, w)
+    found = bo.lovasz_theta(graph, w, solver="lowrank", max_iter=40)
+    assert found.status == "user_limit"
+    assert found.primal_residual == 0
+    X = np.asarray(found.X)
+    assert np.linalg.eigvalsh(X)[0] >= -1e-15
+    assert np.trace(X) == pytest.approx(1)
+    assert not any(X[i, j] for i, j in graph.edges)
+    assert np.sqrt(w) @ X @ np.sqrt(w) == pytest.approx(found.value)
+    assert 0.8 * exact.value <= found.value <= exact.dual_value <= found.dual_value * (1 + 1e-6)
+    assert found.value > 1.005 * w[found.independent_set].sum()  # the set alone is not as good
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

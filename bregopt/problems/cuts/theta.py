@@ -18,6 +18,7 @@ from dataclasses import field
 from typing import Any, Literal, Unpack
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
@@ -43,6 +44,7 @@ __all__ = ["ThetaNumber", "lovasz_theta"]
 # 100 vertices with 3,916 edges take a third of the time in it, 60 with 1,595 an eighth.
 _DENSE = 2
 _LARGEST_DENSE = 1_500  # order of its matrices
+_LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
 _STARTS = 20  # columns of X that lead to independent sets
 
 
@@ -125,6 +127,8 @@ def lovasz_theta(
             answer = _by_other_pairs(near, np.sqrt(w), options)
         else:
             answer = _by_edges(i, j, np.sqrt(w), plus, options)
+            if not plus and parsed.n <= _LARGEST_REPAIRED:
+                answer = _feasible(answer, i, j, np.sqrt(w), options.get("tol", Settings.tol))
         chosen = max(_sets(near, w, answer.X), key=lambda own: float(w[own].sum()))
     above = sum(float(w[own].max()) for own in cover)
     answer = _between(answer, chosen, above, w, options.get("tol", Settings.tol))
@@ -198,12 +202,35 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
     return replace(answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=0.0, duals=None, u={})
 
 
+def _feasible(answer: Solution, i: IntArray, j: IntArray, q: Array, tol: float) -> Solution:
+    """Return an answer that was cut off before ``X`` met its rows, with a feasible ``X`` near it.
+
+    ``Z`` is ``X`` without its edges, psd by a shift. With a diagonal ``D``, matrices ``D Z D`` have no edges
+    either, and an eigenvector gives the best one of trace one.
+    """
+    if answer.X is None or answer.primal_residual <= tol:
+        return answer
+    n = len(q)
+    Z = np.array(answer.X @ np.eye(n))
+    Z[i, j] = Z[j, i] = 0.0
+    if not Z.any():
+        return answer
+    shift = max(-float(np.linalg.eigvalsh(Z)[0]), 0.0)
+    Z += (shift + n * EPS * float(np.linalg.norm(Z))) * np.eye(n)
+    root = np.sqrt(Z.diagonal())
+    K = Z * np.outer(q / root, q / root)
+    top = scipy.linalg.eigh(K, subset_by_index=[n - 1, n - 1])[1][:, 0]
+    D = top / root
+    X = Z * np.outer(D, D)
+    X /= X.trace()
+    return _replaced(answer, X, float(q @ X @ q), answer.dual_value, tol)
+
+
 def _between(answer: Solution, chosen: IntArray, cover: float, w: Array, tol: float) -> Solution:
     """Return an answer that is no worse than an independent set and a cover by cliques of this weight."""
     weight, value, bound = float(w[chosen].sum()), answer.value, answer.dual_value
-    X, residual = answer.X, answer.primal_residual
-    if X is None or not value >= weight or not residual <= tol:
-        residual = 0.0
+    X = answer.X
+    if X is None or not value >= weight or not answer.primal_residual <= tol:
         z = np.zeros(len(w))
         z[chosen] = np.sqrt(w[chosen] / weight)
         X, value = LowRank(z[:, None]) if isinstance(X, LowRank) else np.outer(z, z), weight
@@ -212,10 +239,17 @@ def _between(answer: Solution, chosen: IntArray, cover: float, w: Array, tol: fl
     bound = max(bound, value)
     if (value, bound) == (answer.value, answer.dual_value):
         return answer
-    gap = (bound - value) / max(abs(bound), abs(value))
+    return _replaced(answer, X, value, bound, tol)
+
+
+def _replaced(answer: Solution, X: Matrix, value: float, bound: float, tol: float) -> Solution:
+    """Return the answer with another ``X`` or bound, and the status that follows."""
+    residual = answer.primal_residual if X is answer.X else 0.0
+    gap = abs(bound - value) / max(abs(bound), abs(value))
     status = answer.status
     if answer._stop is not None:
-        status = Certificate(value, bound, gap, residual, 0.0, bound - value).status(tol, answer._stop).value
+        certificate = Certificate(value, bound, gap, residual, 0.0, bound - value)
+        status = certificate.status(tol, answer._stop).value
     return replace(
         answer, X=X, value=value, dual_value=bound, gap=gap, status=status, primal_residual=residual
     )

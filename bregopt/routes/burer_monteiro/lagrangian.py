@@ -64,6 +64,8 @@ _RETRACTION_TOL = 1e-14
 _LEAST_RADIUS = 1e-10
 # Residual that ends a step's conjugate gradients, relative to the first one.
 _CG_RESIDUAL = 0.1
+# Norm of the predicted gradient, relative to the one at which the stage ends, that needs no further product.
+_ENOUGH = 0.5
 # Distance from the planes, relative to the norm of ``R``, beyond which a step is refused. The retraction
 # has failed then.
 _PLANE_DISTANCE = 1e-12
@@ -329,7 +331,9 @@ def _sizes_and_curvatures(
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
     size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))
     size = np.maximum(size, TINY)
-    curvature = 4 * size**2 * float(surface.square.max())
+    # A row of R has the squared length of its sphere, or its share of the trace.
+    share = surface.square.max() if len(surface.square) > 1 else surface.trace / rows.n
+    curvature = 4 * size**2 * float(share)
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi))
     bound = np.maximum(*ends)[rows.at]
     curvature[rows.at] = np.where(bound > 0, 4 * size[rows.at] * bound, curvature[rows.at])
@@ -348,7 +352,7 @@ def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
     largest = np.sqrt(L.surface.trace)
     radius = tuning.first_radius * largest
     while at.gradient_norm > tol and radius > _LEAST_RADIUS * largest:
-        step = _step(L, at, radius)
+        step = _step(L, at, radius, tol)
         new = L.retract(at.R + step.D)
         noise = at.round_off
         if step.predicted <= noise and new.gradient_norm > at.gradient_norm / 2:
@@ -365,7 +369,7 @@ def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
         yield at
 
 
-def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
+def _step(L: Lagrangian, at: Point, radius: float, tol: float) -> _Step:
     """Return an approximate minimizer of the quadratic model in the trust region (Steihaug 1983)."""
     tuning = L.surface.tuning
     shift = at.slack.diagonal()[:, None] - at.sphere_multipliers
@@ -379,6 +383,7 @@ def _step(L: Lagrangian, at: Point, radius: float) -> _Step:
     DD, Dd, dd = 0.0, 0.0, rz
     relative = first / float(M.max()) / L.surface.trace
     target = first * min(_CG_RESIDUAL, relative ** (tuning.cg_exponent / 2)) ** 2
+    target = max(target, min((_ENOUGH * tol) ** 2 / float(M.max()), _CG_RESIDUAL**2 * first))
     at_boundary = False
     for _ in range(tuning.hessian_products):
         checkpoint()
