@@ -33,6 +33,7 @@ __all__ = [
     "with_constant_terms",
 ]
 
+_OF_ROWS = ("Bt", "absolute_B", "column_sizes", "row_sizes", "row_units")  # properties of the rows alone
 INWARD = (1e-15, 1e-12, 1e-9)  # shares of their size by which arguments move into their domain
 
 
@@ -122,7 +123,7 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
             cost += term.A.adjoint(slope, b)
         c += term.B.T @ slope
         offset += float(term.weight @ local.value + slope @ (term.b - y))
-    return replace(
+    found = replace(
         program,
         blocks=tuple(
             replace(block, cost=DenseRows((C + C.T)[None] / 2) if C.any() else None)
@@ -137,6 +138,9 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
         terms=(),
         tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u), inward, size, magnitudes),
     )
+    if found.A is program.A and found.B is program.B:  # many tangents have the same rows
+        vars(found).update({name: getattr(program, name) for name in _OF_ROWS})
+    return found
 
 
 def tangent_inside(program: Program, X: Sequence[Any], u: Array) -> Program | None:

@@ -158,9 +158,9 @@ def interior_multipliers(data: Data, y: Array) -> Array | None:
         return None
     from scipy.optimize import linprog  # only vectors on the boundary wait
 
-    i, j = (np.concatenate([getattr(block, end) for block in data.matrices]) for end in "ij")
+    diagonal = np.concatenate([np.zeros(0, dtype=bool), *(block.i == block.j for block in data.matrices)])
     columns = np.vstack([data.At.toarray(), data.Bt.toarray()[data.free]])
-    goal = np.concatenate([np.where(i == j, -1.0, 0.0), np.zeros(int(data.free.sum()))])
+    goal = np.concatenate([np.where(diagonal, -1.0, 0.0), np.zeros(int(data.free.sum()))])
     signed = np.hstack([columns[:, up], -columns[:, down]])
     norms = np.linalg.norm(signed, axis=0)
     norms[norms == 0] = 1.0

@@ -92,6 +92,10 @@ def test_the_conic_solver_says_that_there_is_no_optimum():
     none = cp.Problem(cp.Minimize(cp.sum(u)), [cp.sum(cp.exp(u)) <= 1, u >= 0])
     none.solve(solver="BREGOPT")
     assert none.status == "infeasible"
+    rows = [-0.8 <= cp.sum(cp.entr(u)), cp.log(u[0] + 2.0) >= 2.3]  # near u[0] = 8 the entropy is -16
+    none = cp.Problem(cp.Minimize(u[0] - u[1] - 0.3 * cp.sum(cp.log(u + 1))), rows)
+    none.solve(solver="BREGOPT")
+    assert none.status == "infeasible"
     unbounded = cp.Problem(cp.Minimize(u[0] + cp.sum(cp.exp(u))), [])
     unbounded.solve(solver="BREGOPT")
     assert unbounded.status == "unbounded"

@@ -180,3 +180,10 @@ def test_images_with_eigenvalues_below_round_off():
     exact = d @ np.log(d) - 0.5 * np.log(0.25)
     problem = bo.Problem(bo.Minimize(bo.key_rate(rho, kraus=[K], pinching=key)), rows)
     assert proven_width(problem, exact) <= 1e-8
+
+
+def test_rows_that_contradict_each_other_beside_an_entropy():
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == 1, X[0, 0] == 0.3, X[1, 1] == 0.3, X[0, 1] == 0.31]
+    found = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows).solve().verify()
+    assert found.upper == -np.inf

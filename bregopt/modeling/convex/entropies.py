@@ -191,9 +191,9 @@ def quantum_rel_entr(A: Operand | ArrayLike, B: Operand | ArrayLike) -> CurvedEx
     Lindblad (1974), Expectations and entropy inequalities for finite quantum systems.
     """
     text = f"quantum_rel_entr({_name(A)}, {_name(B)})"
-    if _is_constant(A) and _is_constant(B):
+    if not isinstance(A, Operand) and not isinstance(B, Operand):
         raise TypeError("quantum_rel_entr has two constant arguments; expected an expression among them")
-    if _is_constant(B):
+    if not isinstance(B, Operand):
         x, n, hermitian = _matrix(A, "A of quantum_rel_entr")
         start = _constant(B, "B of quantum_rel_entr", n, hermitian)
         d, U = np.linalg.eigh(start)
@@ -206,7 +206,7 @@ def quantum_rel_entr(A: Operand | ArrayLike, B: Operand | ArrayLike) -> CurvedEx
         entropy = curved(ConvexAtom(EntropySum((n,), (1.0,), hermitian), [x], text))
         return entropy - (x * cost).summed()
     y, n, hermitian = _matrix(B, "B of quantum_rel_entr")
-    if _is_constant(A):
+    if not isinstance(A, Operand):
         C = _constant(A, "A of quantum_rel_entr", n, hermitian)
         d = np.linalg.eigvalsh(C)
         _check_psd(d, "A of quantum_rel_entr")
@@ -418,10 +418,6 @@ def _hermitian_vector(F: ComplexForms) -> Expression:
     return replace(vector, label=F.label)
 
 
-def _is_constant(F: Any) -> bool:
-    return not isinstance(F, Operand)
-
-
 def _constant(C: Any, name: str, n: int, hermitian: bool) -> Any:
     """Return a constant matrix, real for a symmetric argument."""
     M = hermitian_matrix(C, name, n)
@@ -465,7 +461,7 @@ def entr(x: Operand) -> CurvedExpression:
         If `x` is not affine, or contains no variable.
     """
     e = curved_argument(x, "x of entr")
-    text = f"entr({_label(e)})"
+    text = f"entr({e.label})"
     return curved(ConvexAtom(NegativeEntropy(e.size), [e], text, e.shape, convex=False, positive=True))
 
 
@@ -488,7 +484,7 @@ def exp(x: Operand) -> CurvedExpression:
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
     e = curved_argument(x, "x of exp")
-    return curved(ConvexAtom(Exponential(e.size), [e], f"exp({_label(e)})", e.shape, rises=True, sign=1))
+    return curved(ConvexAtom(Exponential(e.size), [e], f"exp({e.label})", e.shape, rises=True, sign=1))
 
 
 def logistic(x: Operand) -> CurvedExpression:
@@ -510,7 +506,7 @@ def logistic(x: Operand) -> CurvedExpression:
         If the rules of convexity do not allow `x`, or it contains no variable.
     """
     e = curved_argument(x, "x of logistic")
-    return curved(ConvexAtom(Logistic(e.size), [e], f"logistic({_label(e)})", e.shape, rises=True, sign=1))
+    return curved(ConvexAtom(Logistic(e.size), [e], f"logistic({e.label})", e.shape, rises=True, sign=1))
 
 
 def log_sum_exp(x: Operand, axis: int | None = None) -> CurvedExpression:
@@ -544,7 +540,7 @@ def log_sum_exp(x: Operand, axis: int | None = None) -> CurvedExpression:
         S = sp.csr_array((np.ones(e.size), (np.arange(e.size), places.ravel())), (e.size, e.size))
         e = e.combined(S, (e.size,), e.label) if isinstance(e, Expression) else e.combined(S, (e.size,))
     count = e.size // group
-    return curved(ConvexAtom(LogSumExp(count, group), [e], f"log_sum_exp({_label(e)})", shape, rises=True))
+    return curved(ConvexAtom(LogSumExp(count, group), [e], f"log_sum_exp({e.label})", shape, rises=True))
 
 
 def rel_entr(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:
@@ -565,8 +561,7 @@ def rel_entr(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:
     TypeError, ValueError
         If an argument is not affine, neither contains a variable, or their shapes do not go together.
     """
-    a, b = _pair(x, y, "rel_entr")
-    return curved(_relative(a, b, f"rel_entr({_label(a)}, {_label(b)})"))
+    return _relative(x, y, "rel_entr")[0]
 
 
 def kl_div(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:
@@ -587,22 +582,21 @@ def kl_div(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:
     TypeError, ValueError
         If an argument is not affine, neither contains a variable, or their shapes do not go together.
     """
-    a, b = _pair(x, y, "kl_div")
-    return curved(_relative(a, b, f"kl_div({_label(a)}, {_label(b)})")) - a + b
+    relative, a, b = _relative(x, y, "kl_div")
+    return relative - a + b
 
 
-def _relative(a: Expression, b: Expression, text: str) -> ConvexAtom:
-    return ConvexAtom(NumbersRelativeEntropy(a.size), [a, b], text, a.shape, positive=True)
-
-
-def _pair(x: Any, y: Any, name: str) -> tuple[Expression, Expression]:
+def _relative(x: Any, y: Any, name: str) -> tuple[CurvedExpression, Expression, Expression]:
+    """Return ``x log(x / y)``, and both arguments in their common shape."""
     a: Any = as_curved(x, f"x of {name}").expression()
     b: Any = as_curved(y, f"y of {name}").expression()
     if a.is_constant and b.is_constant:
         raise ValueError(f"the arguments of {name} contain no variable; expected one at least")
+    for e, side in ((a, "x"), (b, "y")):
+        least = float(np.min(e.value)) if e.is_constant and not e.parameters and e.size else 0.0
+        if least < 0:
+            raise ValueError(f"{side} of {name} has an element {least:.3g}; expected none below 0")
     first, second = a.broadcast_with(b)
-    return first, second
-
-
-def _label(e: Any) -> str:
-    return str(e.label)
+    text = f"{name}({first.label}, {second.label})"
+    atom = ConvexAtom(NumbersRelativeEntropy(first.size), [first, second], text, first.shape, positive=True)
+    return curved(atom), first, second

@@ -1,4 +1,4 @@
-"""Entropies of ``X`` itself by Bregman projections: the Blahut-Arimoto algorithm of matrices.
+"""Entropies of ``X`` itself by Bregman projections: the Blahut-Arimoto algorithm, and maximum entropy.
 
     minimize  <C, X> + tr X log X - sum_j w_j tr (L_j X) log (L_j X)   subject to  E x = e,   X psd
 
@@ -10,6 +10,8 @@ the von Neumann divergence. The next matrix is
 and Newton's method finds the few multipliers ``y`` at which it meets the rows. A step costs some
 eigendecompositions of ``X``, where the interior-point method solves equations in all its entries. Anderson
 mixing of the ``W`` keeps the number of steps small (Walker and Ni 2011); projections are of any ``W``.
+
+Entropies of numbers, ``c'x + sum_j w_j x_j log x_j``, have no concave part: one projection is the answer.
 
 He, Saunderson, Fawzi (2024), A Bregman proximal perspective on classical and quantum Blahut-Arimoto
 algorithms, IEEE Transactions on Information Theory.
@@ -27,14 +29,14 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.program import Program
-from bregopt.program.convex_functions import Local, hmat, hvec
+from bregopt.program.convex_functions import Local, NegativeEntropy, hmat, hvec
 from bregopt.program.convex_terms import INWARD, tangent_inside
 from bregopt.program.matrix_entropies import EntropySum
 from bregopt.records import dataclass
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.monitor import Method
 
-__all__ = ["BlahutArimoto", "Projected"]
+__all__ = ["BlahutArimoto", "MaximumEntropy", "Projected"]
 
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
 _LARGEST_STACK = 10_000_000  # entries of the rows' matrices
@@ -156,20 +158,68 @@ class BlahutArimoto(Method):
         return None
 
     def _point(self, W: Array, nu: Array, x: Array) -> Projected:
-        y = self.form.multipliers(self._weight * nu, np.zeros(0), [self._local(x)])
+        y = self.form.multipliers(self._weight * nu, np.zeros(len(self.form.h)), [self._local(x)])
         return Projected(x, W, self._slope(x), nu, y)
 
-    def _exponential(self, W: Array, nu: Array) -> _Exponential:
+    def _exponential(self, W: Array, nu: Array) -> Any:
         M = self._block.matrix_of(W - self._cost + self.form.E.T @ nu)
         return _Exponential(M)
 
-    def _curvature(self, at: _Exponential) -> Array:
+    def _curvature(self, at: Any) -> Array:
         """Return the second derivative in the multipliers, ``<E_k, Dexp(E_l)>``."""
         U = at.U
         T = hvec(U.conj().T @ self._rows @ U * np.sqrt(at.differences))
         H: Array = T @ T.T
         H[np.diag_indices(len(H))] *= 1 + 4 * EPS
         return H
+
+
+class MaximumEntropy(BlahutArimoto):
+    """The projection for entropies of numbers."""
+
+    def __init__(self, program: Program, form: StandardForm) -> None:
+        self.program, self.form, self._weight = program, form, 1.0
+        (self._term,) = form.terms
+        self._weights = self._term.L.T @ self._term.weight
+        self._mixing = _Mixing()
+
+    @staticmethod
+    def takes(form: StandardForm) -> bool:
+        """Whether a program has entropies of all its numbers, equalities, and no inequalities but signs."""
+        if form.blocks or form.cones or len(form.terms) != 1 or not len(form.e):
+            return False
+        (term,) = form.terms
+        if term.place is not None or not isinstance(term.function, NegativeEntropy) or term.b.any():
+            return False
+        L, G = sp.csr_array(term.L), sp.csr_array(form.G)
+        permutes = L.shape[0] == L.shape[1] == L.nnz and bool((L.data == 1).all())
+        signs = not form.h.any() and bool((G.data < 0).all() and (np.diff(G.indptr) == 1).all())
+        return permutes and signs and bool((np.bincount(L.indices, minlength=L.shape[1]) == 1).all())
+
+    def first(self) -> Projected | None:
+        """Return the answer."""
+        return self._projection(np.zeros(self.form.width), np.zeros(len(self.form.e)))
+
+    def _slope(self, x: Array) -> Array:
+        return np.zeros(len(x))
+
+    def _exponential(self, W: Array, nu: Array) -> Any:
+        return _Exponentials((self.form.E.T @ nu - self.form.c) / self._weights - 1, self._weights)
+
+    def _curvature(self, at: Any) -> Array:
+        H: Array = (self.form.E * (at.x / self._weights)) @ self.form.E.T
+        H[np.diag_indices(len(H))] *= 1 + 4 * EPS
+        return H
+
+
+class _Exponentials:
+    """Exponentials of numbers, and the sum of their products with weights."""
+
+    def __init__(self, y: Array, weights: Array) -> None:
+        with np.errstate(over="ignore"):
+            values = np.exp(y)
+            self.trace = float(weights @ values)
+        self.x = np.minimum(values, 1e300)
 
 
 class _Exponential:

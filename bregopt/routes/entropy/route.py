@@ -19,7 +19,7 @@ from bregopt.rigorous import contradicts, proves_unbounded
 from bregopt.routes import base
 from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
 from bregopt.routes.base import Capabilities
-from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto
+from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
 from bregopt.routes.entropy.interior_point import EntropyPath
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.monitor import Monitor
@@ -127,13 +127,15 @@ def _followed(
     return answer, worst
 
 
-# Pays on: a key rate of two parts of order 5.
+# Pays on: a key rate of two parts of order 5, and maximum entropy of 5,000 numbers.
 def _projected(program: Program, settings: Any, progress: Progress) -> tuple[Answer, float] | None:
     """Return the answer by projections, None where they do not apply or do not meet the tolerance."""
     form = StandardForm(program)
-    if not BlahutArimoto.takes(form):
+    methods = (own for own in (BlahutArimoto, MaximumEntropy) if own.takes(form))
+    kind = next(methods, None)
+    if kind is None:
         return None
-    method = BlahutArimoto(program, form)
+    method = kind(program, form)
     first = method.first()
     if first is None:
         return None

@@ -251,6 +251,11 @@ class StandardForm:
             own = kept if function.size == function.count else np.append(kept, function.count + kept)
             function, L, b, weight = replace(function, count=len(kept)), L[own], b[own], weight[kept]
             place = None if place is None else place[kept]
+        count = function.count
+        fixed = isinstance(function, NumbersRelativeEntropy) and not abs(L[count:]).sum()
+        if place is None and fixed and (b[count:] > 0).all():
+            self.c = self.c - L[:count].T @ (weight * np.log(b[count:]))  # x log x, and a linear part
+            function, L, b = NegativeEntropy(count), L[:count], b[:count]
         return Term(function, _stored(L), b, weight, place)
 
     def _divergences(self, program: Program) -> list[Term]:

@@ -91,3 +91,29 @@ def test_states_that_are_singular_at_the_optimum():
     sol = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows).solve(tol=1e-9)
     exact = -(1 - 1e-9) * np.log1p(-1e-9) - 1e-9 * np.log(1e-9 / 2)
     assert abs(sol.value - exact) <= max(sol.error, 1e-10)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_maximum_entropy_of_numbers_is_one_projection(size, signs):
+    """It agrees with the interior-point method; the optimum is exponential in the rows."""
+    rng = np.random.default_rng(0)
+    F, prior, weights = rng.standard_normal((3, 40)), rng.random(40) + 0.1, rng.random(40) + 0.5
+    p = bo.Variable(40)
+    rows = [bo.sum(p) == size, F @ p == size * F @ (prior / prior.sum()) + 0.01 * size]
+    rows += [p >= 0] if signs else []
+    problem = bo.Problem(bo.Minimize(bo.sum(weights * bo.kl_div(p, size * prior))), rows)
+    sol, other = (problem.solve(tol=1e-9, solver="entropy", projections=own) for own in (True, False))
+    assert sol.status == other.status == "optimal"
+    assert sol.iterations == 0
+    assert abs(sol.value - other.value) <= sol.error + other.error
+    slopes = weights * np.log(p.value / (size * prior))
+    table = np.vstack([np.ones(40), F])
+    assert np.abs(slopes - np.linalg.lstsq(table.T, slopes)[0] @ table).max() < 1e-8
+
+
+def test_maximum_entropy_without_an_answer():
+    p, eyes = bo.Variable(6), np.arange(1, 7)
+    for mean in (6.001, 7.0):
+        rows = [bo.sum(p) == 1, eyes @ p == mean]
+        assert bo.Problem(bo.Maximize(bo.sum(bo.entr(p))), rows).solve().status == "infeasible"

@@ -228,6 +228,7 @@ def test_problems_without_an_answer():
         (lambda X, u: bo.Minimize(bo.entr(bo.square(u))), TypeError, "entr"),
         (lambda X, u: bo.Minimize(bo.exp(bo.min(u))), TypeError, "exp"),
         (lambda X, u: bo.Minimize(bo.kl_div([1.0], [2.0])), ValueError, "variable"),
+        (lambda X, u: bo.Minimize(bo.sum(bo.kl_div(u, [0.2, -1, 0.8]))), ValueError, "y of kl_div has an el"),
         (lambda X, u: bo.Minimize(bo.log_sum_exp(u, axis=3)), ValueError, "axis"),
         (lambda X, u: bo.Minimize(bo.sum(bo.exp(bo.Parameter(value=2.0) * u))), TypeError, "parameter"),
     ],
