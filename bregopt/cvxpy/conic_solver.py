@@ -54,6 +54,8 @@ _CLARABEL_NAMES = {
     "max_iter": ("max_iter",),
     "time_limit": ("time_limit",),
 }
+# Statuses of answers to programs with exponential cones after which Clarabel is asked.
+_INACCURATE = "AlmostSolved", "InsufficientProgress"
 _OTHER_CONES = {"p3d": "power", "pnd": "power"}
 # Exponential cones, and variables beside them, up to which a route takes them: its equations are dense.
 _MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
@@ -126,7 +128,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             If an option is unknown or has a bad value.
         """
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
-        reason, conic, quadratic = _not_ours(data), None, None
+        reason, conic, quadratic, ended = _not_ours(data), None, None, None
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
@@ -136,12 +138,20 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             with clock.limited(time_limit(ours)), threads_for(max(conic.orders, default=0)):
                 found = solve_conic(conic, warm_start, ours, cache)
             if isinstance(found, Outcome):
-                return found if quadratic is None else _shortened(found, quadratic)
+                found = found if quadratic is None else _shortened(found, quadratic)
+                if not (conic.exponential and ours["route"] == "auto" and found.status in _INACCURATE):
+                    return found
+                ended = found
+                found = f"{ended.stats['route']} ended with a gap of {ended.stats['gap']:.1e}"
             reason = found
         tol = float(options.get("tol", _TOL))
-        if conic is not None:  # our certificate is stricter, and Clarabel's last steps converge fast
+        if (
+            conic is not None and not conic.exponential
+        ):  # our certificate is stricter, and Clarabel's last steps converge fast
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         found = self._by_clarabel(data, warm_start, verbose, options)
+        if ended is not None and found.status != "Solved":
+            return ended
         found = replace(found, stats={**found.stats, "reason": reason})
         if conic is not None and found.z is not None and not conic.exponential:
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import bregopt.cvxpy  # noqa: F401
+from bregopt.cvxpy import conic_solver
+from bregopt.records import replace
 
 RNG = np.random.default_rng(3)
 D, M, Q = RNG.standard_normal((20, 4)), RNG.random((2, 4)), np.full(4, 0.25)
@@ -107,3 +109,17 @@ def test_many_exponential_cones_go_to_other_solvers():
     with pytest.warns(UserWarning, match="exponential cones"):
         problem.solve(method="bregopt")
     assert problem.value == pytest.approx(-400 * np.log(2), rel=1e-5)
+
+
+def test_answers_that_miss_the_tolerance_are_left_to_another_solver(monkeypatch):
+    def stalled(*arguments):
+        return replace(solve_conic(*arguments), status="AlmostSolved")
+
+    solve_conic = conic_solver.solve_conic
+    monkeypatch.setattr(conic_solver, "solve_conic", stalled)
+    u = cp.Variable(2)
+    problem = cp.Problem(cp.Maximize(cp.sum(u)), [cp.sum(cp.exp(u)) <= 3])
+    problem.solve(solver="BREGOPT")
+    assert problem.solver_stats.extra_stats["route"] == "CLARABEL"
+    assert "gap" in problem.solver_stats.extra_stats["reason"]
+    assert problem.value == pytest.approx(2 * np.log(1.5), abs=1e-6)
