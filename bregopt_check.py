@@ -364,7 +364,7 @@ def implied_traces(P):
                 largest[b][i] = min(x, largest[b].get(i, INF))
             for b, n in enumerate(P.orders):
                 own = [x for p, x in most.items() if p[0] == b]
-                traces[b] = min(traces[b], max(own)) if len(own) == n else traces[b]
+                traces[b] = min(traces[b], max(own, default=0)) if len(own) == n else traces[b]
     sums = [sum(own.values()) if len(own) == n else INF for own, n in zip(largest, P.orders, strict=True)]
     return list(map(min, traces, sums))
 

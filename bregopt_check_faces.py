@@ -6,7 +6,7 @@ Three kinds of rows show it:
 
 - z'X z <= 0;
 - a sum of diagonal entries with positive coefficients that is at most zero;
-- equalities with integer weights w and w'b = 0, whose sum is F = T S T' with a positive definite S.
+- equalities with weights w, w'b = 0, whose sum is F = T S T' with a positive definite S.
 
 Then X T = 0, with T = z in the first case. Where some rows of T are those of the identity, the entries of X
 there follow from the others: X = H M H', and rows and costs are those of the smaller M. Some equalities may
@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import product
 from operator import mul
 
-from bregopt_check import HARD, demand, implied_traces, least_eigenvalue, near_nothing
+from bregopt_check import HARD, demand, implied_traces, is_psd, least_eigenvalue, near_nothing
 
 
 def on_faces(P, lists, facts):
@@ -94,10 +94,10 @@ def null_row(P, b):
 def exposed(P, lists, facts):
     """Return T of each matrix, and its rows that are those of the identity.
 
-    Equalities with integer weights w, w'b = 0, have the sum A*(w) = T S T' with a definite S.
+    Equalities with weights w, w'b = 0, have the sum A*(w) = T S T' with a definite S.
     """
     W, total = [{} for _ in P.orders], 0
-    for k, w in enumerate(map(int, lists["exposing"])):
+    for k, w in enumerate(P.sums(lists["exposing"], len(P.rows))):
         lo, hi, *wide = P.ends[k]
         exact = lo == hi is not None and not any(wide) and P.kinds[k] == HARD
         demand(not w or exact, "a face is not of equalities")
@@ -118,7 +118,8 @@ def exposed(P, lists, facts):
         S = [[W[b].get((i, j), 0) for j in units] for i in units]
         half = [[sum(map(mul, row, column)) for column in S] for row in T]
         whole = all(sum(map(mul, half[i], T[j])) == W[b].get((i, j), 0) for i in range(n) for j in range(n))
-        demand(whole and (not d or least_eigenvalue(S, P.bits + 1) > 0), "the rows imply no such face")
+        definite = not d or least_eigenvalue(S, 2 * P.bits + 1) > 0 or is_psd(S, 1)
+        demand(whole and definite, "the rows imply no such face")
         found.append((T, units))
     return found
 

@@ -23,7 +23,7 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.high_precision import LARGEST_PARTS, Digits, check_exact, proven_by_digits
+from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.rational_proofs import exact_bound
@@ -294,8 +294,8 @@ def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:
         "digits_u": u,
         **{f"digits_X{b}": own for b, own in enumerate(X)},
     }.items():
-        if not 0 < len(parts) <= LARGEST_PARTS:
-            raise fields.error(name, len(parts), f"1 to {LARGEST_PARTS} parts of each number")
+        if not 0 < len(parts) <= schema.LARGEST_PARTS:
+            raise fields.error(name, len(parts), f"1 to {schema.LARGEST_PARTS} parts of each number")
     return Digits(y, X, u, fields.subset("digits_equations", data.m), np.zeros((1, 1)))
 
 

@@ -23,17 +23,21 @@ import numpy as np
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import require
 from bregopt.program import Penalty
+from bregopt.records import replace
+from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.integer_faces import IntegerFace, exposes
 from bregopt.rigorous.rational import bound_of_point, changes_for
-from bregopt.rigorous.rational_proofs import bound_of_multipliers
+from bregopt.rigorous.rational_proofs import bound_of_multipliers, eliminated
 from bregopt.rigorous.reduction import implied_bounds
+from bregopt.rigorous.schema import LARGEST_PARTS
 
-__all__ = ["LARGEST_PARTS", "Digits", "check_exact", "exact_digits", "proven_by_digits"]
+__all__ = ["Digits", "check_exact", "coordinate_face", "exact_digits", "proven_by_digits"]
 
 _BITS = 800  # of the numbers: at 400 round-off ends the path of hinf1 early
 _UNIT_BITS = 500  # after the binary point of multipliers and points that are proven
-LARGEST_PARTS = 64  # doubles whose sum is a number of a file
-_GAP = 1e-20  # relative, at which the path ends
+_GAP, _SMALLEST_GAP = 1e-20, 1e-70  # relative, at which the path ends; the second one for faces
+_VANISHING = 1e-35  # of slacks of trace one, and of their multipliers, that are zero on a face
 _STEPS = 300
 _FIRST = 1e3  # of the first iterate, relative to the usual sizes: a small one is led to the boundary at once
 _LEAST_CENTERING, _CENTERING = 1e-4, 0.5  # the second while mu falls faster than the residual of the rows
@@ -112,11 +116,50 @@ def exact_digits(data: Data, bound: float = math.inf) -> Digits:
     for n, M in zip((block.n for block in data.matrices), X, strict=False):
         entries = list(map(_fraction, M.entries()))
         entries[:: n + 1] = [x - t for x in entries[:: n + 1]]
-        matrices.append(_parts(entries).reshape(-1, n, n))
+        parts = _parts(entries)
+        matrices.append(parts.reshape(len(parts), n, n))
     multipliers = form.multipliers(y)[: data.m]
     return Digits(
         _parts(multipliers), tuple(matrices), _parts(form.variables(X)), form.equations, _parts([t])
     )
+
+
+# Pays on: hinf4, hinf7, hinf8, whose optima have two proven sides on such faces.
+def coordinate_face(data: Data) -> IntegerFace | None:
+    """Return rows and columns of matrices that equalities fix to zero, None where none are found.
+
+    Multipliers whose slack is psd, with a trace of at most one, and zero costs, lead to them: those at the
+    end of the central path have the largest rank.
+    """
+    nothing = tuple(replace(b, C=Ball.exact(np.zeros(len(b.i)))) for b in data.matrices)
+    form = _StandardForm(replace(data, matrices=nothing, c=Ball.exact(np.zeros(data.k))), 1.0)
+    _, y = _Path(form, _SMALLEST_GAP).follow()
+    w = {k: -v for k, v in enumerate(form.multipliers(y)[: data.m]) if abs(v) > _VANISHING}
+    # Beside the rows and columns, and in all with the ends of rows, weights cancel exactly.
+    vanishing = [{k: Fraction(float(data.lo[k])) for k in w if data.lo[k]}]
+    directions = []
+    for block in data.matrices:
+        sums: dict[int, dict[int, Fraction]] = {}
+        A = block.A[list(w)].tocoo()
+        for row, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+            sums.setdefault(p, {})[list(w)[row]] = Fraction(a)
+        slack = np.zeros(block.n)
+        for p, own in sums.items():
+            if block.i[p] == block.j[p]:
+                slack[block.i[p]] = sum(float(w[k] * a) for k, a in own.items())
+        fixed = slack > _VANISHING
+        vanishing += [own for p, own in sums.items() if not (fixed[block.i[p]] and fixed[block.j[p]])]
+        directions.append(np.eye(block.n)[:, fixed])
+    if not any(T.shape[1] for T in directions):
+        return None
+    pivots = eliminated(vanishing)
+    for p, row in pivots.items():
+        w[p] = -sum((a * w[k] for k, a in row.items() if k not in pivots), Fraction(0))
+    shared = math.lcm(*(v.denominator for v in w.values()))
+    unit = Fraction(shared, 1 << shared.bit_length())
+    weight = _parts([w.get(k, Fraction(0)) * unit for k in range(data.m)], rounded=False)
+    face = IntegerFace(weight, tuple(directions))
+    return face if len(weight) <= LARGEST_PARTS and exposes(data, face) else None
 
 
 def proven_by_digits(
@@ -196,12 +239,12 @@ def _fraction(x: Any) -> Fraction:
     return Fraction(mantissa) * Fraction(2) ** exponent
 
 
-def _parts(numbers: Sequence[Fraction]) -> Array:
-    """Return numbers, rounded to a small unit, as sums of doubles, one row for each part."""
+def _parts(numbers: Sequence[Fraction], rounded: bool = True) -> Array:
+    """Return numbers, rounded to a small unit or not, as sums of doubles, one row for each part."""
     unit = 1 << _UNIT_BITS
     parts: list[list[float]] = []
-    rest = [Fraction(round(x * unit), unit) for x in numbers]
-    while any(rest) or not parts:
+    rest = [Fraction(round(x * unit), unit) for x in numbers] if rounded else list(numbers)
+    while (any(rest) and len(parts) <= LARGEST_PARTS) or not parts:
         parts.append([float(x) for x in rest])
         rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
     return np.array(parts)
@@ -390,8 +433,8 @@ def _less(
 class _Path:
     """The central path of a standard form."""
 
-    def __init__(self, form: _StandardForm) -> None:
-        self.flint = require("flint", "exact")
+    def __init__(self, form: _StandardForm, gap: float = _GAP) -> None:
+        self.flint, self.gap = require("flint", "exact"), gap
         self.form, self.blocks = form, range(len(form.orders))
         self.rows = [form.rows[k] for k in form.kept]
 
@@ -410,7 +453,7 @@ class _Path:
         A = [self._matrices(row) for row in self.rows]
         b = [self._number(self.form.b[k]) for k in self.form.kept]
         terms = [self._terms(row) for row in self.rows]
-        size = [math.sqrt(sum(float(a) ** 2 for a in row.values())) for row in self.rows]
+        size = [math.hypot(*map(float, row.values())) for row in self.rows]
         reach = max((abs(float(end)) / (1 + s) for end, s in zip(b, size, strict=True)), default=0.0)
         largest = max([*size, *(abs(float(c)) for c in self.form.costs.values())], default=0.0)
         X = [self._identity(n, _FIRST * max(10.0, n, n * reach)) for n in orders]
@@ -424,7 +467,7 @@ class _Path:
             worst = max((abs(float(r)) for r in missing), default=0.0)
             value = float(self._product(self._terms(self.form.costs), X))
             first = first or (mu, max(worst, 1e-300))
-            if float(mu) * sum(orders) <= _GAP * (1 + abs(value)) and worst <= _GAP * (1 + reach):
+            if float(mu) * sum(orders) <= self.gap * (1 + abs(value)) and worst <= self.gap * (1 + reach):
                 break
             try:
                 step = _Step(self, A, terms, X, Z, missing, residual)
@@ -435,7 +478,7 @@ class _Path:
             ratio = min(1.0, max(float(self._complementarity(*ahead) / mu), 0.0))
             short = min(step.lengths(predictor))
             sigma = max(ratio ** max(1.0, 3 * short**2), _LEAST_CENTERING)
-            if worst > _GAP and worst / first[1] > _LAG * float(mu / first[0]):
+            if worst > self.gap and worst / first[1] > _LAG * float(mu / first[0]):
                 sigma = max(sigma, _CENTERING)
             corrector = step.direction((sigma * mu).mid(), predictor)
             lengths = step.lengths(corrector)
@@ -544,6 +587,8 @@ class _Step:
             for R, D in zip(roots, changes, strict=True):
                 if R is None:
                     return 0.0, 0.0
+                if not R.nrows():  # nothing is left on a face
+                    continue
                 scaled = np.array((R * D * R.transpose()).mid().tolist(), dtype=float)
                 least = min(least, float(np.linalg.eigvalsh(scaled + scaled.T)[0]) / 2)
             found.append(min(1.0, -1 / least) if least < 0 else 1.0)

@@ -10,10 +10,14 @@ integers, and ``T`` the identity in some rows ``J``, all of this is exact in flo
 
 and the rows on the face have integer coefficients too. There some equalities are combinations of the others.
 Such combinations have small denominators, and are checked in integers as well.
+
+Other numbers leave faces of coordinates, where `T` has columns of the identity alone: rows and columns of `X`
+vanish. Their weights have many digits, and fractions decide all conditions.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +36,8 @@ __all__ = ["IntegerFace", "OnIntegerFace", "are_integers", "as_integers", "expos
 _LARGEST = 2.0**53  # below it, sums of integers are exact
 _LARGEST_DENOMINATOR = 10_000
 _ROUNDED = 1e-5  # of a multiple, the distance from an integer that counts as round-off
+_LARGEST_ORDER = 30  # of a definite matrix in fractions
+_LEAST = Fraction(1, 2**300)  # eigenvalue of one
 _DEPENDENT = 1e-9  # squared distance of a unit row from the span of others that counts as zero
 
 
@@ -40,8 +46,8 @@ class IntegerFace(NamedTuple):
 
     Parameters
     ----------
-    weight : array of shape (m,)
-        ``w``, of integers.
+    weight : array of shape (m,) or (q, m)
+        ``w``, of integers; or sums of q doubles, for faces of coordinates.
     directions : tuple of arrays of shape (n_b, d_b)
         ``T`` of each block, of integers; the range of ``F``.
     """
@@ -51,11 +57,16 @@ class IntegerFace(NamedTuple):
 
 
 def exposes(data: Data, face: IntegerFace) -> bool:
-    """Whether ``X T = 0`` for every point of the problem, proven in integers."""
-    w, used = face.weight, face.weight != 0
+    """Whether ``X T = 0`` for every point of the problem, proven in integers or fractions."""
+    parts = np.atleast_2d(face.weight)
+    w, used = face.weight, (parts != 0).any(axis=0)
     hard = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (data.lo_rad == 0) & (data.hi_rad == 0)
     alone = np.diff(data.B.indptr) == 0
-    if not (used.any() and (hard & alone)[used].all() and are_integers(w)):
+    if not (used.any() and (hard & alone)[used].all()):
+        return False
+    if w.ndim == 2:
+        return _exposes_coordinates(data, parts, used, face.directions)
+    if not are_integers(w):
         return False
     b = np.where(used, data.lo, 0.0)
     if not are_integers(b) or _product(b, w) != 0:
@@ -63,13 +74,45 @@ def exposes(data: Data, face: IntegerFace) -> bool:
     return all(_is_range(block, w, T) for block, T in zip(data.matrices, face.directions, strict=True))
 
 
+def _exposes_coordinates(data: Data, parts: Array, used: Mask, directions: tuple[Array, ...]) -> bool:
+    """Whether ``A*(w)`` is definite in some coordinates of each block, else zero, and ``b'w = 0``."""
+    from bregopt.rigorous.rational_proofs import integers, is_semidefinite  # it proves bounds on faces
+
+    w = {int(k): sum(map(Fraction, parts[:, k].tolist()), Fraction(0)) for k in np.flatnonzero(used)}
+    if sum((v * Fraction(float(data.lo[k])) for k, v in w.items()), Fraction(0)):
+        return False
+    for block, T in zip(data.matrices, directions, strict=True):
+        J = _identity_rows(T)
+        if not _is_plain(block) or len(J) != T.shape[1] or np.count_nonzero(T) != len(J):
+            return False
+        place = {int(i): k for k, i in enumerate(J)}
+        S = [[-_LEAST if i == j else Fraction(0) for j in range(len(J))] for i in range(len(J))]
+        coefficients: dict[int, Fraction] = {}
+        A = block.A[list(w)].tocoo()
+        for k, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+            coefficients[p] = coefficients.get(p, Fraction(0)) + list(w.values())[k] * Fraction(a)
+        for p, value in coefficients.items():
+            i, j = place.get(int(block.i[p])), place.get(int(block.j[p]))
+            if i is not None and j is not None:
+                S[i][j] += value / 2
+                S[j][i] += value / 2
+            elif value:
+                return False
+        if len(J) > _LARGEST_ORDER or not is_semidefinite(integers(S, 1)):
+            return False
+    return True
+
+
+def _is_plain(block: MatrixData) -> bool:
+    return block.anchor is None and block.cap is None and block.A_rad is None and block.null is None
+
+
 def _is_range(block: MatrixData, w: Array, T: Array) -> bool:
     """Whether ``A*(w)`` of a block is ``T S T'`` with definite ``S``, in integers."""
     rows = np.flatnonzero(w)
     A = block.A[rows]
-    plain = block.anchor is None and block.cap is None and block.A_rad is None and block.null is None
     J = _identity_rows(T)
-    if not (plain and are_integers(A.data) and are_integers(T) and len(J) == T.shape[1]):
+    if not (_is_plain(block) and are_integers(A.data) and are_integers(T) and len(J) == T.shape[1]):
         return False
     coefficients = _product(A.T, w[rows])
     if coefficients is None:
@@ -149,12 +192,15 @@ def _restricted(block: MatrixData, T: Array) -> tuple[MatrixData, Array] | None:
     places, column = np.unique(at, return_inverse=True)
     E = sp.csr_array((left.data[a] * right.data[b], (entry, column)), (len(block.i), len(places)))
     E.sum_duplicates()
-    A = _product(block.A, E) if are_integers(block.A.data) and block.A_rad is None else None
+    C = sparse_product(sp.csr_array(E.T), None, block.C)
+    if np.count_nonzero(T) == len(J):  # coordinates, which are neither added nor multiplied
+        A, C = block.A @ E, Ball(E.T @ block.C.mid, E.T @ block.C.rad)
+    else:
+        A = _product(block.A, E) if are_integers(block.A.data) and block.A_rad is None else None
     if A is None:
         return None
     A.eliminate_zeros()
     A.sort_indices()
-    C = sparse_product(sp.csr_array(E.T), None, block.C)
     i, j = np.divmod(places, q)
     return MatrixData(block.name, q, i, j, A, None, C, trace=block.trace), V
 

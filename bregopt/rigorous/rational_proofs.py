@@ -27,10 +27,12 @@ from bregopt.rigorous.reduction import Implied
 __all__ = [
     "Rational",
     "bound_of_multipliers",
+    "eliminated",
     "exact_bound",
     "exact_farkas",
     "exact_inverse",
     "exact_ray",
+    "integers",
     "is_semidefinite",
     "keeps_sign",
 ]
@@ -214,7 +216,7 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
         M[j][i] += Fraction(value) / 2
     if F is not None:
         M = _of_range(_of_range(M, F[occurs]), F[occurs])
-    return is_semidefinite(_integers(M, 1 if sign > 0 else -1))
+    return is_semidefinite(integers(M, 1 if sign > 0 else -1))
 
 
 def _of_range(M: Sequence[Sequence[Any]], F: Array) -> list[list[Fraction]]:
@@ -268,7 +270,7 @@ class _Combination:
                 return None
             own = _matrix(block, {p: _sum(column, y) for p, column in self.columns[b].items()})
             most = (
-                Fraction(0) if is_semidefinite(_integers(own, -1)) else _trace_supply(own, implied.traces[b])
+                Fraction(0) if is_semidefinite(integers(own, -1)) else _trace_supply(own, implied.traces[b])
             )
             supply = None if most is None else supply + most
         return None if supply is None else demand - supply
@@ -356,7 +358,7 @@ class _Direction:
             ]
             if not any(map(any, M)):
                 continue
-            if block.cap is not None or not is_semidefinite(_integers(M, 1)):
+            if block.cap is not None or not is_semidefinite(integers(M, 1)):
                 return False
             growth = self._growth(b, block, M)
             if growth is None:
@@ -383,7 +385,7 @@ class _Direction:
 
 def _solutions(equations: Sequence[Vector], support: IntArray, v: Array) -> Iterator[Vector]:
     """Yield vectors near `v`, zero outside their support, that solve homogeneous equations exactly."""
-    pivots = {} if len(equations) * len(support) ** 2 > _LARGEST_SYSTEM else _eliminated(equations)
+    pivots = {} if len(equations) * len(support) ** 2 > _LARGEST_SYSTEM else eliminated(equations)
     unit = float(np.abs(v[support]).max(initial=0.0))
     if not unit > 0 or not math.isfinite(unit):
         return
@@ -397,7 +399,7 @@ def _solutions(equations: Sequence[Vector], support: IntArray, v: Array) -> Iter
             yield {k: x for k, x in near.items() if x}
 
 
-def _eliminated(equations: Sequence[Vector]) -> dict[int, Vector]:
+def eliminated(equations: Sequence[Vector]) -> dict[int, Vector]:
     """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``."""
     pivots: dict[int, Vector] = {}
     for equation in equations:
@@ -478,7 +480,7 @@ def _matrix(block: MatrixData, coefficients: Vector) -> list[list[Fraction]]:
     return M
 
 
-def _integers(M: Sequence[Sequence[Fraction]], sign: int) -> list[list[int]]:
+def integers(M: Sequence[Sequence[Fraction]], sign: int) -> list[list[int]]:
     """Return a positive multiple of a matrix, times a sign, in integers."""
     common = math.lcm(*(x.denominator for row in M for x in row)) if M else 1
     return [[sign * x.numerator * (common // x.denominator) for x in row] for row in M]
@@ -491,7 +493,7 @@ def _trace_supply(M: Sequence[Sequence[Fraction]], trace: float) -> Fraction | N
     most = float(np.linalg.eigvalsh(np.array(M, dtype=float))[-1])
     largest = Fraction(most + 1e-12 * max(float(np.abs(np.array(M, dtype=float)).max()), abs(most)))
     below = [[(largest if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(M)]
-    return largest * Fraction(trace) if largest > 0 and is_semidefinite(_integers(below, 1)) else None
+    return largest * Fraction(trace) if largest > 0 and is_semidefinite(integers(below, 1)) else None
 
 
 def _in_cones(data: Data, z: dict[int, Fraction]) -> bool:

@@ -28,6 +28,7 @@ from bregopt.rigorous.upper import Point
 
 __all__ = [
     "FORMAT",
+    "LARGEST_PARTS",
     "Fields",
     "digest",
     "packed_data",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 FORMAT = "bregopt bounds 2"
+LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
 _DIVERGENCES = ("frobenius", "logdet", "von_neumann")
 _RELATIVE = (Penalty.LOGDET, Penalty.VON_NEUMANN)  # whose bounds are positive numbers
@@ -119,6 +121,10 @@ class Fields:
         """Return the entries of a list of tables, with the arrays of this file."""
         found = self.fact(name, _are_tables, "a list of tables")
         return [Fields(self.path, self._arrays, part) for part in found]
+
+    def rank(self, name: str) -> int:
+        """Return the number of axes of an array."""
+        return int(self._arrays[name].ndim)
 
     def floats(
         self, name: str, shape: tuple[int | None, ...], *, least: float = -math.inf, finite: bool = True
@@ -429,4 +435,8 @@ def read_face(fields: Fields, data: Data) -> IntegerFace | None:
     if "exposing" not in fields:
         return None
     directions = tuple(fields.floats(f"face{b}", (block.n, None)) for b, block in enumerate(data.matrices))
-    return IntegerFace(fields.floats("exposing", (data.m,)), directions)
+    shape = (None, data.m) if fields.rank("exposing") == 2 else (data.m,)
+    weight = fields.floats("exposing", shape)
+    if weight.ndim == 2 and not 0 < len(weight) <= LARGEST_PARTS:
+        raise fields.error("exposing", len(weight), f"1 to {LARGEST_PARTS} parts of each number")
+    return IntegerFace(weight, directions)

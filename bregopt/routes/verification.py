@@ -22,7 +22,7 @@ from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.dual_trace import with_bounded_slack
 from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.high_precision import check_exact, exact_digits, proven_by_digits
+from bregopt.rigorous.high_precision import check_exact, coordinate_face, exact_digits, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper, inward
@@ -233,6 +233,14 @@ class _Search:
         digits = exact_digits(self.data)
         exact = proven_by_digits(self.data, digits, self.traces)
         lower, upper = certificate.claims
+        if math.isinf(min(exact[1], upper)) and self.face is None and self.data is self.whole:
+            face = coordinate_face(self.whole)
+            if face is not None:
+                data = reduced(self.whole, face).data
+                on_face = exact_digits(data)
+                found = proven_by_digits(data, on_face, self.traces)
+                if found[0] >= exact[0] and found[1] < math.inf:
+                    digits, exact, certificate = on_face, found, replace(certificate, face=face)
         better = exact[0] >= lower, exact[1] <= upper
         self.solves += 1
         proven = zip(("lower", "upper"), exact, strict=True)

@@ -146,6 +146,43 @@ def test_second_order_cones_hold_roots(maximize, tmp_path):
     assert check.main([tmp_path / "cone.npz"]) == 0
 
 
+def test_rows_and_columns_that_equalities_fix_to_zero(tmp_path):
+    # The rows add up to 0.3 X_11 + 0.4 X_12 + 0.5 X_22 = 0, a definite form, and no multipliers attain 1.
+    X, path, forged = bo.PSD(3), tmp_path / "face.npz", tmp_path / "forged.npz"
+    rows = [X[0, 0] + 0.1 * X[1, 1] + 0.3 * X[1, 2] == 1]
+    rows += [-X[0, 0] + 0.2 * X[1, 1] + 0.1 * X[1, 2] + 0.5 * X[2, 2] == -1]
+    found = exact(bo.Problem(bo.Minimize(X[0, 0] + 2 * X[0, 1] + X[0, 2]), rows))
+    assert 1 - 1e-9 <= found.lower <= 1 <= found.upper <= 1 + 4 * ULP
+    certificate = found.certificate
+    certificate.save(path)
+    bo.BoundCertificate.load(path).check()
+    assert check.main([path]) == 0
+    face = certificate.face
+    for wrong in (
+        face._replace(weight=face.weight + np.array([1e-40, 0])),
+        face._replace(weight=-face.weight),
+        face._replace(directions=(np.eye(3),)),
+        face._replace(directions=(np.eye(3)[:, 2:],)),
+    ):
+        forgery = replace(certificate, face=wrong)
+        with pytest.raises(ValueError, match="do not imply the face"):
+            forgery.check()
+        forgery.save(forged)
+        assert check.main([forged]) != 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "optimum"), [("hinf1", 0), ("hinf4", 271.4977), ("hinf7", 154.9047), ("hinf8", 58.4492)]
+)
+def test_hinf_on_faces(data, name, optimum, tmp_path):
+    found = bo.read_sdpa(data / "sdplib" / f"{name}.dat-s.gz").solve().verify(exact=True)
+    assert found.lower == pytest.approx(optimum, abs=1e-4)
+    assert found.width <= 2 * ULP * (1 + optimum)
+    found.certificate.save(tmp_path / "face.npz")
+    assert check.main([tmp_path / "face.npz"]) == 0
+
+
 def near():
     X = bo.PSD(2)
     return bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))), [X[0, 1] == 1])
