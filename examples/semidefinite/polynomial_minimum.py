@@ -44,6 +44,8 @@ def largest_bound(p, z):
     for i, j in product(range(len(z)), repeat=2):
         power = tuple(np.add(z[i], z[j]))
         entries.setdefault(power, np.zeros((len(z), len(z))))[i, j] = 1
+    for power in p.monoms():  # that no product has: a row without entries
+        entries.setdefault(power, np.zeros((len(z), len(z))))
     rows = [
         bo.inner(A, Q) + (0 if any(power) else t)
         == float(p.coeff_monomial(power))
