@@ -57,8 +57,9 @@ _FEW_MORE = 10
 # its entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian`
 # 3.6; theta4 (200, 1,949) takes 1.8 and 2.9.
 _MANY_ROWS, _SECONDS_OF_WORK, _FEW_ENTRIES = 500.0, 2e10, 16
-# Order beyond which hundreds of decompositions take too long: theta of 2,000 vertices and 20,000 edges is
-# between 366 and 579 after 200 CPU seconds of `lowrank`, and between 360 and 729 after 110 of `lagrangian`.
+# Order beyond which hundreds of decompositions take too long: theta of a random graph of 2,000 vertices and
+# 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
+# With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
 _LARGEST_DECOMPOSED = 1_500
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
