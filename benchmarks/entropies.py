@@ -1,4 +1,4 @@
-"""Entropies of affine arguments: time, error and proven width, beside QICS and Clarabel, one thread.
+"""Entropies of affine arguments: time, error and proven width, beside QICS, Clarabel and SCS, one thread.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/entropies.py [--quick]
 
@@ -9,7 +9,9 @@ are
 - Key rates of two parts of order d, which agree in two mutually unbiased bases with an error rate of 5 %:
   log d - h(q) - q log(d - 1) (Sheridan and Scarani 2010). QICS is optional.
 - Free energies of random Hamiltonians: -log tr exp(-H).
-- Maximum entropy of n numbers under 20 linear expectations, and logistic regression, by CVXPY with Clarabel.
+- Relative entropy of entanglement of pure states, which is the entropy of one part. QICS is optional.
+- Maximum entropy of n numbers under linear expectations, and logistic regression, by CVXPY with Clarabel and
+  SCS.
 
 `width` is that of the interval that `verify()` proves. The table goes to benchmarks/results/entropies.md.
 """
@@ -37,8 +39,9 @@ def main():
     quick = parser.parse_args().quick
     warnings.simplefilter("ignore")
     lines = [
-        "| problem | bregopt, ms | steps | error | width | proof, ms | QICS, ms | its error | Clarabel, ms |",
-        "|:--|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| problem | bregopt, ms | steps | error | width | proof, ms "
+        "| QICS, ms | its error | Clarabel, ms | SCS, ms |",
+        "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     print("\n".join(lines))
     for row in rows(quick):
@@ -56,9 +59,13 @@ def rows(quick):
         yield row(f"key rate, two parts of order {d}", problem, exact, peer=lambda data=data: qics_of(*data))
     for n in (4,) if quick else (8, 16):
         yield row(f"free energy, n = {n}", *free_energy(n))
-    for n in (50,) if quick else (500, 5_000):
-        own, peer = maximum_entropy(n)
-        yield row(f"maximum entropy, n = {n:,}", own, None, clarabel=peer)
+    for d in (2,) if quick else (2, 3):
+        problem, data, exact = entanglement(d)
+        peer = lambda data=data: qics_of_entanglement(*data)  # noqa: E731
+        yield row(f"entanglement, two parts of order {d}", problem, exact, peer=peer)
+    for n, m in ((50, 5),) if quick else ((1_000, 20), (5_000, 50)):
+        own, peer = maximum_entropy(n, m)
+        yield row(f"maximum entropy, n = {n:,}, {m} rows", own, None, clarabel=peer)
     for m, n in ((50, 4),) if quick else ((500, 20), (2_000, 50)):
         own, peer = logistic(m, n)
         yield row(f"logistic regression, {m:,} x {n}", own, None, clarabel=peer)
@@ -74,14 +81,15 @@ def row(name, problem, exact, peer=None, clarabel=None):
     if peer is not None and importlib.util.find_spec("qics") is not None:
         spent, found = timed(peer)
         theirs, other = f"{1e3 * spent:.0f}", f"{abs(found - exact):.0e}"
-    third = ""
+    third = ["", ""]
     if clarabel is not None:
-        spent, value = timed(lambda: clarabel.solve(solver=cp.CLARABEL))
-        third = f"{1e3 * spent:.0f}"
+        for k, solver in enumerate((cp.SCS, cp.CLARABEL)):
+            spent, value = timed(lambda solver=solver: clarabel.solve(solver=solver))
+            third[1 - k] = f"{1e3 * spent:.0f}"
     width = proven.upper - proven.lower
     return [
         *(name, f"{1e3 * times:.0f}", str(sol.iterations), f"{abs(sol.value - value):.0e}"),
-        *(f"{width:.0e}" if np.isfinite(width) else "", f"{1e3 * seconds:.0f}", theirs, other, third),
+        *(f"{width:.0e}" if np.isfinite(width) else "", f"{1e3 * seconds:.0f}", theirs, other, *third),
     ]
 
 
@@ -132,10 +140,49 @@ def free_energy(n):
     return problem, -np.log(np.exp(-np.linalg.eigvalsh(H)).sum())
 
 
-def maximum_entropy(n):
+def entanglement(d):
+    """Return the problem of a pure state, its data and its value."""
+    rng = np.random.default_rng(d)
+    M = rng.standard_normal((d, d)) + 1j * rng.standard_normal((d, d))
+    psi = M.ravel() / np.linalg.norm(M)
+    pure, Y = np.outer(psi, psi.conj()), bo.PSD(d * d, hermitian=True)
+    rows_ = [bo.trace(Y) == 1, bo.partial_transpose(Y, (d, d), 1) >> 0]
+    p = np.linalg.svd(M / np.linalg.norm(M), compute_uv=False) ** 2
+    return bo.Problem(bo.Minimize(bo.quantum_rel_entr(pure, Y)), rows_), (d, pure), -p @ np.log(p)
+
+
+def qics_of_entanglement(d, pure):
+    """Return the relative entropy of entanglement by QICS: variables t, X, Y and the transpose of Y."""
+    import qics
+    from qics.vectorize import mat_to_vec
+
+    n = d * d
+    cones = [qics.cones.QuantRelEntr(n, iscomplex=True), qics.cones.PosSemidefinite(n, iscomplex=True)]
+    units = []  # of Hermitian matrices
+    for i in range(n):
+        for j in range(i, n):
+            for z in (1.0, 1j) if i < j else (1.0,):
+                E = np.zeros((n, n), dtype=complex)
+                E[i, j], E[j, i] = z, np.conj(z)
+                units.append(E)
+    size, A, b = 2 * n * n, [], []
+    none = np.zeros(size)
+    for E in units:
+        flipped = E.reshape(d, d, d, d).transpose(0, 3, 2, 1).reshape(n, n)
+        vector = mat_to_vec(E)[:, 0]
+        A += [np.r_[0, vector, none, none], np.r_[0, none, mat_to_vec(flipped)[:, 0], -vector]]
+        b += [np.vdot(E, pure).real, 0.0]
+    A.append(np.r_[0, none, mat_to_vec(np.eye(n, dtype=complex))[:, 0], none])
+    c = np.zeros((1 + 3 * size, 1))
+    c[0] = 1.0
+    model = qics.Model(c=c, A=np.array(A), b=np.array([*b, 1.0])[:, None], cones=cones)
+    return float(qics.Solver(model, verbose=0).solve()["p_obj"])
+
+
+def maximum_entropy(n, m):
     """Return the problem, and CVXPY's."""
     rng = np.random.default_rng(n)
-    F, p = rng.standard_normal((20, n)), rng.random(n)
+    F, p = rng.standard_normal((m - 1, n)), rng.random(n)
     b = F @ (p / p.sum())
     u, v = bo.Variable(n), cp.Variable(n)
     own = bo.Problem(bo.Maximize(bo.sum(bo.entr(u))), [bo.sum(u) == 1, F @ u == b])

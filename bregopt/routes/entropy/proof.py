@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
@@ -39,7 +40,8 @@ from bregopt.routes.verification import candidate, verified
 
 __all__ = ["bounds_of_terms"]
 
-_TOL = 1e-10  # of further solves
+# Tolerances of further solves. At a larger one the answer is farther inside the cones, and keeps more digits.
+_TOLS = 1e-10, 1e-9, 1e-8
 _INWARD = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)  # shares of its mean eigenvalue by which a matrix moves inside
 _ENOUGH = 1e-9  # distance of both bounds, relative to the value, below which nothing more is tried
 _ROUNDED = "the arguments of entropies are the linear maps of the program, in doubles"
@@ -63,17 +65,23 @@ def bounds_of_terms(
     found = _Bounds(program, *stated)
     found.improve(tangent, raw)
     solves = 0
-    if resolve and not found.enough:
+    best = raw
+    for tol in _TOLS if resolve else ():
+        if found.within(max(tol, _ENOUGH)):
+            break
         options: dict[str, Any] = {"central": True} if raw.solver == "entropy" else {}
-        route, solves = raw.solver if options else "auto", 1
-        sharper = routing.solve(program, route, warn=False, tol=_TOL, **options)
+        solves += 1
+        sharper = routing.solve(program, raw.solver if options else "auto", warn=False, tol=tol, **options)
         if sharper.X is not None and sharper.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
             assert sharper._program is not None
             assert sharper._program.tangent is not None
             found.improve(sharper._program.tangent, sharper)
+            best = sharper
         if found.upper == math.inf:
             solves += 1
-            found.improve_upper(sharper if sharper.X is not None else raw, resolve=True)
+            found.improve_upper(best, resolve=True)
+        if not options:
+            break
     bottom, top, reasons = found.lower, found.upper, found.reasons
     if program.maximize:
         bottom, top = -top, -bottom
@@ -94,17 +102,16 @@ class _Bounds:
         self.best: Verification | None = None
         self.reasons = {"lower": "", "upper": ""}
         linear = replace(program, terms=(), maximize=False)
-        boxed = Boxes().apply(linear, Tolerances(_TOL, _TOL))
+        boxed = Boxes().apply(linear, Tolerances(_TOLS[0], _TOLS[0]))
         self._kept = None
         if boxed is not None and boxed.farkas is None:
             linear, self._kept = boxed.program, boxed.kept
-        self._linear, self._plain = linear, data_of(linear)
+        self._linear, self._plain = linear, data_of(_without_copies(linear))
 
-    @property
-    def enough(self) -> bool:
-        """Whether the bounds are so near each other that no nearer ones are sought."""
+    def within(self, share: float) -> bool:
+        """Whether the bounds are as near each other as a share of the objective."""
         width = self.upper - self.lower
-        return math.isfinite(width) and width <= _ENOUGH * max(abs(self.upper), abs(self.lower), self._size)
+        return math.isfinite(width) and width <= share * max(abs(self.upper), abs(self.lower), self._size)
 
     def improve(self, tangent: Tangent, raw: Solution) -> None:
         """Try the answer and its tangents for both bounds."""
@@ -123,7 +130,7 @@ class _Bounds:
             if found.lower > self.lower or self.best is None:
                 self.lower, self.best = found.lower, found
                 self.reasons["lower"] = found.reasons.get("lower", "")
-            if self.enough:
+            if self.within(_ENOUGH):
                 return
 
     def improve_upper(self, raw: Solution, resolve: bool = False) -> None:
@@ -143,7 +150,7 @@ class _Bounds:
         """Yield the matrices of the rows with the largest least eigenvalue."""
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                found = routing.solve(with_margin(rows_alone(self._linear), 0.0), warn=False, tol=_TOL)
+                found = routing.solve(with_margin(rows_alone(self._linear), 0.0), warn=False, tol=_TOLS[0])
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return
         if found.X is not None:
@@ -151,3 +158,20 @@ class _Bounds:
             assert own.X is not None
             u, t = own.u[:-1], float(own.u[-1])
             yield Candidate(tuple(X + t * np.eye(len(X)) for X in own.X), u, None)
+
+
+def _without_copies(program: Program) -> Program:
+    """Return a program with each row once, such as those of both triangles of a matrix equality."""
+    data = data_of(program)
+    table = sp.csr_array(sp.hstack([data.A, data.B])) if data.k else data.A
+    exact = data.A_rad is None and data.B_rad is None
+    first: dict[bytes, int] = {}
+    for k in range(data.m):
+        row = slice(table.indptr[k], table.indptr[k + 1])
+        parts = table.indices[row], table.data[row], data.lo[[k]], data.hi[[k]], data.kind[[k]]
+        first.setdefault(b"".join(part.tobytes() for part in parts), k)
+    kept = np.array(sorted(first.values()), dtype=np.intp)
+    if not exact or len(kept) == data.m:
+        return program
+    own = {"A": program.A.slice(kept), "B": program.B[kept], "bounds": program.bounds.slice(kept)}
+    return replace(program, **own, labels=(), parameter_slopes=())
