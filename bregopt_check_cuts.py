@@ -14,6 +14,9 @@ Leaves. The cuts of a leaf have x_i = s_i u_g for the vertices i of a group g, w
 - Clique rows. An odd number of signs has a sum of at least 1, so that b'xx'b >= 1. With multipliers z >= 0
   and any y, the cut is at most e'y + sum_t z_t (|b_t|^2 - 1) / 2 + half of all weights + u'Mu, and u'Mu at
   most the order of M times its largest eigenvalue.
+- Rows of pairs and triples, for k parts of given sizes. X_ij is 1 in one part and -1/(k-1) else, so that
+  X_ij >= -1/(k-1) and X_ij + X_im - X_jm <= 1, and the sizes fix e'Xe. A branch puts two vertices in one part
+  or apart; the row of a pair that is apart is an equation, and its multiplier has any sign.
 - Cycle rows. A closed walk changes sides an even number of times: if F is an odd set of its edges, then
   x(F) - x(C \ F) <= |F| - 1. What multipliers z >= 0 leave of the weights counts where it is positive.
 
@@ -30,6 +33,7 @@ from bregopt_check import CUT, demand, least_eigenvalue, read, report
 COMPARED = 14  # groups up to which all cuts are compared
 LARGEST = 2_000  # vertices of a balanced cut, which makes a complete graph
 LARGEST_DIVISOR = 1_000  # of ratios of weights
+LABELINGS = 2**13  # partitions up to which all are compared
 CLIQUE = 7  # vertices of a row
 SIGMA_BITS = 6  # of the penalty
 
@@ -49,8 +53,13 @@ class Graph:
         demand(
             all(0 <= i < j < self.n for i, j in ends) and len(set(ends)) == len(ends), "its edges are damaged"
         )
-        demand(len(side) == self.n and set(side) <= {1, -1}, "its sides are damaged")
+        demand(len(side) == self.n, "its sides are damaged")
         weights = [Fraction(w) for w in lists["weights"]]
+        self.parts = facts.get("sizes", [])
+        if self.parts:
+            self.with_parts(side, ends, [Fraction(w) for w in lists["weights"]])
+            return
+        demand(set(side) <= {1, -1}, "its sides are damaged")
         self.largest = self.difference < 0
         demand(self.largest or abs(sum(side)) == self.difference, "the sides have other sizes")
         demand(self.largest or min(weights, default=0) >= 0, "a balanced cut has a negative weight")
@@ -74,6 +83,20 @@ class Graph:
             sum((w for (i, j), w in edges.items() if side[vertices[i]] != side[vertices[j]]), Fraction(0))
             for vertices, edges in self.pieces
         ]
+
+    def with_parts(self, side, ends, weights):
+        """Read a graph that is cut into parts: the one piece has its weights, less than zero."""
+        k = len(self.parts)
+        demand(k > 2 and sum(self.parts) == self.n and min(self.parts) > 0, "its sizes are damaged")
+        demand(sorted(map(side.count, range(k))) == sorted(self.parts), "the parts have other sizes")
+        demand(min(weights, default=0) >= 0, "a weight is negative")
+        self.edges = dict(zip(ends, weights, strict=True))
+        self.cut = sum((w for (i, j), w in self.edges.items() if side[i] != side[j]), Fraction(0))
+        self.weights, self.constant, self.largest = [w for w in weights if w], Fraction(0), False
+        shared = math.lcm(*(w.denominator for w in self.weights))
+        self.unit = Fraction(math.gcd(*(int(w * shared) for w in self.weights)) or 1, shared)
+        self.pieces = [(list(range(self.n)), {edge: -w for edge, w in self.edges.items()})]
+        self.own = [-self.cut]
 
     def reduce(self, near):
         """Add the pieces of a graph; return the constant."""
@@ -191,8 +214,9 @@ def parts(values, starts, width=1):
     return [values[a * width : b * width] for a, b in pairwise(starts)]
 
 
-def tree_bound(lists, kind, number, n, edges):
+def tree_bound(lists, kind, number, n, edges, sizes):
     """Return a bound on all cuts of a piece, in units of its weights."""
+    demand((kind == "triples") == bool(sizes), "a tree has rows of another problem")
 
     def own(name):
         return lists[f"{name}{number}"]
@@ -205,8 +229,16 @@ def tree_bound(lists, kind, number, n, edges):
     scale = Fraction(2) ** -math.frexp(float(largest))[1]
     weights = {edge: w * scale for edge, w in edges.items()}
     z = parts([Fraction(x) for x in own("z")], own("row_start"))
-    demand(all(x >= 0 for row in z for x in row), "a multiplier is negative")
     demand(len(z) == len(paths), "a tree is damaged")
+    if kind == "triples":
+        demand(all(z), "a tree is damaged")
+        starts = [a - k for k, a in enumerate(own("row_start"))]
+        pairs = list(zip(own("vertices"), own("signs"), strict=True))
+        leaves = zip(
+            paths, parts(pairs, starts, 3), z, parts(own("y"), list(range(len(z) + 1)), n), strict=True
+        )
+        return max(parts_bound(n, weights, sizes, *leaf) for leaf in leaves) / scale
+    demand(all(x >= 0 for row in z for x in row), "a multiplier is negative")
     if kind == "cliques":
         pairs = list(zip(own("support"), own("sign"), strict=True))
         rows = parts(pairs, own("row_start"), CLIQUE)
@@ -293,13 +325,7 @@ def clique_bound(m, weights, rows, z, y, group, sign):
         for a, (i, s) in enumerate(b):
             for j, t in b[a + 1 :]:
                 add(i, j, s * t * x / 2)
-    bits = max(x.denominator.bit_length() for row in M for x in row) + 64
-    W = [[-x * (1 << bits) for x in row] for row in M]
-    demand(
-        all(x.denominator == 1 for row in W for x in row), "a weight has no finite number of binary digits"
-    )
-    least = least_eigenvalue([[int(x) for x in row] for row in W], bits)
-    return total - m * least
+    return total - m * least_of(M)
 
 
 def cycle_bound(weights, rows, z, group, sign):
@@ -325,6 +351,90 @@ def cycle_bound(weights, rows, z, group, sign):
     return total + sum(max(w, 0) for w in between.values())
 
 
+def parts_bound(n, weights, sizes, path, rows, z, y):
+    """Return a bound on what partitions of a leaf have, weights less than zero; minus infinity for none."""
+    group = list(range(n))
+    for i, j, s in path:
+        demand(0 <= i < n and 0 <= j < n, "a path is damaged")
+        if s > 0:
+            demand(group[i] != group[j], "a path joins two vertices twice")
+            low, high = sorted((group[i], group[j]))
+            group = [low if g == high else g for g in group]
+    place = {g: a for a, g in enumerate(sorted(set(group)))}
+    group, m, k = [place[g] for g in group], len(place), len(sizes)
+    apart = {tuple(sorted((group[i], group[j]))) for i, j, s in path if s < 0}
+    share = [group.count(g) for g in range(m)]
+    if any(g == h for g, h in apart) or max(share) > max(sizes):
+        return -math.inf
+    between = {}
+    for (i, j), w in weights.items():
+        pair = tuple(sorted((group[i], group[j])))
+        between[pair] = between.get(pair, 0) + w
+    few = partitions(share, sizes, apart)
+    if few is not None:
+        cuts = (sum(w for (g, h), w in between.items() if part[g] != part[h]) for part in few)
+        return max(cuts, default=-math.inf)
+    M = [[Fraction(0)] * m for _ in range(m)]  # k times the matrix, whose entries have finitely many digits
+
+    def add(g, h, x):
+        M[g][h] += x * k / 2
+        M[h][g] += x * k / 2
+
+    factor = Fraction(k - 1, k)
+    total = sum(map(Fraction, y), Fraction(0)) + factor * sum(weights.values())
+    for (g, h), w in between.items():
+        add(g, h, -factor * w)
+    for v, x in enumerate(y):
+        M[group[v]][group[v]] -= k * Fraction(x)
+    balance = z[0] / 2 ** n.bit_length()
+    for g in range(m):
+        for h in range(g, m):
+            add(g, h, balance * (1 + (g < h)) * share[g] * share[h])
+    total -= balance * Fraction(k * sum(s * s for s in sizes) - n * n, k - 1)
+    demand(len(rows) == 3 * (len(z) - 1), "a tree is damaged")
+    for t, x in enumerate(z[1:]):
+        (i, a), (j, b), (v, c) = rows[3 * t : 3 * t + 3]
+        demand(0 <= i < j <= v < n, "a row of triples is damaged")
+        if j == v:
+            demand((a, b, c) == (1, 0, 0), "a row of a pair is damaged")
+            free = tuple(sorted((group[i], group[j]))) in apart
+            total += x / (k - 1)
+        else:
+            demand(sorted((a, b, c)) == [-1, -1, 1], "a row does not hold for all partitions")
+            free = False
+            total += x
+        demand(free or x >= 0, "a multiplier is negative")
+        for (p, q), sign in (((i, j), a), ((i, v), b), ((j, v), c)):
+            if sign:
+                add(group[p], group[q], x * sign)
+    return total - m * Fraction(least_of(M)) / k
+
+
+def partitions(share, sizes, apart):
+    """Return all numberings of groups by parts of these sizes, or None for many."""
+    found, k = [([], [0] * len(sizes))], len(sizes)
+    for g, size in enumerate(share):
+        longer = []
+        for part, used in found:
+            for p in range(min(sum(map(bool, used)) + 1, k)):
+                free = all(part[h] != p for h in range(g) if (h, g) in apart)
+                if free and used[p] + size <= max(sizes):
+                    longer.append(([*part, p], [u + size * (q == p) for q, u in enumerate(used)]))
+        if len(longer) > LABELINGS:
+            return None
+        found = longer
+    return [part for part, used in found if sorted(used) == sorted(sizes)]
+
+
+def least_of(M):
+    """Return a proven bound below the eigenvalues of ``-M``."""
+    bits = max(x.denominator.bit_length() for row in M for x in row) + 64
+    W = [[-x * (1 << bits) for x in row] for row in M]
+    whole = all(x.denominator == 1 for row in W for x in row)
+    demand(whole, "a weight has no finite number of binary digits")
+    return least_eigenvalue([[int(x) for x in row] for row in W], bits)
+
+
 # --- Statements ---------------------------------------------------------------------------------------
 
 
@@ -340,7 +450,7 @@ def checked(path, lists=None, facts=None):
     for k, (fact, (vertices, edges), own) in enumerate(
         zip(facts["trees"], graph.pieces, graph.own, strict=True)
     ):
-        bound = tree_bound(lists, fact["kind"], k, len(vertices), edges)
+        bound = tree_bound(lists, fact["kind"], k, len(vertices), edges, graph.parts)
         demand(bound >= own, "the leaves prove less than the cut of the file")
         total += own if bound < own + graph.unit else bound  # cuts differ by multiples of the unit
     least = "no cut weighs more" if graph.largest else "no cut of these sizes weighs less"

@@ -32,7 +32,7 @@ from bregopt.problems.cuts.answer import PartedGraph, check_bound, check_exact, 
 from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph
 from bregopt.problems.cuts.optimum import best_cut
-from bregopt.problems.cuts.proof import Proof, Settled, partitions, relaxed, status_of, unrelaxed
+from bregopt.problems.cuts.proof import Proof, Settled, partitions, relaxed, unrelaxed
 from bregopt.problems.cuts.search import Search
 from bregopt.problems.cuts.triangles import tightened
 from bregopt.records import dataclass, field_names, replace
@@ -44,8 +44,6 @@ __all__ = ["Cut", "max_cut", "min_balanced_cut", "proven_cut"]
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.3, 0.9
-_ROOT = "More rounds of rows would hardly bring the bound nearer to the cut; exact=True goes on by branching."
-_ALL_LEAVES = "Every node of the tree is a leaf: no cut of it is better."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -286,18 +284,7 @@ def proven_cut(
         settled = proof.compared(every)
     if signs.excess(signs.first(settled.part)):  # the tree has no order of the sides
         settled = settled._replace(part=-settled.part)
-    cut, bound = proof.weight(settled.part), settled.bound
-    closed = settled.optimal or not found.open
-    answer = replace(
-        unrelaxed(bound),
-        status=status_of(closed).value,
-        stop_reason=found.stopped or (_ALL_LEAVES if closed else _ROOT),
-        value=cut,
-        gap=abs(bound - cut) / max(abs(bound), abs(cut)) if bound != cut else 0.0,
-        iterations=found.nodes,
-        solver="branch and bound",
-        history=found.history,
-    )
+    answer = found.answer(settled, proof.weight(settled.part))
     return replace(
         _cut(graph, answer, settled, proof),
         certificate=certificate,

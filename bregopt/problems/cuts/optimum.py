@@ -25,14 +25,18 @@ from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, T
 from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Form, Node
 from bregopt.problems.cuts.branch_and_bound.reduction import Piece, Reduction
 from bregopt.problems.cuts.branch_and_bound.search import Explored, explored
-from bregopt.problems.cuts.proof import Lattice
+from bregopt.problems.cuts.proof import Lattice, Settled, status_of, unrelaxed
+from bregopt.records import replace
 from bregopt.routes.progress import Step, digits_bar
+from bregopt.routes.solution import Solution
 
 __all__ = ["Optimum", "best_cut"]
 
 _SPARSE = 3.0  # edges of a vertex up to which odd cycles give the bound
 _LARGEST_DENSE = 500  # vertices of a piece up to which its matrices are decomposed some hundred times
 _TOL = 1e-6  # of weights without a unit: relative distance of bound and cut at which a node is a leaf
+_ROOT = "More rounds of rows would hardly bring the bound nearer to the cut; exact=True goes on by branching."
+_ALL_LEAVES = "Every node of the tree is a leaf: no cut of it is better."
 _STOPPED = {
     Ending.TIME: "time_limit",
     Ending.INTERRUPT: "interrupted",
@@ -62,6 +66,20 @@ class Optimum(NamedTuple):
     plan: tuple[str, ...]
     stopped: str
     history: dict[str, Any]
+
+    def answer(self, settled: Settled, cut: float) -> Solution:
+        """Return the answer in place of that to a relaxation, given what is settled, and the cut."""
+        bound, closed = settled.bound, settled.optimal or not self.open
+        return replace(
+            unrelaxed(bound),
+            status=status_of(closed).value,
+            stop_reason=self.stopped or (_ALL_LEAVES if closed else _ROOT),
+            value=cut,
+            gap=abs(bound - cut) / max(abs(bound), abs(cut)) if bound != cut else 0.0,
+            iterations=self.nodes,
+            solver="branch and bound",
+            history=self.history,
+        )
 
 
 class _Watch:
@@ -159,7 +177,7 @@ def best_cut(
     """
     reduction = task.reduction()
     pieces, lattice = reduction.pieces, Lattice.of(task.weights)
-    if not all(map(_is_sparse, pieces)):
+    if task.sizes or not all(map(_is_sparse, pieces)):
         side = searched()
     sides = task.sides(side, pieces)
     room = _room(task, lattice, side, len(pieces), float(options.get("tol", _TOL)))
@@ -168,8 +186,8 @@ def best_cut(
     with digits_bar("cut", _TOL, bool(options.get("progress"))) as bar, clock.stoppable():
         watch = _Watch(task, reduction, sides, side, bar, options)
         for k, piece in enumerate(pieces):
-            form, linear = Form.of(piece), _is_sparse(piece)
-            plan.append(_method(piece, linear))
+            form, linear = Form.of(piece, task.sizes), not task.sizes and _is_sparse(piece)
+            plan.append(_method(form, linear))
             found = explored(
                 form,
                 sides[k],
@@ -226,6 +244,8 @@ def _is_sparse(piece: Piece) -> bool:
 
 
 def _reductions(task: Task, left_out: int, pieces: list[Piece]) -> str:
+    if task.sizes:
+        return f"{len(task.sizes)} parts of given sizes: no reductions"
     if not task.largest:
         return "sizes of the sides: an exact penalty makes the cut a largest cut of a complete graph"
     return (
@@ -234,8 +254,10 @@ def _reductions(task: Task, left_out: int, pieces: list[Piece]) -> str:
     )
 
 
-def _method(piece: Piece, linear: bool) -> str:
+def _method(piece: Form, linear: bool) -> str:
     size = f"{piece.n} vertices, {len(piece.i)} edges"
+    if piece.sizes:
+        return f"{size}: semidefinite bounds with rows of pairs and triples, two groups in one part or in two"
     if piece.n <= ENUMERATED:
         return f"{size}: all cuts are compared, as it has at most {ENUMERATED} vertices"
     if not linear:

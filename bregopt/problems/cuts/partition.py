@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import field
+from functools import cache
 from itertools import combinations
 from typing import Any, Literal, Unpack
 
@@ -35,10 +36,12 @@ from bregopt.problems.cuts.answer import (
     number_of_parts,
     part_sizes,
 )
+from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle
 from bregopt.problems.cuts.cut import proven_cut
+from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
-from bregopt.problems.cuts.triangles import tightened
+from bregopt.problems.cuts.triangles import LARGEST_ORDER, tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
@@ -132,11 +135,11 @@ def partition(
         partitions satisfy, for a sharper relaxation of graphs of up to 500 vertices. False solves none;
         `bound` of the answer is 0 then.
     exact : bool
-        Prove that the parts are best, where that serves: two parts by branch and bound, as
-        :func:`min_balanced_cut` does; more parts of a small graph by comparing all, and of others by
-        the bound "triangles", without branching. `optimal` says whether it did.
+        Prove that the parts are best, by branch and bound as in :func:`min_balanced_cut`; three parts or
+        more of a small graph by comparing all. Three parts or more take at most 500 vertices: seconds for
+        some 30, and longer for more parts.
     executor : concurrent.futures.Executor, optional
-        Bounds nodes of the tree of two parts, with the same answer; for ``exact=True`` only.
+        Bounds nodes of the tree, with the same answer; for ``exact=True`` only.
 
     Returns
     -------
@@ -169,13 +172,18 @@ def partition(
         check_exact(exact, executor)
         number_of_parts(k, parsed.n)
         wanted = part_sizes(sizes, k, parsed.n)
-        if exact and k == 2:
-            return _two_parts(parsed, wanted, rng, options, executor).timed(start)
+        every = partitions([wanted]) if bound or exact else None
+        if exact and (k == 2 or every is None):
+            if k > 2 and parsed.n > LARGEST_ORDER:
+                raise ValueError(
+                    f"exact is True for {k} parts of {parsed.n} vertices; expected at most {LARGEST_ORDER}: "
+                    "leave it out, for a bound by relaxation"
+                )
+            own = _two_parts if k == 2 else _proven
+            return own(parsed, wanted, rng, options, executor).timed(start)
         if exact:
-            bound = "auto" if partitions([wanted]) is not None else "triangles"
-            check_bound(bound, parsed.n)
+            bound = "auto"
         proof = Proof(parsed, largest=False)
-        every = partitions([wanted]) if bound else None
         if every is not None and bound == "auto" and "solver" not in options:
             found = proof.compared(every)
             answer = unrelaxed(proof.weight(found.part), len(every))
@@ -202,6 +210,36 @@ def _two_parts(
         nodes=cut.nodes,
         open=cut.open,
         _plan=cut._plan,
+    )
+
+
+def _proven(
+    graph: Graph,
+    sizes: list[int],
+    rng: np.random.Generator,
+    options: Mapping[str, Any],
+    executor: Executor | None,
+) -> Partition:
+    """Return the best parts, three or more, by branch and bound."""
+    proof = Proof(graph, largest=False)
+    search = PartSearch(graph.adjacency, sizes, rng, proof.suggests, options)
+
+    def searched() -> IntArray:
+        with clock.reserving((1 - _SEARCHED) * (time_limit(options) or 0.0)):
+            search.run()
+        return search.best
+
+    task = Task.of(graph, sizes=tuple(sizes))
+    found = best_cut(task, search.best, cache(searched), options, executor)
+    certificate = found.certificate
+    settled = Settled(certificate.side, certificate.claim, certificate.optimal)
+    cut = proof.weight(settled.part)
+    return replace(
+        _partition(graph, sizes, found.answer(settled, cut), settled, cut),
+        certificate=certificate,
+        nodes=found.nodes,
+        open=found.open,
+        _plan=found.plan,
     )
 
 

@@ -33,13 +33,14 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
     Cycles,
     Form,
     Node,
+    Triples,
     cut_bound,
 )
 from bregopt.problems.cuts.branch_and_bound.reduction import Piece, Reduction, reduced
 from bregopt.problems.cuts.proof import Lattice
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
-from bregopt.rigorous.ball import down, up
+from bregopt.rigorous.ball import UNIT, down, up
 
 __all__ = ["FORMAT", "CutCertificate", "Task", "penalty"]
 
@@ -61,6 +62,8 @@ class Task(NamedTuple):
     weights : array of shape (m,)
     difference : int
         Of the sizes of the sides of a smallest cut; -1 for largest cuts without sizes.
+    sizes : tuple of int
+        Those of three parts or more, whose numbers take the place of signs; none for two sides.
     """
 
     n: int
@@ -68,20 +71,21 @@ class Task(NamedTuple):
     j: IntArray
     weights: Array
     difference: int
+    sizes: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, difference: int = -1) -> Task:
+    def of(cls, graph: Graph, difference: int = -1, sizes: tuple[int, ...] = ()) -> Task:
         """Return the task for a graph."""
         edges = graph.adjacency.tocoo()
         once = edges.row < edges.col
         i, j, w = (part[once] for part in (edges.row, edges.col, edges.data))
         order = np.lexsort((j, i))
-        return cls(graph.n, i[order].astype(np.intp), j[order].astype(np.intp), w[order], difference)
+        return cls(graph.n, i[order].astype(np.intp), j[order].astype(np.intp), w[order], difference, sizes)
 
     @property
     def largest(self) -> bool:
         """Whether large cuts are sought."""
-        return self.difference < 0
+        return self.difference < 0 and not self.sizes
 
     def weight(self, side: IntArray) -> Fraction:
         """Return the exact weight of a cut."""
@@ -90,12 +94,17 @@ class Task(NamedTuple):
 
     def allows(self, side: IntArray) -> bool:
         """Whether the sides have the sizes asked for."""
+        if self.sizes:
+            return sorted(np.bincount(side).tolist()) == sorted(self.sizes)
         return self.largest or abs(int(side.sum())) == self.difference
 
     def reduction(self) -> Reduction:
         """Return the pieces; a balanced cut has one, and the constant of its value."""
         if self.largest:
             return reduced(self.n, self.i, self.j, self.weights)
+        if self.sizes:
+            weights = tuple(-Fraction(w) for w in self.weights.tolist())
+            return Reduction([], [], Fraction(0), [Piece(np.arange(self.n), self.i, self.j, weights)])
         constant, piece = penalty(self)
         return Reduction([], [], constant, [piece])
 
@@ -197,6 +206,8 @@ class CutCertificate:
         pieces = reduction.pieces
         if len(self.trees) != len(pieces):
             raise ValueError(f"the graph has {len(pieces)} pieces, and the certificate {len(self.trees)}")
+        if task.sizes and not task.allows(self.side):
+            raise ValueError(f"the parts have {np.bincount(self.side)} vertices, not {task.sizes}")
         if not task.allows(self.side):
             raise ValueError(
                 f"the sides differ by {abs(int(self.side.sum()))} vertices, not {task.difference}"
@@ -206,7 +217,7 @@ class CutCertificate:
         sides = task.sides(self.side, pieces)
         total, exact = reduction.total, True
         for number, (piece, leaves, side) in enumerate(zip(pieces, self.trees, sides, strict=True)):
-            form = Form.of(piece)
+            form = Form.of(piece, task.sizes)
             bound = Fraction(proven(form, leaves, f"piece {number}")) * Fraction(2) ** form.exponent
             own = piece.cut(side)
             # Cuts of a piece differ by multiples of the unit of the graph.
@@ -244,22 +255,25 @@ class CutCertificate:
     def stated(self) -> CutCertificate:
         """Return the certificate with the claim that its leaves prove, rounded outward."""
         found = self.bounds()
-        room = 0.0 if found.optimal else _ROUNDING * math.fsum(np.abs(self.task.weights).tolist())
+        room = _ROUNDING * math.fsum(np.abs(self.task.weights).tolist())
         claim = found.value
-        if room:
+        if not math.isclose(claim, self.cut, rel_tol=4 * UNIT):  # that of the cut is exact
             claim = up(claim + room) if self.task.largest else down(claim - room)
         return replace(self, claim=claim, optimal=found.optimal)
 
     def of_graph(self, graph: Graph) -> CutCertificate:
         """Return the certificate with the graph of another statement: only partition and leaves stay."""
-        return replace(self, task=Task.of(graph, self.task.difference))
+        return replace(self, task=Task.of(graph, self.task.difference, self.task.sizes))
 
     @property
     def proven(self) -> str:
         """What is claimed, as one sentence."""
         kind = "no cut weighs more than"
         best = f", and the cut of weight {self.cut:.17g} is optimal" if self.optimal else ""
-        if not self.task.largest:
+        if self.task.sizes:
+            parts = ", ".join(map(str, self.task.sizes))
+            kind = f"no partition into parts of {parts} vertices cuts less than"
+        elif not self.task.largest:
             sizes = (self.task.n + self.task.difference) // 2, (self.task.n - self.task.difference) // 2
             kind = f"no cut into {sizes[0]} and {sizes[1]} vertices weighs less than"
         return f"{kind} {self.claim:.17g}{best or f'; one weighs {self.cut:.17g}'}"
@@ -333,15 +347,18 @@ class CutCertificate:
     def of_fields(cls, fields: schema.Fields) -> CutCertificate:
         """Return the certificate in the fields of a file."""
         task = _read_task(fields)
-        side = fields.integers("side", (task.n,), -1, 1)
-        if not np.abs(side).all():
+        side = fields.integers("side", (task.n,), -1, max(len(task.sizes) - 1, 1))
+        if task.sizes and side.min() < 0:
+            raise fields.error("side", side, "numbers of parts")
+        if not task.sizes and not np.abs(side).all():
             raise fields.error("side", side, "signs 1 or -1")
         trees = fields.parts("trees")
         pieces = task.reduction().pieces
         if len(trees) != len(pieces):
             raise fields.error("trees", len(trees), f"{len(pieces)}, one for each piece of the graph")
         read = tuple(
-            _read_tree(own, k, piece) for k, (own, piece) in enumerate(zip(trees, pieces, strict=True))
+            _read_tree(own, k, piece, task.sizes)
+            for k, (own, piece) in enumerate(zip(trees, pieces, strict=True))
         )
         found = cls(
             task,
@@ -374,7 +391,13 @@ def proven(form: Form, leaves: Sequence[Node], name: str) -> float:
             group, sign = leaf.groups(form.n)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
-        if isinstance(leaf.rows, Cliques):
+        if form.sizes != () and not isinstance(leaf.rows, Triples):
+            raise ValueError(
+                f"{place}: its rows are those of two sides, and the graph has {len(form.sizes)} parts"
+            )
+        if isinstance(leaf.rows, Triples):
+            _check_triples(leaf, leaf.rows, group, place)
+        elif isinstance(leaf.rows, Cliques):
             _check_cliques(leaf.rows, place)
         else:
             _check_cycles(form, leaf.rows, group, sign, place)
@@ -430,8 +453,18 @@ def _check_cycles(form: Form, rows: Cycles, group: IntArray, sign: IntArray, pla
     _check_multipliers(rows.z, place)
 
 
+def _check_triples(leaf: Node, rows: Triples, group: IntArray, place: str) -> None:
+    """Refuse a row that some partition violates, or a negative multiplier of one that is no equation."""
+    i, j, m = rows.vertices.T
+    pair = (i < j) & (j == m) & (rows.signs == (1, 0, 0)).all(axis=1)
+    triple = (i < j) & (j < m) & (np.sort(rows.signs, axis=1) == (-1, -1, 1)).all(axis=1)
+    if not (pair | triple).all():
+        raise ValueError(f"{place}: a row of triples does not hold for all partitions")
+    _check_multipliers(rows.z[~rows.apart(group, leaf.path)], place)
+
+
 def _check_multipliers(z: Array, place: str) -> None:
-    if not (z >= 0).all():
+    if len(z) and not (z >= 0).all():
         raise ValueError(f"{place}: a row has the multiplier {float(np.min(z))!r}; expected none below 0")
 
 
@@ -440,7 +473,8 @@ def _check_multipliers(z: Array, place: str) -> None:
 
 def _packed_task(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = {"i": task.i, "j": task.j, "weights": task.weights}
-    return arrays, {"vertices": int(task.n), "difference": int(task.difference)}
+    facts = {"vertices": int(task.n), "difference": int(task.difference)}
+    return arrays, facts | ({"sizes": list(task.sizes)} if task.sizes else {})
 
 
 def _read_task(fields: schema.Fields) -> Task:
@@ -450,14 +484,22 @@ def _read_task(fields: schema.Fields) -> Task:
         raise fields.error(
             "difference", difference, f"-1, or an integer that differs from {n} by an even one"
         )
-    check_memory(64.0 * n if difference < 0 else 800.0 * n * n, f"the graph of {fields.path}")
+    sizes: tuple[int, ...] = ()
+    if "sizes" in fields:
+
+        def valid(value: Any) -> bool:
+            whole = isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+            return whole and len(value) > 2 and sum(value) == n and difference < 0
+
+        sizes = tuple(fields.fact("sizes", valid, f"three integers above 0 or more, with sum {n}"))
+    check_memory(64.0 * n if difference < 0 and not sizes else 800.0 * n * n, f"the graph of {fields.path}")
     i = fields.indices("i", (None,), n)
     j, weights = fields.indices("j", i.shape, n), fields.floats("weights", i.shape)
     if (i >= j).any() or (np.diff(i * n + j) <= 0).any():
         raise fields.error("i", i, "ends of edges in ascending order, i < j")
-    if difference >= 0 and (weights < 0).any():
+    if (difference >= 0 or sizes) and (weights < 0).any():
         raise fields.error("weights", float(weights.min()), "none below 0 for a balanced cut")
-    return Task(n, i, j, weights, difference)
+    return Task(n, i, j, weights, difference, sizes)
 
 
 def _packed_tree(leaves: Iterable[Node]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -476,19 +518,21 @@ def _packed_tree(leaves: Iterable[Node]) -> tuple[dict[str, Any], dict[str, Any]
         for key in ("edge", "back", "odd"):
             arrays[key] = np.concatenate([getattr(own, key) for own in cycles])
         return arrays, {"kind": "cycles"}
-    for key in ("support", "sign"):
+    triples = isinstance(rows[0], Triples)
+    for key in ("vertices", "signs") if triples else ("support", "sign"):
         arrays[key] = np.concatenate([getattr(own, key) for own in rows])
-    arrays["y"] = np.array([own.y for own in rows if isinstance(own, Cliques)])
-    return arrays, {"kind": "cliques"}
+    arrays["y"] = np.array([own.y for own in rows if not isinstance(own, Cycles)])
+    return arrays, {"kind": "triples" if triples else "cliques"}
 
 
 def _starts(sizes: Iterable[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum(list(sizes), dtype=np.int64)]).astype(np.int64)
 
 
-def _read_tree(fields: schema.Fields, number: int, piece: Piece) -> tuple[Node, ...]:
+def _read_tree(fields: schema.Fields, number: int, piece: Piece, sizes: tuple[int, ...]) -> tuple[Node, ...]:
     """Return the leaves of a piece, all that proofs assume of their arrays checked."""
-    kind = fields.fact("kind", lambda value: value in ("cliques", "cycles"), "'cliques' or 'cycles'")
+    kinds = ("triples",) if sizes else ("cliques", "cycles")
+    kind = fields.fact("kind", lambda value: value in kinds, " or ".join(map(repr, kinds)))
     fields.finish_facts()
     path = fields.integers(f"path{number}", (None, 3), -1, max(piece.n - 1, 1))
     if len(path) and (
@@ -496,7 +540,7 @@ def _read_tree(fields: schema.Fields, number: int, piece: Piece) -> tuple[Node, 
     ):
         raise fields.error(f"path{number}", path, f"pairs of vertices from 0 to {piece.n - 1}, and 1 or -1")
     starts = _read_starts(fields, f"path_start{number}", len(path))
-    z = fields.floats(f"z{number}", (None,), least=0.0)
+    z = fields.floats(f"z{number}", (None,), least=-math.inf if sizes else 0.0)
     row = _read_starts(fields, f"row_start{number}", len(z))
     if len(row) != len(starts) or len(starts) < 2:
         raise fields.error(f"row_start{number}", row, f"{len(starts)} numbers, as path_start{number}")
@@ -509,7 +553,19 @@ def _read_tree(fields: schema.Fields, number: int, piece: Piece) -> tuple[Node, 
         if len(walk) != len(z) + 1 or (np.diff(walk) == 0).any():
             raise fields.error(f"walk_start{number}", walk, f"{len(z) + 1} ascending numbers")
         whole = Cycles(walk, edge, back, odd, z)
-        rows: list[Cliques | Cycles] = [whole.taken(np.arange(a, b)) for a, b in pairwise(row)]
+        rows: list[Cliques | Cycles | Triples] = [whole.taken(np.arange(a, b)) for a, b in pairwise(row)]
+    elif kind == "triples":
+        if (np.diff(row) == 0).any():
+            raise fields.error(f"row_start{number}", row, "a multiplier of the sizes at least for each leaf")
+        count = len(z) - len(paths)
+        vertices = fields.indices(f"vertices{number}", (count, 3), piece.n)
+        signs = fields.integers(f"signs{number}", (count, 3), -1, 1)
+        y = fields.floats(f"y{number}", (len(paths), piece.n))
+        at = row - np.arange(len(row))
+        rows = [
+            Triples(vertices[c:d], signs[c:d], z[a:b], own)
+            for own, (a, b), (c, d) in zip(y, pairwise(row), pairwise(at), strict=True)
+        ]
     else:
         support = fields.indices(f"support{number}", (len(z), LARGEST_CLIQUE), piece.n)
         sign = fields.integers(f"sign{number}", support.shape, -1, 1)

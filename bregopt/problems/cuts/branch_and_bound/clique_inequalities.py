@@ -24,7 +24,7 @@ import scipy.optimize
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import CutShort, checkpoint
 from bregopt.problems.cuts.branch_and_bound.leaves import (
     ENUMERATED,
@@ -36,7 +36,18 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
 )
 from bregopt.threads import threads_for
 
-__all__ = ["AHEAD", "DROPPED", "SLACK", "Dual", "Outcome", "bounded", "improved", "triangles", "unknown"]
+__all__ = [
+    "AHEAD",
+    "DROPPED",
+    "SLACK",
+    "Dual",
+    "Outcome",
+    "Work",
+    "bounded",
+    "improved",
+    "triangles",
+    "unknown",
+]
 
 _TRIANGLES, _LARGER = 400, 200  # rows of each kind that a round adds at most
 _ENTRIES = 2**20  # of an array in separation
@@ -120,10 +131,14 @@ class Dual:
         F = base + float(values @ values) / (2 * alpha) + alpha * m * m / 2
         return F, np.concatenate([1 - self.X.diagonal(), self.constants + self.T @ self.X.ravel()])
 
-    def improved(self, y: Array, z: Array, alpha: float, steps: int = _ITERATIONS) -> tuple[Array, Array]:
-        """Return multipliers after a round of L-BFGS-B."""
+    def improved(
+        self, y: Array, z: Array, alpha: float, steps: int = _ITERATIONS, free: Mask | None = None
+    ) -> tuple[Array, Array]:
+        """Return multipliers after a round of L-BFGS-B. Those of `free` rows, equations, have any sign."""
         m = len(y)
         least = np.concatenate([np.full(m, -np.inf), np.zeros(len(z))])
+        if free is not None:
+            least[m:][free] = -np.inf
         found = scipy.optimize.minimize(
             self.evaluate,
             np.concatenate([y, z]),
@@ -155,16 +170,25 @@ def bounded(form: Form, node: Node, target: float, ahead: float = AHEAD) -> Outc
     ahead : float
         The number of rounds at the present gain that should close the gap; else the work ends.
     """
-    work = _Work(form, node, target, ahead)
+    work = Work(form, node, target, ahead)
     with threads_for(form.n):
         return work.run()
 
 
-class _Work:
-    """The rounds at one node."""
+class Work:
+    """The rounds at one node. Those of partitions, :mod:`.parts`, have other rows.
+
+    Parameters
+    ----------
+    form : Form
+    node : Node
+    target, ahead : float
+        As for :func:`bounded`.
+    """
+
+    steps = _ITERATIONS
 
     def __init__(self, form: Form, node: Node, target: float, ahead: float) -> None:
-        assert isinstance(node.rows, Cliques)
         self.form, self.path, self.target, self.ahead = form, node.path, target, ahead
         self.group, self.sign = node.groups(form.n)
         self.m = int(self.group.max()) + 1
@@ -172,23 +196,32 @@ class _Work:
         P = np.zeros((form.n, self.m))
         P[np.arange(form.n), self.group] = self.sign
         self.C = P.T @ form.C @ P
-        self.rows, self.given = node.rows, node.rows
+        self.constant = form.half
+        self.rows: Any = node.rows
         self.best, self.kept = np.inf, node.rows
         self.dual = self._dual(self.rows)
 
     def run(self) -> Outcome:
         """Take rounds; return what they found."""
-        if self.m <= ENUMERATED:
+        if self._few():
             return self._outcome(None)
-        is_root = not len(self.given.z) and not self.path
+        is_root = not self.path
         if is_root:
             top = float(lapack.dsyevr(self.C, compute_v=0)[0][-1])
             self.rows = self.rows._replace(y=self._spread(np.full(self.m, top)))
         with suppress(_Closed, CutShort):
             self._rounds(is_root)
         X, _ = self.dual.slacks()
-        decided = 1 + int(np.argmin(np.abs(np.abs(X[0, 1:]) - _DECIDED)))
-        return self._outcome((int(self.first[0]), int(self.first[decided])), X)
+        g, h = self._pair(X)
+        return self._outcome((int(self.first[g]), int(self.first[h])), X)
+
+    def _few(self) -> bool:
+        """Whether all cuts of the node are compared."""
+        return self.m <= ENUMERATED
+
+    def _pair(self, X: Array) -> tuple[int, int]:
+        """Return the groups to branch on."""
+        return 0, 1 + int(np.argmin(np.abs(np.abs(X[0, 1:]) - _DECIDED)))
 
     def _rounds(self, is_root: bool) -> None:
         y: Array = np.bincount(self.group, self.rows.y, self.m).astype(float)
@@ -198,7 +231,7 @@ class _Work:
         level, gains = gap, [self.best]
         for number in range(1, 1000):
             checkpoint(self.m)
-            y, z = self.dual.improved(y, z, 2 * level / self.m**2)
+            y, z = self.dual.improved(y, z, 2 * level / self.m**2, self.steps, self._free())
             self.rows = self.rows._replace(y=self._spread(y), z=z)
             gap = max(self._gap(self.best), 0.0)
             gains.append(self.best)
@@ -210,9 +243,13 @@ class _Work:
             level = max(_SHRINK * level, min(level, _SHARE * gap))
 
     def _gap(self, bound: float) -> float:
-        return bound + self.form.half - self.target
+        return bound + self.constant - self.target
 
-    def _dual(self, rows: Cliques) -> Dual:
+    def _free(self) -> Mask | None:
+        """Return which rows are equations: of cliques none."""
+        return None
+
+    def _dual(self, rows: Any) -> Dual:
         """Return the program of the groups. Pairs inside of a group stay, on the diagonal."""
         row, i, j, b = rows.terms()
         g, h = self.group[i], self.group[j]
@@ -238,18 +275,21 @@ class _Work:
         """Whether rounded multipliers prove the target."""
         return cut_bound(self.form, Node(self.path, self._rounded())) < self.target
 
-    def _rounded(self) -> Cliques:
+    def _rounded(self) -> Any:
         """Return the best multipliers with 24 digits, and no eigenvalue of ``M`` above zero.
 
         Folds of a child keep ``M`` negative, so its bound is no larger.
         """
-        z = self.kept.z.astype(np.float32).astype(float)
-        used = np.flatnonzero(z > 0)
-        rows = Cliques(self.kept.support[used], self.kept.sign[used], z[used], self.kept.y)
+        rows = self._used(self.kept, self.kept.z.astype(np.float32).astype(float))
         y = np.asarray(np.bincount(self.group, rows.y, self.m), dtype=float)
         M = self._dual(rows).matrix(y, rows.z)
         top = float(lapack.dsyevr(M, compute_v=0, range="I", il=self.m, iu=self.m)[0][0]) + _BELOW
         return rows._replace(y=self._spread(y + top))
+
+    def _used(self, rows: Any, z: Array) -> Any:
+        """Return rows with these multipliers, without those of multiplier zero."""
+        used = np.flatnonzero(z > 0)
+        return Cliques(rows.support[used], rows.sign[used], z[used], rows.y)
 
     def _separate(self, with_larger: bool) -> Array:
         """Drop rows without use, and add violated ones; return the multipliers."""
@@ -277,13 +317,13 @@ class _Work:
 
     def _outcome(self, pair: tuple[int, int] | None, X: Array | None = None) -> Outcome:
         node = Node(self.path, self.kept if pair is None else self._rounded())
-        bound = cut_bound(self.form, node)
-        if pair is None:
-            side = enumerated_side(self.form, self.group, self.sign)
-        else:
-            assert X is not None
-            side = _best_rounding(self.form, X, self.group, self.sign)
-        return Outcome(node, bound, pair, side)
+        return Outcome(node, cut_bound(self.form, node), pair, self._side(X))
+
+    def _side(self, X: Array | None) -> IntArray:
+        """Return the best cut of a node with few groups, otherwise the best of some roundings."""
+        if X is None:
+            return enumerated_side(self.form, self.group, self.sign)
+        return _best_rounding(self.form, X, self.group, self.sign)
 
 
 # --- Separation ---------------------------------------------------------------------------------------

@@ -19,6 +19,11 @@ of groups times the largest eigenvalue (Helmberg, Rendl, Weismantel 2000; Krislo
 is at most ``sum_t z_t (|F_t| - 1)`` plus, for each pair of groups, the larger value of what is left of its
 weight (Barahona, Mahjoub 1986; safe bounds: Neumaier, Shcherbina 2004).
 
+*Rows of triples* bound partitions in ``k`` parts of given sizes, whose weights are those of the edges less
+than zero: ``X_ij`` is 1 for ``i`` and ``j`` in one part and ``-1/(k-1)`` for others. Pairs have ``X_ij >=
+-1/(k-1)``, triples ``X_ij + X_im - X_jm <= 1``. Sizes fix ``e'Xe``, and a node puts pairs in one group, or
+apart: then the row of the pair is an equation, and its multiplier has any sign. The cut is linear in ``X``.
+
 *Enumeration.* Few groups have few cuts, and all are compared.
 """
 
@@ -39,9 +44,21 @@ from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 
-__all__ = ["ENUMERATED", "Cliques", "Cycles", "Form", "Node", "cut_bound", "folded"]
+__all__ = [
+    "ENUMERATED",
+    "LARGEST_CLIQUE",
+    "Cliques",
+    "Cycles",
+    "Form",
+    "Node",
+    "Triples",
+    "cut_bound",
+    "folded",
+    "labelings",
+]
 
 ENUMERATED = 14  # groups up to which all cuts of a node are compared
+_LABELINGS = 2**13  # the same for partitions
 LARGEST_CLIQUE = 7
 _PAIRS = np.array(list(combinations(range(LARGEST_CLIQUE), 2))).T
 
@@ -57,6 +74,8 @@ class Form:
     weights : Ball of shape (m,)
     exponent : int
         The weights are those of the piece times ``2^-exponent``.
+    sizes : tuple of int
+        Those of three parts or more; none for two sides.
     """
 
     n: int
@@ -64,9 +83,10 @@ class Form:
     j: IntArray
     weights: Ball
     exponent: int
+    sizes: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, piece: Piece) -> Form:
+    def of(cls, piece: Piece, sizes: tuple[int, ...] = ()) -> Form:
         """Return a piece in doubles; radii cover the rounding of its fractions."""
         largest = max(map(abs, piece.weights), default=Fraction(1))
         exponent = math.frexp(float(largest))[1]
@@ -74,7 +94,7 @@ class Form:
         exact = [scale * w for w in piece.weights]
         mid = [float(w) for w in exact]
         off = [float(abs(w - Fraction(m))) * (1 + 4 * UNIT) for w, m in zip(exact, mid, strict=True)]
-        return cls(piece.n, piece.i, piece.j, Ball(np.array(mid), np.array(off)), exponent)
+        return cls(piece.n, piece.i, piece.j, Ball(np.array(mid), np.array(off)), exponent, sizes)
 
     @cached_property
     def C(self) -> Array:
@@ -201,6 +221,70 @@ class Cycles(NamedTuple):
         return Cycles(start, self.edge[at], self.back[at], self.odd[at], self.z[rows])
 
 
+class Triples(NamedTuple):
+    """Rows of pairs and triples of vertices, with the multipliers of the diagonal.
+
+    Parameters
+    ----------
+    vertices : int array of shape (rows, 3)
+        Ascending; the last two are equal where the row is that of a pair.
+    signs : int array of shape (rows, 3)
+        The coefficients of the pairs ``ij``, ``im`` and ``jm``.
+    z : array of shape (1 + rows,)
+        The multiplier of the sizes, then those of the rows.
+    y : array of shape (n,)
+        For each vertex; that of a group is the sum.
+    """
+
+    vertices: IntArray
+    signs: IntArray
+    z: Array
+    y: Array
+
+    @classmethod
+    def none(cls, n: int) -> Triples:
+        """Return no rows."""
+        empty = np.zeros((0, 3), dtype=np.intp)
+        return cls(empty, empty, np.zeros(1), np.zeros(n))
+
+    def constants(self, sizes: tuple[int, ...]) -> Array:
+        """Return the constants of all rows, that of the sizes first."""
+        k, n = len(sizes), sum(sizes)
+        spread = (k * sum(size**2 for size in sizes) - n**2) / (k - 1)
+        return np.append(-spread * 2.0 ** -n.bit_length(), np.where(self.signs[:, 1] == 0, 1 / (k - 1), 1.0))
+
+    def matrix(self, group: IntArray) -> Any:
+        """Return the coefficients on the upper triangle of the groups' matrix, a csr_array."""
+        m = int(group.max()) + 1
+        share = np.bincount(group).astype(float)
+        unit = 2.0 ** -len(group).bit_length()  # the row of the sizes is of the size of others, and exact
+        every = np.triu(2 * np.outer(share, share), 1) + np.diag(share**2)
+        ends = group[self.vertices[:, [0, 0, 1]]], group[self.vertices[:, [1, 2, 2]]]
+        place = np.minimum(*ends) * m + np.maximum(*ends)
+        row = np.repeat(np.arange(len(place)), 3)
+        rows = (self.signs.ravel().astype(float), (row, place.ravel()))
+        return sp.csr_array(
+            sp.vstack(
+                [
+                    sp.csr_array(unit * every.reshape(1, -1)),
+                    sp.csr_array(rows, shape=(len(place), m * m)),
+                ]
+            )
+        )
+
+    def apart(self, group: IntArray, path: tuple[tuple[int, int, int], ...]) -> Mask:
+        """Return which rows are equations: the first, and those of pairs that a path puts apart."""
+        pairs = {tuple(sorted((group[i], group[j]))) for i, j, s in path if s < 0}
+        i, j, _ = group[self.vertices].T
+        ends = zip(
+            np.minimum(i, j).tolist(),
+            np.maximum(i, j).tolist(),
+            (self.signs[:, 1] == 0).tolist(),
+            strict=True,
+        )
+        return np.array([True, *(alone and (g, h) in pairs for g, h, alone in ends)])
+
+
 class Node(NamedTuple):
     """Cuts that are bounded together.
 
@@ -208,15 +292,16 @@ class Node(NamedTuple):
     ----------
     path : tuple of (int, int, int)
         Pairs of vertices, and 1 where they are on one side, -1 where they are on two.
-    rows : Cliques or Cycles
+    rows : Cliques, Cycles or Triples
     """
 
     path: tuple[tuple[int, int, int], ...]
-    rows: Cliques | Cycles
+    rows: Cliques | Cycles | Triples
 
     def groups(self, n: int) -> tuple[IntArray, IntArray]:
-        """Return the group and the sign of each vertex."""
-        return folded(n, self.path)
+        """Return the group and the sign of each vertex. Groups of partitions have one sign."""
+        joined = isinstance(self.rows, Triples)
+        return folded(n, tuple(step for step in self.path if step[2] > 0) if joined else self.path)
 
 
 def folded(n: int, path: tuple[tuple[int, int, int], ...]) -> tuple[IntArray, IntArray]:
@@ -241,11 +326,68 @@ def folded(n: int, path: tuple[tuple[int, int, int], ...]) -> tuple[IntArray, In
 def cut_bound(form: Form, node: Node) -> float:
     """Return a proven upper bound on the cuts of a node, in the units of the form."""
     group, sign = node.groups(form.n)
+    if isinstance(node.rows, Triples):
+        return _partitioned(form, node, node.rows, group)
     if group.max(initial=0) < ENUMERATED:
         return _enumerated(form, group, sign)
     if isinstance(node.rows, Cliques):
         return _semidefinite(form, node.rows, group, sign)
     return _linear(form, node, node.rows)
+
+
+def labelings(form: Form, node: Node, group: IntArray) -> IntArray | None:
+    """Return all partitions of a node into parts of the sizes asked for, or None for many.
+
+    The shape is (count, groups). Parts are numbered in the order of their first groups.
+    """
+    k, largest, share = len(form.sizes), max(form.sizes), np.bincount(group)
+    apart = np.zeros((len(share), len(share)), dtype=bool)
+    for i, j, s in node.path:
+        if s < 0:
+            apart[group[i], group[j]] = apart[group[j], group[i]] = True
+    found, used = np.zeros((1, 0), dtype=np.intp), np.zeros((1, k), dtype=np.intp)
+    for g in range(len(share)):
+        new = np.minimum((used > 0).sum(axis=1), k - 1)  # the first empty part
+        row, part = np.nonzero(np.arange(k) <= new[:, None])
+        near = found[row][:, apart[g, :g]] == part[:, None]
+        fits = ~near.any(axis=1) & (used[row, part] + share[g] <= largest)
+        row, part = row[fits], part[fits]
+        if len(row) > _LABELINGS:
+            return None
+        found, used = np.column_stack([found[row], part]), used[row]
+        used[np.arange(len(row)), part] += share[g]
+    return found[(np.sort(used, axis=1) == np.sort(form.sizes)).all(axis=1)]
+
+
+def _partitioned(form: Form, node: Node, rows: Triples, group: IntArray) -> float:
+    """Return the bound of a node of partitions: minus infinity if it holds none."""
+    m, k = int(group.max()) + 1, len(form.sizes)
+    part = labelings(form, node, group)
+    if part is not None:
+        if not len(part):
+            return -math.inf
+        size = float(form.weights.magnitude.sum())
+        cut = (part[:, group[form.i]] != part[:, group[form.j]]) @ form.weights.mid
+        return up(float(cut.max())) + inflated(gamma(len(form.i) + 4) * size + float(form.weights.rad.sum()))
+    # In units of a part: the cut is factor * sum w_ij (1 - X_ij).
+    factor = (k - 1) / k
+    T, constants = rows.matrix(group), rows.constants(form.sizes)
+    C = np.zeros((m, m))
+    low, high = np.minimum(group[form.i], group[form.j]), np.maximum(group[form.i], group[form.j])
+    np.add.at(C, (low, high), -factor * form.weights.mid)
+    most = int(np.diff(sp.csc_array(T).indptr).max(initial=0)) + len(form.i) + form.n
+    half = (C + (T.T @ rows.z).reshape(m, m)) / 2
+    magnitude = np.zeros((m, m))
+    np.add.at(magnitude, (low, high), factor * form.weights.magnitude)
+    magnitude = (magnitude + (abs(T).T @ np.abs(rows.z)).reshape(m, m)) / 2
+    y = np.bincount(group, rows.y, m)
+    M = np.asarray(half + half.T - np.diag(y), dtype=float)
+    magnitude = magnitude + magnitude.T + np.diag(np.bincount(group, np.abs(rows.y), m))
+    rad = gamma(2 * most + 16) * magnitude + float(form.weights.rad.sum())
+    top = -m * least_eigenvalue(Ball(-M, inflated(rad)))
+    terms = np.concatenate([rows.y, rows.z * constants, factor * form.weights.mid])
+    spare = gamma(16) * math.fsum(np.abs(terms).tolist()) + float(form.weights.rad.sum())
+    return up(up(math.fsum(terms.tolist()) + inflated(spare)) + up(top))
 
 
 def _enumerated(form: Form, group: IntArray, sign: IntArray) -> float:

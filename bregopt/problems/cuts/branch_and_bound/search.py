@@ -17,9 +17,9 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.clock import CutShort, remaining
 from bregopt.executors import Crew
-from bregopt.problems.cuts.branch_and_bound import clique_inequalities, odd_cycles
+from bregopt.problems.cuts.branch_and_bound import clique_inequalities, odd_cycles, parts
 from bregopt.problems.cuts.branch_and_bound.clique_inequalities import Outcome
-from bregopt.problems.cuts.branch_and_bound.leaves import Cliques, Cycles, Form, Node
+from bregopt.problems.cuts.branch_and_bound.leaves import Cliques, Cycles, Form, Node, Triples
 
 __all__ = ["Explored", "explored"]
 
@@ -89,7 +89,8 @@ def explored(
     branching : bool
         Without it rows are added to the root for longer, and it has no children.
     """
-    root = Node((), Cycles.none() if linear else Cliques.none(form.n))
+    dense = Triples if form.sizes else Cliques
+    root = Node((), Cycles.none() if linear else dense.none(form.n))
     heap = [_Open(-np.inf, 0, root)]
     leaves: list[tuple[float, Node]] = []
     nodes, crew = 0, Crew(executor)
@@ -139,4 +140,5 @@ def _bounded(node: Node, form: Form, target: float, branching: bool) -> Outcome:
     if isinstance(node.rows, Cycles):
         return odd_cycles.bounded(form, node, target)
     ahead = clique_inequalities.AHEAD * (1 if branching else _PATIENT)
-    return clique_inequalities.bounded(form, node, target, ahead)
+    method = parts if isinstance(node.rows, Triples) else clique_inequalities
+    return method.bounded(form, node, target, ahead)
