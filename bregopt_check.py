@@ -371,9 +371,9 @@ def implied_traces(P):
 
 def lower_bound(P, y, price):
     """Return what multipliers prove of the optimum times the price."""
-    one, ranges = P.one, []
+    one, ranges, far = P.one, [], max(map(abs, [*y, P.one])) << SPARE_BITS
     for k, (lo, hi, *_) in enumerate(P.ends):
-        reach = INF if P.kinds[k] == HARD else P.weights[k] * price // one if P.kinds[k] == HINGE else INF
+        reach = P.weights[k] * price // one if P.kinds[k] == HINGE else far
         reach = reach if price or P.kinds[k] in (HARD, LOG) else 0
         least, most = -reach if hi is not None else 0, reach if lo is not None else 0
         ranges.append((least, most) if lo == hi else (0, most) if y[k] > 0 else (least, 0))

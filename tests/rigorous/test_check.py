@@ -83,6 +83,8 @@ def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, 
         return check.main([forged])
 
     assert code(fields._arrays, facts) == 0
+    tiny = {name: fields._arrays[name] + 1e-300 for name in ("C0_radius", "lo_rad", "hi_rad")}
+    assert code(fields._arrays | tiny, facts) == 0  # a unit below the least double
     assert code(fields._arrays, facts | {"lower": (-8.9).hex()}) == 1
     assert code(fields._arrays, facts | {"upper": (-9.1).hex()}) == 1
     assert code({k: v for k, v in fields._arrays.items() if k != "y"}, facts) == 1

@@ -89,6 +89,8 @@ def bounds_of_terms(
     shown = {name: text for name, text in reasons.items() if text}
     seconds = time.perf_counter() - start
     certificate = None if found.best is None else found.best.certificate
+    if certificate is not None:  # what is above the tangents need not be above the entropies
+        certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
     given = () if found.best is None else found.best.given
     return Verification(bottom, top, shown, (*given, _ROUNDED), (), seconds, solves, certificate)
 
