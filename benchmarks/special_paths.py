@@ -884,6 +884,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             answering("routes.entropy.route._projected", None),
             *("a key rate of two parts of order 5", solving(lambda: entropies.key_rate(5)[0])),
         ),
+        (
+            *("entropies of numbers", "routes.entropy.blahut_arimoto:MaximumEntropy"),
+            answering("routes.entropy.blahut_arimoto.MaximumEntropy.takes", False),
+            *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
         # Certificates and proofs.
         (
             *("matrices on the rows", "certify.accuracy:near_minimizers"),

@@ -127,7 +127,7 @@ def _followed(
     return answer, worst
 
 
-# Pays on: a key rate of two parts of order 5, and maximum entropy of 5,000 numbers.
+# Pays on: a key rate of two parts of order 5.
 def _projected(program: Program, settings: Any, progress: Progress) -> tuple[Answer, float] | None:
     """Return the answer by projections, None where they do not apply or do not meet the tolerance."""
     form = StandardForm(program)
