@@ -491,6 +491,21 @@ def again() -> Call:
     return partial(problem.solve, warm_start=True)
 
 
+def right_hand_sides(n: int, count: int) -> Call:
+    """Return a call that solves a linear program over the cone for several right-hand sides."""
+    rng = np.random.default_rng(n)
+    X, b = bo.PSD(n), bo.Parameter(n, value=np.ones(n))
+    problem = bo.Problem(bo.Minimize(bo.inner(symmetric(rng, n, n), X)), [bo.diag(X) == b])
+
+    def call() -> Any:
+        for _ in range(count):
+            b.value = rng.uniform(1, 2, n)
+            answer = problem.solve()
+        return answer
+
+    return call
+
+
 def forms(n: int, m: int) -> bo.Problem:
     """Return the nearest matrix to the identity with more bounds on quadratic forms than entries."""
     rng = np.random.default_rng(n)
@@ -597,6 +612,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("idle variables", "presolve.boxes:Slacks", without("slacks")),
             *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
+        ),
+        (
+            *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
+            answering("routes.ipm.path_route.follow_path_directly", None),
+            *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
         ),
         (
             *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),

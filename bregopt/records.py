@@ -62,7 +62,7 @@ else:
         return new
 
 
-__all__ = ["PickledWithoutCache", "cached_property", "dataclass", "field_names", "kept", "replace"]
+__all__ = ["PickledWithoutCache", "Text", "cached_property", "dataclass", "field_names", "kept", "replace"]
 
 
 def field_names(cls: type[Any]) -> tuple[str, ...]:
@@ -274,6 +274,34 @@ class PickledWithoutCache:
             for name, value in vars(self).items()
             if not isinstance(getattr(kind, name, None), cached_property)
         }
+
+
+class Text:
+    """A text that is formed when somebody reads it, or pickles it.
+
+    NumPy takes as long to write a short array as Newton's method for a step.
+    """
+
+    def __init__(self, form: Callable[[], str]) -> None:
+        self._form: Callable[[], str] | None = form
+        self._text = ""
+
+    def __str__(self) -> str:
+        if self._form is not None:
+            self._text, self._form = self._form(), None
+        return self._text
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str | Text) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_text": str(self), "_form": None}
 
 
 class kept(Generic[Item, Value]):  # noqa: N801

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.program.rows import Bilinear, Rows, add_rows, combine_rows, multiplied_rows, stacked_rows
-from bregopt.records import dataclass, replace
+from bregopt.records import Text, dataclass, replace
 
 __all__ = [
     "Affine",
@@ -54,7 +54,7 @@ class Formula:
     """
 
     label: str
-    source_text: str | None = None  # in the language from which it was translated, CVXPY's
+    source_text: Text | None = None  # in the language from which it was translated, CVXPY's
 
     @property
     def full_label(self) -> str:

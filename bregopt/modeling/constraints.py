@@ -92,7 +92,7 @@ class Constraint(Named):
     def label(self) -> str:  # type: ignore[override]
         """The constraint as text."""
         if self.source_text is not None:
-            return self.source_text
+            return str(self.source_text)
         if self.penalty is not None and self.penalty.kind == "log":
             bound = _text(self.lower)
             shift = f" + {bound[1:]}" if bound.startswith("-") else f" - {bound}"

@@ -58,7 +58,7 @@ class Minimize(Formula):
     @property
     def label(self) -> str:  # type: ignore[override]
         """The name of the expression in messages."""
-        return self.expression.label if self.source_text is None else self.source_text
+        return self.expression.label if self.source_text is None else str(self.source_text)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label})"

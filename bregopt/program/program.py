@@ -28,7 +28,7 @@ from bregopt.program.bounds import NO_CONES, Bounds, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.lowrank import Matrix
 from bregopt.program.rows import Rows
-from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
+from bregopt.records import PickledWithoutCache, Text, cached_property, dataclass, kept, replace
 
 if TYPE_CHECKING:
     from bregopt.program.convex_terms import ConvexTerm, Tangent
@@ -229,7 +229,7 @@ class Program(PickledWithoutCache):
     c, u_lo, u_hi : array of shape (k,)
     offset : float
         A constant of the objective.
-    labels : tuple of (str, int)
+    labels : tuple of (str or Text, int)
         Name and number of rows of each declared constraint, in row order; for messages.
     columns : tuple of (str, int)
         Name and number of elements of each declared ordinary variable, in order, where known.
@@ -258,7 +258,7 @@ class Program(PickledWithoutCache):
     u_lo: Array
     u_hi: Array
     offset: float = 0.0
-    labels: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str | Text, int], ...] = ()
     columns: tuple[tuple[str, int], ...] = ()
     parameter_slopes: tuple[ParameterSlope, ...] = ()
     maximize: bool = False
@@ -461,7 +461,7 @@ class Program(PickledWithoutCache):
         blocks = tuple(new if b == block else other for b, other in enumerate(self.blocks))
         return replace(self, blocks=blocks, A=self.A.restrict(block, V))
 
-    def labels_of(self, kept: IntArray) -> tuple[tuple[str, int], ...]:
+    def labels_of(self, kept: IntArray) -> tuple[tuple[str | Text, int], ...]:
         """Return the labels of the constraints with the numbers of their rows among some rows, ascending."""
         ends = np.cumsum([0, *(size for _, size in self.labels)])
         left = np.diff(np.searchsorted(kept, ends))

@@ -65,7 +65,10 @@ _LARGEST_DECOMPOSED = 1_500
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
 _FINER = 0.01  # of the tolerance, where an answer is to be proven and is not
-_UNWATCHED = frozenset({"tol", "tol_X", "max_iter", "seed", "rank_tol"})  # options that every route has
+_DIRECT = ("bregman", "path")  # routes that may certify what they find; automatic routing has them first
+# Options of all routes, at values that ask for no more than the answer.
+_SILENT = {"time_limit": None, "proven": False, "verbose": False, "callback": None, "progress": False}
+_COMMON = frozenset({"tol", "tol_X", "max_iter", "seed", "rank_tol", *_SILENT})
 
 
 @dataclass(frozen=True)
@@ -146,22 +149,25 @@ def _proof(program: Program, solution: Solution) -> Verification:
 def _directly(
     program: Program, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]
 ) -> Solution | None:
-    """Return the answer of the first route, where it certifies what it finds, and nobody watches its steps.
+    """Return the answer of a route that certifies what it finds, where nobody watches its steps.
 
-    To reduce, to route and to certify a nearness problem of order 5 takes three times as long as to solve it.
+    To reduce, to route and to certify a small problem takes up to three times as long as to solve it.
     """
-    if start is not None or not options.keys() <= _UNWATCHED or logger.isEnabledFor(logging.DEBUG):
+    silent = all(value is _SILENT.get(name, value) for name, value in options.items())
+    if start is not None or not (silent and options.keys() <= _COMMON) or logger.isEnabledFor(logging.DEBUG):
         return None
-    first = route_names()[0]
-    cls: Any = load(first) if is_one_of(solver, ("auto", first)) else None
-    if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
-        return None
-    settings = own_settings(cls, options)
-    solution = driver.run_directly(cls(), program, settings, warn)
-    if solution is not None and logger.isEnabledFor(logging.INFO):
-        _log_route(cls, program, settings)
-        driver.log_answer(solution)
-    return solution
+    for name in _DIRECT:
+        cls: Any = load(name) if is_one_of(solver, ("auto", name)) else None
+        if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
+            continue
+        settings = own_settings(cls, options)
+        solution = driver.run_directly(cls(), program, settings, warn)
+        if solution is not None:
+            if logger.isEnabledFor(logging.INFO):
+                _log_route(cls, program, settings)
+                driver.log_answer(solution)
+            return solution
+    return None
 
 
 def _log_route(cls: type[Solver], program: Program, settings: Settings) -> None:

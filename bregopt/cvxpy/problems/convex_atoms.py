@@ -22,7 +22,7 @@ import numpy as np
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, one_number
+from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, is_affine, one_number
 from bregopt.cvxpy.problems.psd_constraints import is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
@@ -372,7 +372,7 @@ def epigraph(atom: Any) -> tuple[Any, list[Any]]:
 
 def _is_read(c: Any) -> bool:
     """Whether a constraint is read as it is: all its arguments are affine, or its kind is refused later."""
-    return type(c).__name__ not in (*SENSES, *_CONES) or all(argument.is_affine() for argument in c.args)
+    return type(c).__name__ not in (*SENSES, *_CONES) or all(map(is_affine, c.args))
 
 
 def _canonical(part: Any, refusal: str) -> tuple[Any, list[Any]]:
@@ -383,14 +383,14 @@ def _canonical(part: Any, refusal: str) -> tuple[Any, list[Any]]:
     except (NotImplementedError, ValueError, cp.error.SolverError):  # as some atoms say
         raise UnsupportedProblemError(refusal) from None
     for c in own:
-        if not (type(c).__name__ in (*SENSES, *_CONES) and all(argument.is_affine() for argument in c.args)):
+        if not (type(c).__name__ in (*SENSES, *_CONES) and all(map(is_affine, c.args))):
             raise UnsupportedProblemError(f"{refusal}, and its epigraph needs a cone of the kind {_name(c)}")
     return affine, own
 
 
 def _replaced(part: Any, cvxpys: Dcp2Cone) -> tuple[Any, list[Any]]:
     """Return an expression or constraint with epigraphs in place of atoms; affine parts stay as they are."""
-    if isinstance(part, cp.Expression) and part.is_affine():
+    if isinstance(part, cp.Expression) and is_affine(part):
         return part, []
     if type(part).__name__ == "PartialProblem":
         return cvxpys.canonicalize_tree(part, False)
@@ -411,7 +411,7 @@ def _atoms(c: Any) -> str:
 
 def _not_affine(expression: Any) -> list[Any]:
     inner = [atom for argument in expression.args for atom in _not_affine(argument)]
-    own = not expression.is_affine() and all(argument.is_affine() for argument in expression.args)
+    own = not is_affine(expression) and all(map(is_affine, expression.args))
     return [expression, *inner] if own else inner
 
 

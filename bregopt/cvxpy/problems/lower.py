@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import cvxpy as cp
@@ -49,7 +50,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.records import dataclass
+from bregopt.records import Text, dataclass
 from bregopt.routes.solution import Solution
 
 __all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "lower"]
@@ -102,7 +103,7 @@ def lower(problem: Any) -> Lowered:
     rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
     if not goal.spectral and not goal.penalties:  # divergences and penalties have labels of their own
-        sense.source_text = _text(given_objective)
+        sense.source_text = Text(partial(_text, given_objective))
     in_exponentials = [own.constraint for own in exponentials.values()]
     constraints: list[Any] = [*rows.values(), *others, *paid, *in_cones, *in_exponentials]
     try:
@@ -215,7 +216,7 @@ def _rows(
         body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
         if not body.is_constant:
             rows[c] = compared(body, sense)
-            rows[c].source_text = _text(given.get(c, c))
+            rows[c].source_text = Text(partial(_text, given.get(c, c)))
             if counts[label := getattr(c, "label", None)] == 1 and label:
                 rows[c].named(label)
             if is_symmetric_map(found, c.shape):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from cvxpy.atoms.atom import Atom
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, joined, rows_of
+from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, is_affine, joined, rows_of
 from bregopt.cvxpy.problems.convex_atoms import (
     AtomTerms,
     Curved,
@@ -85,7 +85,7 @@ def read_objective(objective: Any) -> Goal:
 
 def _read(term: ConvexTerm) -> AtomTerms:
     """Return the terms of an atom that is not affine, by its epigraph if it is none of those that we know."""
-    known = isinstance(term.atom, Atom) and all(argument.is_affine() for argument in term.atom.args)
+    known = isinstance(term.atom, Atom) and all(map(is_affine, term.atom.args))
     try:
         if known:
             return read_convex_atom(term)

@@ -79,15 +79,14 @@ def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
     return bool(skew <= _ROUND_OFF * np.abs(values).max(initial=0.0))
 
 
-def is_real_form(matrix: Any) -> bool:
+def is_real_form(rows: Coefficients, order: int) -> bool:
     """Whether an affine matrix is ``[A, -B; B, A]``, the real form of ``A + iB``, for all values."""
-    n, odd = divmod(matrix.shape[0], 2)
+    n, odd = divmod(order, 2)
     if odd:
         return False
     number = np.arange(4 * n * n).reshape((2 * n, 2 * n), order="F")
     first, second = number[:n].ravel(), np.hstack([number[n:, n:], number[n:, :n]]).ravel()
     sign = np.tile(np.repeat([1.0, -1.0], n), n)
-    rows = rows_of(matrix)
     if (rows.constant[first] != sign * rows.constant[second]).any():
         return False
     slopes = [coefficients(v, rows) for v in rows.variables]
@@ -121,13 +120,12 @@ def claim_of(matrix: Any) -> Claim | None:
     (X,) = rows.variables
     if X.shape != matrix.shape or not (is_matrix(X) or is_square(X)):
         return None
-    slope = coefficients(X, rows).tocoo()
+    row, at, weight = joined(rows.elements[X])
     to = upper_entries(np.arange(n * n), n)
-    row, column = to[slope.coords[0]], to[slope.coords[1]]
-    symmetric = sp.csr_array((slope.data, (row, column)), (n * n, n * n))
-    count = np.bincount(to, minlength=n * n).astype(float)
-    scale = float(symmetric.trace()) / n**2
-    if scale == 0 or abs(symmetric - scale * sp.diags_array(count)).max() > 0:
+    own = to[row] == to[at]
+    slope, count = np.bincount(to[row[own]], weight[own], n * n), np.bincount(to, minlength=n * n)
+    scale = float(slope.sum()) / n**2
+    if scale == 0 or weight[~own].any() or (slope != scale * count).any():
         return None
     constant = rows.constant.reshape((n, n), order="F")
     return Claim(X, float(np.sign(scale)), abs(scale), -(constant + constant.T) / (2 * abs(scale)))
@@ -157,11 +155,17 @@ class Link:
     @classmethod
     def of(cls, F: Any, name: str) -> Link:
         """Return a new matrix that equals the symmetric part of an affine one."""
-        n = F.shape[0]
-        block, entries, i, j = _hermitian(n // 2, name) if is_real_form(F) else _symmetric(n, name)
-        row = np.tile(np.arange(len(i)), 2)
-        at = np.concatenate([i + n * j, j + n * i])
-        rows = rows_of(F, Elements(row, at, np.full(len(row), 0.5)), len(i))
+        n, given = F.shape[0], rows_of(F)
+        block, entries, i, j = _hermitian(n // 2, name) if is_real_form(given, n) else _symmetric(n, name)
+        m, above, below = len(i), i + n * j, j + n * i
+        if given.quadratics:  # forms are stored by their vectors
+            row = np.tile(np.arange(m), 2)
+            half = Elements(row, np.concatenate([above, below]), np.full(2 * m, 0.5))
+            return cls(block, entries, rows_of(F, half, m), np.arange(m))
+        place, share = np.full(n * n, -1), np.ones(n * n)
+        place[above] = place[below] = np.arange(m)
+        share[above[i != j]] = share[below[i != j]] = 0.5
+        rows = given.gathered(place, share, m)
         return cls(block, entries, rows, np.arange(len(i)))
 
     def known_as(self, others: Iterable[Link], forms: dict[Any, VariableForm]) -> PSD | None:

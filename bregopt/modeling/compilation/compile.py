@@ -37,7 +37,7 @@ from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondO
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.matrix_entropies import on_ranges
 from bregopt.program.rows import Rows, concatenate_rows, storage
-from bregopt.records import dataclass, replace
+from bregopt.records import Text, dataclass, replace
 
 __all__ = ["Compiled", "ConeRows", "compile_problem"]
 
@@ -101,7 +101,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         c=_variable_cost(variables, goal),
         u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
-        labels=tuple((c.declared.title, c.size) for c in constraints),
+        labels=tuple((Text(partial(getattr, c.declared, "title")), c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
         maximize=objective.sign < 0,
         cones=in_cones.cones,

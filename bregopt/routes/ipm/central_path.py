@@ -27,6 +27,7 @@ from bregopt.certify.constants import (
     ROW_NOISE,
 )
 from bregopt.certify.point import box_minimum, relative_to_costs
+from bregopt.clock import CutShort
 from bregopt.linalg import symmetrize
 from bregopt.presolve import Presolved
 from bregopt.presolve.faces import has_rows_of_integers
@@ -39,14 +40,15 @@ from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.start import first_iterate, warm_iterate
+from bregopt.routes.ipm.scaled_rows import is_small
+from bregopt.routes.ipm.start import first_iterate, strict_iterate, warm_iterate
 from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress
 
 if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
 
-__all__ = ["follow_path"]
+__all__ = ["follow_path", "follow_path_directly"]
 
 # Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
 _INNER_ERROR = 1e-2
@@ -99,6 +101,38 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     if method.face is not None:
         return _on_face(method.face, settings, progress, found.step)
     return found.proof or method.answer(found)
+
+
+# Pays on: 50 right-hand sides of a program of order 8.
+def follow_path_directly(
+    program: Program, settings: Any, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the answer to a small program of equalities, and its certificate; None where it is not proven.
+
+    The path begins inside both cones and meets all rows, so that both optima are attained. Reductions then
+    change no status, and at such sizes they take longer than they save.
+    """
+    if not is_small(program) or program.k or program.curved or program.terms or not program.m:
+        return None
+    if not program.bounds.equal.all() or program.bounds.kind.any() or not pays(program):
+        return None
+    try:
+        engine = Engine(program, [block.C for block in program.blocks])
+        at = strict_iterate(engine, program) if engine.is_scaled else None
+    except CutShort:
+        return None
+    if at is None:
+        return None
+    method = _CentralPath(engine, at, program, settings, progress)
+    monitor = Monitor(program, settings, progress, settings.tuning.path_share)
+    found = monitor.follow(method, at, settings.max_iter or _STEPS)
+    if found.proof is not None or found.stop is StopReason.STALLED:
+        return None
+    answer = method.answer(found)
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    if found.stop is StopReason.CONVERGED and not certificate.meets(settings.tol):
+        return None
+    return answer, certificate
 
 
 def _on_face(face: OnIntegerFace, settings: Any, progress: Progress, steps: int) -> Answer:
@@ -194,7 +228,8 @@ class _CentralPath(Method):
             return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
         cost = LARGEST_X * noise * float(self._plan.traces(at.X).max())
-        return cost > self._settings.tol * abs(float(self._engine.cost @ at.X))
+        value = float(self._engine.cost @ at.X) + float(self._program.c @ at.u)
+        return cost > self._settings.tol * abs(value)
 
     def answer(self, found: Followed) -> Answer:
         """Return the answer at the best point of the path."""

@@ -194,6 +194,11 @@ class Engine:
             self.plan, program.B, exact, in_rows, direct, formed
         )
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the system is that in scaled coordinates, whose rows are independent."""
+        return isinstance(self._system, ScaledRows)
+
     @cached_property
     def largest_cost(self) -> float:
         """The largest norm of a cost matrix of a block."""
@@ -204,7 +209,7 @@ class Engine:
 
         The system in the entries of ``X`` divides by the slacks of the rows and loses digits as these vanish.
         """
-        if isinstance(self._system, ScaledRows):
+        if self.is_scaled:
             return None
         system: System | None = ScaledRows.of(self.plan, self._program, MANY)
         if system is None and not isinstance(self._system, RowSystem) and self._m <= LARGEST_FORMED_ROWS:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
-from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
+from bregopt.certify import NEAR, Certificate, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
@@ -31,7 +31,7 @@ from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
 from bregopt.routes.base import Capabilities, Method, behind
-from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.ipm.central_path import follow_path, follow_path_directly
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import (
     ActiveSet,
@@ -148,6 +148,12 @@ class Path:
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
+
+    def solve_directly(
+        self, program: Program, settings: Any, progress: Progress
+    ) -> tuple[Answer, Certificate] | None:
+        """Solve a small program with an interior, and certify the answer; None for all others."""
+        return follow_path_directly(program, settings, progress)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)

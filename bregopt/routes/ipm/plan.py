@@ -44,7 +44,7 @@ _DENSE_FRACTION = 0.1
 
 _SMALL_MAP = 50_000  # entries of a matrix of rows whose dense products take less time than sparse ones' calls
 # Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
-_CHEAP, _FULL = 3e4, 0.3
+_CHEAP, _FULL = 1e5, 0.3
 _LISTED = 2_000_000  # entries of the rows in a block up to which they are listed
 # Approximate nanoseconds of one multiplication in a product of dense matrices.
 _FLOP_COST = 0.04

@@ -29,12 +29,12 @@ from bregopt.program import Program
 from bregopt.routes.ipm.cones import automorphism
 from bregopt.routes.ipm.plan import Group, Plan, RightHandSide, ScalingPoint, Solve, Step
 
-__all__ = ["FEW", "MANY", "SOME", "ScaledRows"]
+__all__ = ["MANY", "SOME", "ScaledRows", "is_small"]
 
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
 # it follows a path that stalls.
-FEW, SOME, MANY = 1e5, 1e7, 1e9
+_FEW, SOME, MANY = 1e5, 1e7, 1e9
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
 _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
@@ -80,14 +80,13 @@ class ScaledRows:
 
     # Pays on: hinf1.
     @classmethod
-    def of(cls, plan: Plan, program: Program, most: float = FEW) -> ScaledRows | None:
+    def of(cls, plan: Plan, program: Program, most: float = _FEW) -> ScaledRows | None:
         """Return the system, None where it costs more than `most` or rows are dependent; kept with the plan.
 
         The factors of dependent rows are round-off.
         """
-        coordinates = plan.size + program.k + program.m
         inside = any(group.weight for group in plan.groups)  # a log-determinant keeps X off the boundary
-        if inside or plan.listed is None or coordinates * plan.m**2 > most:
+        if inside or plan.listed is None or _work(program) > most:
             return None
         if (program.u_lo == program.u_hi).any():
             return None
@@ -111,6 +110,17 @@ class ScaledRows:
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         return _Factorized(self, scaling_point)
+
+
+def is_small(program: Program) -> bool:
+    """Whether the system of a program is that in scaled coordinates, if its rows are independent."""
+    return _work(program) <= _FEW
+
+
+def _work(program: Program) -> float:
+    """Return the coordinates times the square of the number of rows."""
+    entries = sum(n * n for n in program.A.orders)
+    return float(entries + program.k + program.m) * program.m**2
 
 
 def _has_full_rank(G: Array) -> bool:

@@ -18,7 +18,7 @@ from bregopt.records import dataclass
 from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.engine import Engine, Iterate
 
-__all__ = ["first_iterate", "warm_iterate"]
+__all__ = ["first_iterate", "strict_iterate", "warm_iterate"]
 
 # Least eigenvalue of a first ``X`` that meets the equalities, relative to the mean. Where the rows leave
 # ``X`` no interior, the matrix of least norm is singular but for round-off.
@@ -74,6 +74,16 @@ def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iter
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
     return at
+
+
+def strict_iterate(engine: Engine, program: Program) -> Iterate | None:
+    """Return an iterate that meets all equalities inside both cones; None if none is known.
+
+    Then primal and dual have interiors, and both optima are attained (Slater).
+    """
+    least = _least_norm(engine, program)
+    inside = None if least.X is None else _interior_point(engine, program, least)
+    return None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
 
 
 def warm_iterate(engine: Engine, program: Program, start: Start) -> Iterate | None:

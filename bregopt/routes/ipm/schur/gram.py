@@ -68,6 +68,7 @@ class Gram:
     def __init__(self, A: LinearMap, block: int = 0) -> None:
         self._A, self._block = A, block
         self._parts = A.terms_of(block)
+        self._slice: tuple[IntArray, Gram] | None = None  # of the rows asked for last
 
     @cached_property
     def _formulas(self) -> _Formulas:
@@ -123,7 +124,10 @@ class Gram:
         if rows is None:
             return self._all(P, Q, root)
         if len(rows) < _SLICE_FRACTION * self._A.m:
-            return Gram(self._A.slice(rows), self._block).assemble(P, Q, root=root)
+            known = self._slice
+            if known is None or known[0] is not rows:
+                known = self._slice = rows, Gram(self._A.slice(rows), self._block)
+            return known[1].assemble(P, Q, root=root)
         return self._all(P, Q, root)[np.ix_(rows, rows)]
 
     def _all(self, P: Array, Q: Array, root: Array | None) -> Array:
