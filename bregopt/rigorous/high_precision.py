@@ -124,7 +124,7 @@ def exact_digits(data: Data, bound: float = math.inf) -> Digits:
     )
 
 
-# Pays on: hinf4, hinf7, hinf8, whose optima have two proven sides on such faces.
+# It gives hinf4, hinf7 and hinf8 two proven sides, on such faces.
 def coordinate_face(data: Data) -> IntegerFace | None:
     """Return rows and columns of matrices that equalities fix to zero, None where none are found.
 
