@@ -55,8 +55,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Sphinx forgets the words of index entries, which the search needs, unless it reads all pages (-E).
 docs: $(STAMP)
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
 
 # The sites of the tags v* and of the files here, in docs/_build/releases.
 docs-releases: $(STAMP)
