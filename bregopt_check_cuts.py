@@ -454,7 +454,7 @@ def checked(path, lists=None, facts=None):
         demand(bound >= own, "the leaves prove less than the cut of the file")
         total += own if bound < own + graph.unit else bound  # cuts differ by multiples of the unit
     least = "no cut weighs more" if graph.largest else "no cut of these sizes weighs less"
-    total = total if graph.largest else -total
+    total = total if graph.largest else max(-total, Fraction(0))  # their weights are none below zero
     claim = Fraction(float.fromhex(facts["claim"]))
     holds = total <= claim if graph.largest else total >= claim
     print(f"{path}: graph of {graph.n} vertices and {len(graph.edges)} edges, pieces {len(graph.pieces)}")

@@ -279,6 +279,14 @@ def test_tampered_parts_are_refused(change, message, three, tmp_path):
     assert bregopt_check_cuts.main([tmp_path / "parts.npz"]) in (1, 2)
 
 
+def test_cuts_are_never_proven_to_weigh_less_than_nothing(tmp_path):
+    found = bo.partition(hard_graph(24), 3, exact=True, time_limit=1e-6)
+    assert found.bound == 0
+    found.certificate.save(tmp_path / "cut.npz")
+    bo.CutCertificate.load(tmp_path / "cut.npz").check()
+    assert bregopt_check_cuts.main([tmp_path / "cut.npz"]) == 0
+
+
 def test_parts_of_large_graphs_are_refused():
     with pytest.raises(ValueError, match="3 parts of 501 vertices; expected at most 500"):
         bo.partition([(k, k + 1) for k in range(500)], 3, exact=True)

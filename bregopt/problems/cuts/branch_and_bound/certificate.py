@@ -226,12 +226,12 @@ class CutCertificate:
             exact = exact and closed
         weight = task.weight(self.side)
         if not task.largest:
-            total = -total
+            total = max(-total, Fraction(0))  # their weights are none below zero
         if exact and total == weight:
             value = float(weight)
             outward = up if task.largest else down
             return Bounds(value if Fraction(value) == weight else outward(value), True)
-        value = up(float(total)) if task.largest else down(float(total))
+        value = up(float(total)) if task.largest else max(down(float(total)), 0.0)
         return Bounds(value, lattice.proves(value, float(weight), task.largest))
 
     def check(self) -> None:
@@ -257,8 +257,8 @@ class CutCertificate:
         found = self.bounds()
         room = _ROUNDING * math.fsum(np.abs(self.task.weights).tolist())
         claim = found.value
-        if not math.isclose(claim, self.cut, rel_tol=4 * UNIT):  # that of the cut is exact
-            claim = up(claim + room) if self.task.largest else down(claim - room)
+        if claim and not math.isclose(claim, self.cut, rel_tol=4 * UNIT):  # zero and the cut are exact
+            claim = up(claim + room) if self.task.largest else max(down(claim - room), 0.0)
         return replace(self, claim=claim, optimal=found.optimal)
 
     def of_graph(self, graph: Graph) -> CutCertificate:
