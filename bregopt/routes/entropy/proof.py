@@ -100,7 +100,7 @@ class _Bounds:
 
     def __init__(self, program: Program, trace_bound: Any, eigenvalue_bound: Any) -> None:
         self._program, self._stated = program, (trace_bound, eigenvalue_bound)
-        self.lower, self.upper, self._size = -math.inf, math.inf, 0.0
+        self.lower, self.upper, self._value, self._size = -math.inf, math.inf, math.inf, 0.0
         self.best: Verification | None = None
         self.reasons = {"lower": "", "upper": ""}
         linear = replace(program, terms=(), maximize=False)
@@ -111,12 +111,14 @@ class _Bounds:
         self._linear, self._plain = linear, data_of(_without_copies(linear))
 
     def within(self, share: float) -> bool:
-        """Whether the bounds are as near each other as a share of the objective."""
-        width = self.upper - self.lower
-        return math.isfinite(width) and width <= share * max(abs(self.upper), abs(self.lower), self._size)
+        """Whether the lower bound is as near the value as a share of the objective, and both are known."""
+        width = min(self.upper, self._value) - self.lower  # no solve narrows enclosures above the value
+        near = share * max(abs(self.upper), abs(self.lower), self._size)
+        return self.upper < math.inf and self.lower > -math.inf and width <= near
 
     def improve(self, tangent: Tangent, raw: Solution) -> None:
         """Try the answer and its tangents for both bounds."""
+        self._value = raw.value
         self._size = raw.error / raw.gap if raw.gap > 0 else 0.0  # which gaps are relative to
         if self._kept is not None and raw.duals is not None:
             raw = replace(raw, duals=np.asarray(raw.duals)[self._kept])
