@@ -129,6 +129,7 @@ def follow_path_directly(
     if found.proof is not None or found.stop is StopReason.STALLED:
         return None
     answer = method.answer(found)
+    answer = replace(answer, X=tuple(map(symmetrize, answer.X)))
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
     if found.stop is StopReason.CONVERGED and not certificate.meets(settings.tol):
         return None

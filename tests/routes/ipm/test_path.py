@@ -882,3 +882,56 @@ def test_absolute_values_are_paid_for_from_the_first_step_on(n, scale, rng):
     U = U + U.T - np.diag(U.diagonal())
     assert np.abs(U).max() <= 0.1 * (1 + 1e-9)
     assert np.linalg.eigvalsh(C - U)[-1] == pytest.approx(sol.value / scale, rel=1e-5)
+
+
+# --- Without reductions ------------------------------------------------------------------------------
+
+
+def fixed_diagonal(n, seed, scale):
+    rng, X = np.random.default_rng(seed), bo.PSD(n)
+    C, b = rng.normal(size=(n, n)), rng.uniform(0.5, 2, n)
+    return X, bo.inner(C + C.T, X), [bo.diag(X) == scale * b]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_a_small_program_with_an_interior_needs_no_reductions(n, scale, monkeypatch):
+    """The dual of the maximum cut: the multipliers prove the value by one eigenvalue."""
+    X, cost, rows = fixed_diagonal(n, n, scale)
+    problem = bo.Problem(bo.Minimize(cost), rows)
+    reduced = problem.solve(verbose=True)  # whose steps are watched, so that it is reduced and routed
+    monkeypatch.setattr(routing, "choose", None)
+    sol = problem.solve()
+    assert sol.status == reduced.status == "optimal"
+    assert abs(sol.value - reduced.value) <= sol.error + reduced.error
+    assert np.array_equal(sol.X, sol.X.T)
+    C = problem.program().blocks[0].C
+    least = np.linalg.eigvalsh(C + np.diag(sol.duals[0]))[0]  # CVXPY's signs
+    bound = -float(sol.duals[0] @ rows[0].lower.constant) + min(least, 0) * np.trace(sol.X)
+    assert bound == pytest.approx(sol.value, rel=1e-5)
+    assert sol.verify().lower <= sol.value + sol.error
+
+
+@pytest.mark.parametrize("kind", ["no interior", "infeasible", "dependent", "unbounded trace", "zero cost"])
+def test_other_small_programs_are_reduced(kind):
+    X, cost, rows = fixed_diagonal(4, 1, 1.0)
+    b = rows[0].lower.constant
+    more = {
+        "no interior": [X[0, 1] == np.sqrt(b[0] * b[1])],
+        "infeasible": [X[0, 1] == 2 * np.sqrt(b[0] * b[1])],
+        "dependent": [bo.trace(X) == b.sum()],
+        "unbounded trace": [],
+        "zero cost": [],
+    }[kind]
+    if kind == "unbounded trace":
+        cost, rows = bo.trace(X), [X[0, 0] == 1]
+    if kind == "zero cost":
+        cost = 0 * bo.trace(X)
+    sol = bo.Problem(bo.Minimize(cost), [*rows, *more]).solve()
+    assert sol.status == ("infeasible" if kind == "infeasible" else "optimal")
+    if kind == "unbounded trace":
+        assert sol.value == pytest.approx(1.0, rel=1e-6)
+    if kind == "zero cost":
+        assert not sol.duals[0].any()
+    if kind == "no interior":
+        assert sol.X[0, 1] == pytest.approx(np.sqrt(b[0] * b[1]), rel=1e-6)
