@@ -897,7 +897,7 @@ def fixed_diagonal(n, seed, scale):
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_a_small_program_with_an_interior_needs_no_reductions(n, scale, monkeypatch):
     """The dual of the maximum cut: the multipliers prove the value by one eigenvalue."""
-    X, cost, rows = fixed_diagonal(n, n, scale)
+    _, cost, rows = fixed_diagonal(n, n, scale)
     problem = bo.Problem(bo.Minimize(cost), rows)
     reduced = problem.solve(verbose=True)  # whose steps are watched, so that it is reduced and routed
     monkeypatch.setattr(routing, "choose", None)
