@@ -163,6 +163,7 @@ class MethodOptions(TypedDict, total=False):
     backend: str | None  # "cvxpy", to backend_options
     backend_options: Mapping[str, Any] | None
     projections: bool  # "entropy"
+    central: bool  # "entropy"
 
 
 class SeededOptions(MethodOptions, total=False):

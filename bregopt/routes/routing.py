@@ -65,7 +65,6 @@ _LARGEST_DECOMPOSED = 1_500
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
 _FINER = 0.01  # of the tolerance, where an answer is to be proven and is not
-_DIRECT = ("bregman", "path")  # routes that may certify what they find; automatic routing has them first
 # Options of all routes, at values that ask for no more than the answer.
 _SILENT = {"time_limit": None, "proven": False, "verbose": False, "callback": None, "progress": False}
 _COMMON = frozenset({"tol", "tol_X", "max_iter", "seed", "rank_tol", *_SILENT})
@@ -156,18 +155,17 @@ def _directly(
     silent = all(value is _SILENT.get(name, value) for name, value in options.items())
     if start is not None or not (silent and options.keys() <= _COMMON) or logger.isEnabledFor(logging.DEBUG):
         return None
-    for name in _DIRECT:
-        cls: Any = load(name) if is_one_of(solver, ("auto", name)) else None
-        if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
-            continue
-        settings = own_settings(cls, options)
-        solution = driver.run_directly(cls(), program, settings, warn)
-        if solution is not None:
-            if logger.isEnabledFor(logging.INFO):
-                _log_route(cls, program, settings)
-                driver.log_answer(solution)
-            return solution
-    return None
+    linear = all(block.nearness is None for block in program.blocks)
+    name = "path" if linear else "bregman"
+    cls: Any = load(name) if is_one_of(solver, ("auto", name)) else None
+    if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
+        return None
+    settings = own_settings(cls, options)
+    solution = driver.run_directly(cls(), program, settings, warn)
+    if solution is not None and logger.isEnabledFor(logging.INFO):
+        _log_route(cls, program, settings)
+        driver.log_answer(solution)
+    return solution
 
 
 def _log_route(cls: type[Solver], program: Program, settings: Settings) -> None:

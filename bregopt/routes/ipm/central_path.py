@@ -112,9 +112,9 @@ def follow_path_directly(
     The path begins inside both cones and meets all rows, so that both optima are attained. Reductions then
     change no status, and at such sizes they take longer than they save.
     """
-    if not is_small(program) or program.k or program.curved or program.terms or not program.m:
+    if not program.blocks or not program.m or program.k or program.curved or program.terms:
         return None
-    if not program.bounds.equal.all() or program.bounds.kind.any() or not pays(program):
+    if not (program.bounds.equal.all() and program.bounds.all_hard and is_small(program) and pays(program)):
         return None
     try:
         engine = Engine(program, [block.C for block in program.blocks])
