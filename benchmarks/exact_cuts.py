@@ -4,10 +4,10 @@
         [--data FOLDER]
 
 Instances are read from the folder `biqmac` of the data folder, if it is there: ``NAME.gz`` in the rudy
-format, and ``optimal.txt`` with the optima. A time is the CPU time of one call, which finds the cut itself.
-"check" is that of ``certificate.check()``. BiqBin's times are those of its serial C program on another
-machine, some twice as fast, which was given the optimum. HiGHS solves the linear program of the last round
-once more, from nothing. The table goes to benchmarks/results/exact_cuts.md.
+format, and ``optimal.txt`` with the optima; and one of SDPLIB from `sdplib`. A time is the CPU time of one
+call, which finds the cut itself. "check" is that of ``certificate.check()``. BiqBin's times are those of its
+serial C program on another machine, some twice as fast, which was given the optimum. HiGHS solves the linear
+program of the last round once more, from nothing. The table goes to benchmarks/results/exact_cuts.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import gzip
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ def library(folder: Path) -> Iterator[tuple[str, Callable[[], Any], float | None
             yield name, lambda name=name: read_rudy(folder / f"{name}.gz"), optima.get(name)
 
 
+def equipartition(folder: Path) -> Iterator[tuple[str, Callable[[], Any], None]]:
+    """Yield the graph of an SDPLIB problem, whose costs are its Laplacian, if it is there."""
+    path = folder / "gpp124-1.dat-s.gz"
+    if path.exists():
+        costs = bo.read_sdpa(path).program().blocks[0].C
+        yield (
+            "bisection, gpp124-1",
+            lambda: sp.csr_array(np.triu(costs, 1) + np.triu(costs, 1).T != 0) * 1.0,
+            None,
+        )
+
+
 def read_rudy(path: Path) -> Any:
     """Return the adjacency matrix in a file: the numbers of vertices and edges, then ends and weights."""
     words = gzip.decompress(path.read_bytes()).decode().split()
@@ -109,6 +122,9 @@ def generated() -> Iterator[tuple[str, Callable[[], Any], None]]:
     yield "Delaunay, 500 vertices", lambda: mesh(500), None
     yield "bisection, 40 vertices, density .15", lambda: random_graph(40, 0.15), None
     yield "bisection, 60 vertices, density .1", lambda: random_graph(60, 0.1), None
+    yield "3 parts, 18 vertices, density .4", lambda: random_graph(18, 0.4), None
+    yield "3 parts, 24 vertices, density .4", lambda: random_graph(24, 0.4), None
+    yield "4 parts, 20 vertices, density .4", lambda: random_graph(20, 0.4), None
 
 
 def lines(runs: list[tuple[str, Callable[[], Any], float | None]], limit: float) -> Iterator[str]:
@@ -119,7 +135,9 @@ def lines(runs: list[tuple[str, Callable[[], Any], float | None]], limit: float)
     yield "|" + "---|" * 11
     for name, make, optimum in runs:
         W = make()
-        solve = bo.min_balanced_cut if name.startswith("bisection") else bo.max_cut
+        solve: Any = bo.min_balanced_cut if name.startswith("bisection") else bo.max_cut
+        if name[0].isdecimal():
+            solve = partial(bo.partition, k=int(name[0]))
         begin = time.process_time()
         found = solve(W, exact=True, time_limit=limit)
         seconds = time.process_time() - begin
@@ -174,7 +192,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--limit", type=float, default=600.0, metavar="S")
     arguments = parser.parse_args()
-    runs = [*library(arguments.data / "biqmac"), *generated()]
+    data = arguments.data
+    runs = [*library(data / "biqmac"), *equipartition(data / "sdplib"), *generated()]
     runs = [run for run in runs if not arguments.only or run[0] in arguments.only]
     shown = []
     for line in lines(runs, arguments.limit):
