@@ -145,9 +145,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
                 found = f"{ended.stats['route']} ended with a gap of {ended.stats['gap']:.1e}"
             reason = found
         tol = float(options.get("tol", _TOL))
-        if (
-            conic is not None and not conic.exponential
-        ):  # our certificate is stricter, and Clarabel's last steps converge fast
+        if conic is not None and not conic.exponential:
+            # Our certificate is stricter, and Clarabel's last steps converge fast.
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         found = self._by_clarabel(data, warm_start, verbose, options)
         if ended is not None and found.status != "Solved":
