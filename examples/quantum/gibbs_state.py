@@ -44,7 +44,7 @@ print(sol)
 values, vectors = np.linalg.eigh(sol.X)
 H = vectors @ np.diag(np.log(values)) @ vectors.T
 seen = np.stack([*bonds, field, np.eye(order)]).reshape(n + 2, -1).T
-_, residual, *_ = np.linalg.lstsq(seen, H.ravel())
+_, residual, *_ = np.linalg.lstsq(seen, H.ravel(), rcond=None)
 print(f"the logarithm outside their span: {np.sqrt(residual[0]):.0e}")
 
 # %%

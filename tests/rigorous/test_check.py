@@ -275,7 +275,7 @@ def test_solutions_of_equations_are_within_the_radius(seed):
     assert radius < 1 << 20
     found = [Fraction(change.get(p, 0), 1 << bits) for p in range(m + 4)]
     left = [int(b[k]) - sum(int(a) * x for a, x in zip(row, found, strict=True)) for k, row in enumerate(A)]
-    step = np.linalg.lstsq(A.astype(float), np.array(left, dtype=float) * 2.0**bits)[0]
+    step = np.linalg.lstsq(A.astype(float), np.array(left, dtype=float) * 2.0**bits, rcond=None)[0]
     assert np.linalg.norm(step) <= 1.0001 * radius
     with pytest.raises(check.Unproven, match="independent"):
         check.nearest([*rows, rows[0]], set(range(m + 4)), lambda change: [(1, 0)] * (m + 1), bits)

@@ -109,7 +109,7 @@ def test_maximum_entropy_of_numbers_is_one_projection(size, signs):
     assert abs(sol.value - other.value) <= sol.error + other.error
     slopes = weights * np.log(p.value / (size * prior))
     table = np.vstack([np.ones(40), F])
-    assert np.abs(slopes - np.linalg.lstsq(table.T, slopes)[0] @ table).max() < 1e-8
+    assert np.abs(slopes - np.linalg.lstsq(table.T, slopes, rcond=None)[0] @ table).max() < 1e-8
 
 
 def test_maximum_entropy_without_an_answer():
