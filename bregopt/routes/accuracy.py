@@ -109,7 +109,7 @@ def _of_refined(program: Program, raw: Solution, X: list[Any]) -> tuple[Accuracy
         at, _ = optimum_of(program, raw)
     except ValueError:
         return None
-    return accuracies(program, X, at.u, at.y, [point.Z for point in at.points], at.X)
+    return accuracies(program, X, at.u, at.y, at.slacks, at.X)
 
 
 def _sharper(found: tuple[Accuracy, ...], others: tuple[Accuracy, ...] | None) -> tuple[Accuracy, ...]:

@@ -29,15 +29,18 @@ class _Part:
     Parameters
     ----------
     slope : csr_array of shape (numbers, values)
-    gradient : array of shape (numbers,), or None
-        The gradient in the numbers.
-    add : callable, or None
+    gradient : callable
+        Returns the gradient in the numbers.
+    add : callable
         Adds a change of the numbers to that of the optimality conditions.
+    value : array of shape (numbers,), or None
+        The gradient of the minimal value in the numbers; None where it is not known.
     """
 
     slope: Any
     gradient: Any
     add: Any
+    value: Array | None
 
 
 class ParameterChain:
@@ -65,6 +68,28 @@ class ParameterChain:
         gradients = {p: total[place].reshape(p.shape) for p, place in self._places.items()}
         for b, name, p in self._data():
             gradients[p] = gradients[p] + self._of_data(derivative, b, name, found)
+        return gradients
+
+    def of_value(self, derivative: Any) -> dict[Any, Array]:
+        """Return the gradients of the minimal value in all parameters."""
+        self._check(self._places)
+        at, goal = derivative.optimum, self._compiled.goal
+        total = (
+            np.asarray(self._widened(goal).sum(axis=0)).ravel() if goal.parameters else np.zeros(self._count)
+        )
+        for part in self._parts(derivative):
+            if part.value is None:
+                raise ValueError("a parameter weighs soft rows; the gradient of the value in it is not known")
+            total += part.slope.T @ part.value
+        gradients = {p: total[place].reshape(p.shape) for p, place in self._places.items()}
+        for b, name, p in self._data():
+            nearness = at.program.blocks[b].nearness
+            moved = at.X[b] - np.asarray(nearness.X0)
+            if name == "X0":
+                own = -divergence_of(nearness).anchor_derivative(moved)
+            else:
+                own = 2 * nearness.parameters["weights"] * moved**2
+            gradients[p] = gradients[p] + nearness.mu * own
         return gradients
 
     def change(self, derivative: Any, changes: Mapping[Any, Any]) -> Change:
@@ -147,7 +172,9 @@ class ParameterChain:
         if compiled.parts.B is not None:
             yield _of_variables(at, compiled.parts.B)
         if compiled.parts.c is not None:
-            yield _of_variable_costs(compiled.parts.c)
+            yield _of_variable_costs(at, compiled.parts.c)
+        for template in compiled.terms:
+            yield from self._of_term(at, template)
 
     def _bounds(self, at: Any) -> Iterator[_Part]:
         slope_of_bound = at.active.bound_slope(at.y)
@@ -160,7 +187,8 @@ class ParameterChain:
             def add(total: Change, change: Array, weight: Array = weight) -> None:
                 total.rows[:] += weight * change
 
-            yield _Part(numbers.slope, lambda found, weight=weight: weight * found.rows, add)
+            value = np.where(at.active.side == sign, at.y, 0.0)
+            yield _Part(numbers.slope, lambda found, weight=weight: weight * found.rows, add, value)
 
     def _penalties(self, at: Any) -> Iterator[_Part]:
         for c, place in self._compiled.constraint_slices:
@@ -180,7 +208,7 @@ class ParameterChain:
                 total.rows[rows] += curved * change
                 total.paid[rows] += paid * change
 
-            yield _Part(slope, gradient, add)
+            yield _Part(slope, gradient, add, None)
 
     def _weights(self, at: Any) -> Iterator[_Part]:
         """Yield the weights of divergences."""
@@ -189,7 +217,8 @@ class ParameterChain:
                 continue
             b = self._block_of(term)
             nearness = at.program.blocks[b].nearness
-            steep = term.weight / term.copies * divergence_of(nearness).gradient(at.X[b])
+            share, divergence = term.weight / term.copies, divergence_of(nearness)
+            steep = share * divergence.gradient(at.X[b])
 
             def gradient(found: Adjoint, b: int = b, steep: Array = steep) -> Array:
                 return np.array([-float(np.vdot(steep, found.X[b]))])
@@ -199,7 +228,58 @@ class ParameterChain:
                 assert slope is not None
                 slope += change[0] * steep
 
-            yield _Part(self._widened(term.parameter), gradient, add)
+            value = np.array([share * divergence.value(at.X[b])])
+            yield _Part(self._widened(term.parameter), gradient, add, value)
+
+    def _of_term(self, at: Any, template: Any) -> Iterator[_Part]:
+        """Yield the constants of a convex term's arguments, and its weight."""
+        if not template.constant.parameters and template.parameter is None:
+            return
+        own = template.at_values()
+        local, owner = own.function.at(own.arguments(at.X, at.u)), own.function.owner
+        if local is None:
+            raise ValueError(
+                f"an argument of {own.function.name} is on the boundary of its domain; expected one inside"
+            )
+        price = own.weight if own.rows is None else -own.weight * at.y[own.rows]
+
+        def along(found: Adjoint) -> Array:
+            return own.B @ found.u - own.A.apply(found.X)
+
+        def add_slope(total: Change, slope: Array) -> None:
+            for b, S in enumerate(total.X):
+                assert S is not None
+                S += own.A.adjoint(slope, b)
+            total.u[:] += own.B.T @ slope
+
+        if template.constant.parameters:
+            H = local.curvature(price, sp.eye_array(own.function.size, format="csr"))
+            steep = own.weight[owner] * local.gradient
+
+            def gradient(found: Adjoint) -> Array:
+                rows = 0.0 if own.rows is None else steep * found.rows[own.rows][owner]
+                return H @ along(found) - rows
+
+            def add(total: Change, change: Array) -> None:
+                add_slope(total, H @ change)
+                if own.rows is not None:
+                    np.subtract.at(total.rows, own.rows[owner], steep * change)
+
+            yield _Part(self._widened(template.constant), gradient, add, price[owner] * local.gradient)
+        if template.parameter is not None:
+            share = template.term.weight
+            cost = share[owner] * local.gradient
+
+            def add_weight(total: Change, change: Array) -> None:
+                add_slope(total, change[0] * cost)
+
+            weight = _Part(
+                self._widened(template.parameter),
+                lambda found: np.array([cost @ along(found)]),
+                add_weight,
+                np.array([share @ local.value]),
+            )
+            yield weight
 
     def _widened(self, e: Any) -> Any:
         """Return the slopes of an affine array of parameters in the values of all of them."""
@@ -225,7 +305,7 @@ def _of_rows(derivative: Any, b: int, matrix: Any) -> _Part:
         assert slope is not None
         slope += derivative.anchors[b].inside(_scattered(i, j, -y * change, len(X)))
 
-    return _Part(matrix.numbers.slope, gradient, add)
+    return _Part(matrix.numbers.slope, gradient, add, -y * of_X)
 
 
 def _of_costs(derivative: Any, b: int, matrix: Any) -> _Part:
@@ -238,7 +318,8 @@ def _of_costs(derivative: Any, b: int, matrix: Any) -> _Part:
         assert slope is not None
         slope += anchor.inside(_scattered(i, j, change, n))
 
-    return _Part(matrix.numbers.slope, lambda found: -anchor.lifted(found.X[b])[i, j], add)
+    of_X = anchor.lifted(derivative.optimum.X[b])[i, j]
+    return _Part(matrix.numbers.slope, lambda found: -anchor.lifted(found.X[b])[i, j], add, of_X)
 
 
 def _of_variables(at: Any, matrix: Any) -> _Part:
@@ -250,17 +331,17 @@ def _of_variables(at: Any, matrix: Any) -> _Part:
         np.add.at(total.rows, k, -change * u)
         np.add.at(total.u, j, -change * y)
 
-    return _Part(matrix.numbers.slope, lambda found: -found.rows[k] * u - found.u[j] * y, add)
+    return _Part(matrix.numbers.slope, lambda found: -found.rows[k] * u - found.u[j] * y, add, -y * u)
 
 
-def _of_variable_costs(matrix: Any) -> _Part:
+def _of_variable_costs(at: Any, matrix: Any) -> _Part:
     """Return the costs of the ordinary variables."""
     j = matrix.places
 
     def add(total: Change, change: Array) -> None:
         np.add.at(total.u, j, change)
 
-    return _Part(matrix.numbers.slope, lambda found: found.u[j], add)
+    return _Part(matrix.numbers.slope, lambda found: found.u[j], add, at.u[j])
 
 
 def _row_and_entry(matrix: Any) -> tuple[IntArray, IntArray, IntArray]:

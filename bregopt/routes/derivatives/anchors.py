@@ -13,7 +13,6 @@ from bregopt.program import LowRank, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
 from bregopt.routes.derivatives.changes import Adjoint
-from bregopt.routes.derivatives.optimum import Optimum
 from bregopt.routes.ipm.schur.gram import RowAction
 
 __all__ = ["Anchor", "Moved", "anchors_of"]
@@ -34,11 +33,11 @@ class Anchor(Protocol):
         """Return a cotangent of the matrix in the coordinates of the program."""
         ...
 
-    def gradient(self, at: Optimum, found: Adjoint, G: Any) -> Array:
+    def gradient(self, at: Any, found: Adjoint, G: Any) -> Array:
         """Return the gradient in the data; `G` is the cotangent of the matrix."""
         ...
 
-    def moved(self, at: Optimum, change: Any) -> Moved:
+    def moved(self, at: Any, change: Any) -> Moved:
         """Return the effect of a change of the data."""
         ...
 
@@ -46,7 +45,7 @@ class Anchor(Protocol):
         """Return the matrix of the user that has the coordinates `M`."""
         ...
 
-    def outside(self, dX: Array, at: Optimum, change: Any) -> Array:
+    def outside(self, dX: Array, at: Any, change: Any) -> Array:
         """Return the change of the matrix from that in the coordinates of the program."""
         ...
 
@@ -61,14 +60,14 @@ class _Dense:
     def inside(self, G: Any) -> Array:
         return symmetric_part(G, self.n, "G")
 
-    def gradient(self, at: Optimum, found: Adjoint, G: Any) -> Array:
+    def gradient(self, at: Any, found: Adjoint, G: Any) -> Array:
         nearness = at.program.blocks[self.b].nearness
         slope = found.X[self.b]
         if nearness is None:
             return slope if at.program.maximize else -slope
         return _symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
 
-    def moved(self, at: Optimum, change: Any) -> Moved:
+    def moved(self, at: Any, change: Any) -> Moved:
         change = symmetric_part(change, self.n, "the change of the data")
         nearness = at.program.blocks[self.b].nearness
         if nearness is None:
@@ -78,7 +77,7 @@ class _Dense:
     def lifted(self, M: Array) -> Array:
         return M
 
-    def outside(self, dX: Array, at: Optimum, change: Any) -> Array:
+    def outside(self, dX: Array, at: Any, change: Any) -> Array:
         return dX
 
 
@@ -111,7 +110,7 @@ class _Factor:
         product = _times(G, self.V)
         return _symmetric(self.V.T @ product)
 
-    def gradient(self, at: Optimum, found: Adjoint, G: Any) -> Array:
+    def gradient(self, at: Any, found: Adjoint, G: Any) -> Array:
         nearness = at.program.blocks[self.b].nearness
         assert nearness is not None
         V, M, slope = self.V, at.X[self.b], found.X[self.b]
@@ -124,7 +123,7 @@ class _Factor:
         gradient: Array = np.linalg.solve(self._inner, of_V.T).T + 2 * V @ (of_X0 @ self._inner)
         return gradient
 
-    def moved(self, at: Optimum, change: Any) -> Moved:
+    def moved(self, at: Any, change: Any) -> Moved:
         dF, dV = self._changes(change)
         nearness = at.program.blocks[self.b].nearness
         assert nearness is not None
@@ -138,7 +137,7 @@ class _Factor:
     def lifted(self, M: Array) -> Array:
         return self.V @ M @ self.V.T
 
-    def outside(self, dX: Array, at: Optimum, change: Any) -> Array:
+    def outside(self, dX: Array, at: Any, change: Any) -> Array:
         V, M = self.V, at.X[self.b]
         half = V @ dX / 2
         if change is not None:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array
+from bregopt.arrays import Array, finite_array, hermitian_matrix
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
 from bregopt.routes.derivatives.changes import (
-    CG_TOL,
     LARGEST_CHANGE,
     LARGEST_RESIDUAL,
     RESIDUAL,
@@ -33,8 +32,8 @@ from bregopt.routes.derivatives.changes import (
     Congruence,
     Differentiability,
 )
+from bregopt.routes.derivatives.convex_terms import ConvexOptimum, refined_terms
 from bregopt.routes.derivatives.optimum import Optimum, refined
-from bregopt.routes.derivatives.system import Unknowns
 
 if TYPE_CHECKING:
     from bregopt.routes.derivatives.stacks import StackedCorrelations
@@ -85,14 +84,10 @@ def derivative_of(solution: Any) -> Derivative:
         raise ValueError(
             "the answer has no program of its own, like one of a stack: solve the problem alone first"
         )
-    if any(np.iscomplexobj(own) for own in _all_of(solution.X)):
-        raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
     compiled = solution._compiled or raw._compiled
-    if compiled is not None and compiled.is_complex:
-        raise ValueError(
-            "the problem has complex variables, parameters or matrix inequalities; derivatives are known for "
-            "real ones"
-        )
+    if program.tangent is not None:
+        program = program.tangent.program
+    _check_real(solution, program, compiled)
     if isinstance(solution.X, LowRank) and restated is not None:
         if len(restated.i):
             raise ValueError(
@@ -109,7 +104,9 @@ def derivative_of(solution: Any) -> Derivative:
     return found
 
 
-def optimum_of(program: Program, answer: Any, enough: float = RESIDUAL) -> tuple[Optimum, tuple[Anchor, ...]]:
+def optimum_of(
+    program: Program, answer: Any, enough: float = RESIDUAL
+) -> tuple[Optimum | ConvexOptimum, tuple[Anchor, ...]]:
     """Return an answer to a program after Newton's method, and the data of each block.
 
     Parameters
@@ -127,6 +124,8 @@ def optimum_of(program: Program, answer: Any, enough: float = RESIDUAL) -> tuple
     """
     _check(program)
     reduced, anchors = anchors_of(program)
+    if program.terms:
+        return refined_terms(program, answer.X, answer.u, answer.duals, enough), anchors
     blocks = zip(answer.X, anchors, strict=True)
     X = [_on_range(X, anchor) if isinstance(X, LowRank) else X for X, anchor in blocks]
     return refined(reduced, X, answer.u, answer.duals, answer._S, enough), anchors
@@ -189,13 +188,25 @@ def _without_weight(program: Program | None, X: Any = None) -> str:
     return ""
 
 
+def _check_real(solution: Any, program: Program, compiled: Any) -> None:
+    """Refuse complex data; with convex terms matrices may be Hermitian."""
+    hermitian = any(np.iscomplexobj(own) for own in _all_of(solution.X))
+    if hermitian and not program.terms:
+        raise ValueError("the answer is Hermitian; derivatives are known for real matrices")
+    if compiled is not None and compiled.is_complex:
+        operands = [*compiled.variables, *compiled.parameters]
+        if not program.terms or any(operand.whole is not operand for operand in operands):
+            raise ValueError(
+                "the problem has complex variables, parameters or matrix inequalities; derivatives are known "
+                "for real ones"
+            )
+
+
 def _check(program: Program) -> None:
     """Refuse programs whose derivatives are not known."""
     if program.tangent is not None:
-        name = program.tangent.program.terms[0].function.name
         raise ValueError(
-            f"the problem has {name}; derivatives of answers with entropies are not known. Dual values are "
-            "those of the optimal value in right sides"
+            "the program has tangents in place of its convex terms; expected the terms themselves"
         )
     if program.cones.count:
         raise ValueError(
@@ -218,14 +229,13 @@ def _check(program: Program) -> None:
 
 def _check_same(derivative: Derivative) -> None:
     """Refuse an answer that was changed after the solve in a way that is not known here."""
-    for own, anchor, point in zip(
-        _all_of(derivative.X), derivative.anchors, derivative.optimum.points, strict=False
-    ):
+    for own, anchor, M in zip(_all_of(derivative.X), derivative.anchors, derivative.optimum.X, strict=False):
         if isinstance(own, LowRank):
             continue
-        if np.shape(own) != point.X.shape:
+        own = real_form(own) if np.iscomplexobj(own) else own
+        if np.shape(own) != M.shape:
             raise ValueError(_CHANGED)
-        here = point.X if derivative.restated is None else derivative.restated.tangent(point.X)
+        here = M if derivative.restated is None else derivative.restated.tangent(M)
         shift = np.asarray(own) - anchor.outside(here, derivative.optimum, None)
         if derivative.restated is not None:
             np.fill_diagonal(shift, 0.0)  # the restated matrix is shifted by a multiple of the identity
@@ -280,6 +290,10 @@ class Chain(Protocol):
 
     def gradient(self, derivative: Derivative, found: Adjoint) -> dict[Any, Array]:
         """Return the gradients in all parameters."""
+        ...
+
+    def of_value(self, derivative: Derivative) -> dict[Any, Array]:
+        """Return the gradients of the minimal value in all parameters."""
         ...
 
     def change(self, derivative: Derivative, changes: Mapping[Any, Any]) -> Change:
@@ -337,7 +351,7 @@ class Derivative:
         How far the answer is from one without a derivative.
     """
 
-    optimum: Optimum
+    optimum: Optimum | ConvexOptimum
     anchors: tuple[Anchor, ...]
     differentiability: Differentiability
     restated: Congruence | None
@@ -374,11 +388,11 @@ class Derivative:
         """
         at = self.optimum
         given = self._each(X, "X")
-        inside: list[Array | None] = [None] * len(at.points)
+        inside: list[Array | None] = [None] * len(at.X)
         for b, G in enumerate(given):
             if G is not None:
                 inside[b] = self.anchors[b].inside(self._pulled(G, b))
-        found = _adjoint(at, inside, self._elements(u))
+        found = at.adjoint(inside, self._elements(u))
         data = []
         for b in range(self.count):
             pulled = None if given[b] is None else self._pulled(given[b], b)
@@ -425,7 +439,7 @@ class Derivative:
             slopes[b] = moved.slope if slope is None else slope + moved.slope
             if moved.rows is not None:
                 rows += moved.rows
-        found = _tangent(at, Change(tuple(slopes), rows, total.u, total.paid))
+        found = at.tangent(Change(tuple(slopes), rows, total.u, total.paid))
         X = []
         for b in range(self.count):
             dX = found.X[b]
@@ -433,6 +447,21 @@ class Derivative:
             own = self.anchors[b].outside(dX, at, changes[b])
             X.append(own if self.restated is None else self.restated.tangent(own))
         return Tangent(self._like_answer(X), self._named(found.u), found.rows)
+
+    def value(self) -> dict[Any, Array]:
+        """Return the gradient of the optimal value in the parameters, by the envelope theorem.
+
+        Returns
+        -------
+        dict from Parameter to array
+
+        Raises
+        ------
+        ValueError
+            If a parameter weighs soft rows, or the answer depends on it in a way that is not known here.
+        """
+        found = self.required_chain().of_value(self)
+        return {p: -own if self.optimum.program.maximize else own for p, own in found.items()}
 
     @property
     def count(self) -> int:
@@ -451,7 +480,7 @@ class Derivative:
         at = self.optimum
         if parameters:
             return self.required_chain().change(self, parameters)
-        none = (None,) * len(at.points)
+        none = (None,) * len(at.X)
         return Change(none, np.zeros(at.program.m), np.zeros(at.program.k), np.zeros(at.program.m))
 
     def _pulled(self, G: Any, b: int) -> Any:
@@ -462,12 +491,16 @@ class Derivative:
     def _each(self, value: Any, name: str) -> list[Any]:
         """Return one value for each of the user's matrices, without labels."""
         if not isinstance(self.X, tuple):
-            return [_unlabeled(value, self.X, name)]
-        if value is None:
+            value = (value,)
+        elif value is None:
             return [None] * len(self.X)
-        if not isinstance(value, tuple | list) or len(value) != len(self.X):
+        elif not isinstance(value, tuple | list) or len(value) != len(self.X):
             raise TypeError(f"{name} is {type(value).__name__}; expected a tuple of {len(self.X)} matrices")
-        return [_unlabeled(own, X, name) for own, X in zip(value, self.X, strict=True)]
+        given = [_unlabeled(own, X, name) for own, X in zip(value, _all_of(self.X), strict=True)]
+        return [
+            _hermitian_part(own, X, name) if own is not None and np.iscomplexobj(X) else own
+            for own, X in zip(given, _all_of(self.X), strict=True)
+        ]
 
     def _like_answer(self, found: Sequence[Array]) -> Any:
         """Return matrices with the labels of the answer, in a tuple if it is one."""
@@ -511,6 +544,16 @@ def columns(program: Program) -> dict[str, slice]:
     return places
 
 
+def _hermitian_part(value: Any, like: Any, name: str) -> Array:
+    """Return half of the real form of a Hermitian matrix: inner products with it are those of the matrix."""
+    return real_form(hermitian_matrix(value, name, len(like))) / 2
+
+
+def real_form(M: Any) -> Array:
+    """Return ``[Re M, -Im M; Im M, Re M]``."""
+    return np.block([[M.real, -M.imag], [M.imag, M.real]])
+
+
 def _like(elements: Array, value: Any) -> Any:
     """Return elements of a variable in the shape of its value."""
     shape = np.shape(value)
@@ -536,77 +579,10 @@ def _unlabeled(value: Any, like: Any, name: str) -> Any:
 
 
 def _labeled_like(found: Array, like: Any) -> Any:
-    """Return a matrix with the labels of the answer, if it has some."""
+    """Return a matrix with the labels of the answer, if it has some, complex if that is."""
+    if np.iscomplexobj(like):
+        n = len(like)
+        return found[:n, :n] + 1j * found[n:, :n]
     if not hasattr(like, "columns"):
         return found
     return type(like)(found, index=like.index, columns=like.columns)
-
-
-def _tangent(at: Optimum, change: Change) -> Change:
-    """Return the change of the answer."""
-    program, rows, right = at.program, change.rows[at.rows], change.u
-    paid = change.paid.any()
-    if paid:
-        right = right - program.Bt @ change.paid if program.k else right
-    slopes: list[Array | None] = []
-    faces: list[Array | None] = []
-    for b, (point, slope) in enumerate(zip(at.points, change.X, strict=True)):
-        if paid:
-            moved = program.A.adjoint(change.paid, b)
-            slope = -moved if slope is None else slope - moved
-        slopes.append(slope)
-        if slope is not None:
-            rows = rows + point.image(slope)
-        faces.append(_on_face(point.face, slope))
-    unknown = Unknowns(rows, tuple(faces), right[at.variables])
-    solution = at.system.solve(unknown, CG_TOL, checked=bool(change.rows.any()))
-    y, u = change.paid.copy(), np.zeros(program.k)
-    y[at.rows], u[at.variables] = solution.rows, solution.variables
-    X = []
-    for b, (point, slope) in enumerate(zip(at.points, slopes, strict=True)):
-        S = at.A.adjoint(solution.rows, b)
-        dX = point.derivative(S if slope is None else S - slope)
-        X.append(_plus_face(dX, point.face, solution.faces[b]))
-    return Change(tuple(X), y, u, np.zeros(program.m))
-
-
-def _adjoint(at: Optimum, X: Sequence[Array | None], u: Array) -> Adjoint:
-    """Return the gradient of ``sum <G_b, X_b> + g'u``.
-
-    Parameters
-    ----------
-    at : Optimum
-    X : sequence of arrays of shape (n_b, n_b) or None
-        The ``G_b``, symmetric.
-    u : array of shape (k,)
-        The ``g``.
-    """
-    program = at.program
-    rows = np.zeros(len(at.rows))
-    for point, G in zip(at.points, X, strict=True):
-        if G is not None:
-            rows = rows + point.image(G)
-    faces = tuple(_on_face(point.face, G) for point, G in zip(at.points, X, strict=True))
-    solution = at.system.solve(Unknowns(rows, faces, u[at.variables]), CG_TOL)
-    w, v = np.zeros(program.m), np.zeros(program.k)
-    w[at.rows], v[at.variables] = solution.rows, solution.variables
-    slopes = []
-    for b, (point, G) in enumerate(zip(at.points, X, strict=True)):
-        S = -at.A.adjoint(solution.rows, b)
-        moved = point.derivative(S if G is None else G + S)
-        inside = solution.faces[b]
-        slopes.append(_plus_face(moved, point.face, None if inside is None else -inside))
-    paid = np.where(at.active.paid, program.A.apply(slopes), 0.0) if at.active.paid.any() else 0 * w
-    if program.k and paid.any():
-        paid -= np.where(at.active.paid, program.B @ v, 0.0)
-    return Adjoint(tuple(slopes), w, v, paid)
-
-
-def _on_face(V: Array | None, S: Array | None) -> Array | None:
-    if V is None:
-        return None
-    return np.zeros((V.shape[1],) * 2) if S is None else V.T @ S @ V
-
-
-def _plus_face(S: Array, V: Array | None, inside: Array | None) -> Array:
-    return S if V is None or inside is None else S + V @ inside @ V.T

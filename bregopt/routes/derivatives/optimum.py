@@ -24,10 +24,10 @@ from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point
-from bregopt.routes.derivatives.changes import CG_TOL, ROUNDS, STEPS, Differentiability
+from bregopt.routes.derivatives.changes import CG_TOL, ROUNDS, STEPS, Adjoint, Change, Differentiability
 from bregopt.routes.derivatives.system import KKTSystem, Unknowns
 
-__all__ = ["ActiveRows", "Optimum", "Units", "refined"]
+__all__ = ["ActiveRows", "Optimum", "Units", "active_rows", "free_variables", "refined"]
 
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 _LEAST_STEP = 1e-3
@@ -70,6 +70,11 @@ class Optimum:
         """The matrices."""
         return tuple(point.X for point in self.points)
 
+    @property
+    def slacks(self) -> list[Array | None]:
+        """The multipliers of ``X psd``, None where they are functions of the others."""
+        return [point.Z for point in self.points]
+
     @cached_property
     def activity(self) -> Array:
         """The activity of all rows."""
@@ -111,7 +116,7 @@ class Optimum:
     def margins(self) -> tuple[float, float]:
         """The least multiplier of an inequality that acts, and the least slack of one that does not."""
         multiplier, slack = self.active.margins(self.activity, self.y, self.units)
-        _, box = _free_variables(self.program, self.u, self.reduced, self.units)
+        _, box = free_variables(self.program, self.u, self.reduced, self.units)
         return multiplier, min(slack, box)
 
     def differentiability(self) -> Differentiability:
@@ -119,6 +124,63 @@ class Optimum:
         eigenvalue = min((point.margin for point in self.points), default=np.inf)
         unique = all(point.is_unique for point in self.points)
         return Differentiability(eigenvalue, *self.margins, self.residual if unique else np.inf)
+
+    def tangent(self, change: Change) -> Change:
+        """Return the change of the answer."""
+        program, rows, right = self.program, change.rows[self.rows], change.u
+        paid = change.paid.any()
+        if paid:
+            right = right - program.Bt @ change.paid if program.k else right
+        slopes: list[Array | None] = []
+        faces: list[Array | None] = []
+        for b, (point, slope) in enumerate(zip(self.points, change.X, strict=True)):
+            if paid:
+                moved = program.A.adjoint(change.paid, b)
+                slope = -moved if slope is None else slope - moved
+            slopes.append(slope)
+            if slope is not None:
+                rows = rows + point.image(slope)
+            faces.append(_on_face(point.face, slope))
+        unknown = Unknowns(rows, tuple(faces), right[self.variables])
+        solution = self.system.solve(unknown, CG_TOL, checked=bool(change.rows.any()))
+        y, u = change.paid.copy(), np.zeros(program.k)
+        y[self.rows], u[self.variables] = solution.rows, solution.variables
+        X = []
+        for b, (point, slope) in enumerate(zip(self.points, slopes, strict=True)):
+            S = self.A.adjoint(solution.rows, b)
+            dX = point.derivative(S if slope is None else S - slope)
+            X.append(_plus_face(dX, point.face, solution.faces[b]))
+        return Change(tuple(X), y, u, np.zeros(program.m))
+
+    def adjoint(self, X: Sequence[Array | None], u: Array) -> Adjoint:
+        """Return the gradient of ``sum <G_b, X_b> + g'u``.
+
+        Parameters
+        ----------
+        X : sequence of arrays of shape (n_b, n_b) or None
+            The ``G_b``, symmetric.
+        u : array of shape (k,)
+            The ``g``.
+        """
+        program = self.program
+        rows = np.zeros(len(self.rows))
+        for point, G in zip(self.points, X, strict=True):
+            if G is not None:
+                rows = rows + point.image(G)
+        faces = tuple(_on_face(point.face, G) for point, G in zip(self.points, X, strict=True))
+        solution = self.system.solve(Unknowns(rows, faces, u[self.variables]), CG_TOL)
+        w, v = np.zeros(program.m), np.zeros(program.k)
+        w[self.rows], v[self.variables] = solution.rows, solution.variables
+        slopes = []
+        for b, (point, G) in enumerate(zip(self.points, X, strict=True)):
+            S = -self.A.adjoint(solution.rows, b)
+            moved = point.derivative(S if G is None else G + S)
+            inside = solution.faces[b]
+            slopes.append(_plus_face(moved, point.face, None if inside is None else -inside))
+        paid = np.where(self.active.paid, program.A.apply(slopes), 0.0) if self.active.paid.any() else 0 * w
+        if program.k and paid.any():
+            paid -= np.where(self.active.paid, program.B @ v, 0.0)
+        return Adjoint(tuple(slopes), w, v, paid)
 
 
 def refined(
@@ -153,7 +215,7 @@ def refined(
     activity = program.activity(X, u)
     at: Optimum | None = None
     for _ in range(ROUNDS):
-        active = _active_rows(program.bounds, activity, y, newton.units)
+        active = active_rows(program.bounds, activity, y, newton.units)
         if at is not None and active.same_as(at.active):
             break
         at = newton.converged(active, u, y, pairs)
@@ -208,7 +270,7 @@ class _Newton:
         fixed[rows] = y[rows]
         y = fixed
         reduced = program.c - program.Bt @ y if program.k else program.c
-        variables, _ = _free_variables(program, u, reduced, self.units)
+        variables, _ = free_variables(program, u, reduced, self.units)
         ends = np.where(u - program.u_lo < program.u_hi - u, program.u_lo, program.u_hi)
         ends[variables] = u[variables]  # the others are at their ends
         A = program.A.slice(rows)
@@ -397,7 +459,7 @@ class ActiveRows:
         return least, shortest
 
 
-def _active_rows(bounds: Bounds, a: Array, y: Array, units: Units) -> ActiveRows:
+def active_rows(bounds: Bounds, a: Array, y: Array, units: Units) -> ActiveRows:
     """Return the state of each row at given activities and multipliers.
 
     Of slack and multiplier, each in its unit, the larger one decides.
@@ -419,7 +481,7 @@ def _active_rows(bounds: Bounds, a: Array, y: Array, units: Units) -> ActiveRows
     return ActiveRows(bounds, side, paid)
 
 
-def _free_variables(program: Program, u: Array, reduced: Array, units: Units) -> tuple[IntArray, float]:
+def free_variables(program: Program, u: Array, reduced: Array, units: Units) -> tuple[IntArray, float]:
     """Return the variables strictly inside their box, and the margin of this choice.
 
     Parameters
@@ -443,3 +505,13 @@ def _free_variables(program: Program, u: Array, reduced: Array, units: Units) ->
     inside = (room > price) & ~fixed
     margin = float(np.where(inside, room, np.where(fixed, np.inf, price)).min(initial=np.inf))
     return np.flatnonzero(inside), margin
+
+
+def _on_face(V: Array | None, S: Array | None) -> Array | None:
+    if V is None:
+        return None
+    return np.zeros((V.shape[1],) * 2) if S is None else V.T @ S @ V
+
+
+def _plus_face(S: Array, V: Array | None, inside: Array | None) -> Array:
+    return S if V is None or inside is None else S + V @ inside @ V.T

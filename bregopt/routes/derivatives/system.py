@@ -28,7 +28,7 @@ from bregopt.routes.derivatives.blocks import BarrierPoint, BlockPoint
 from bregopt.routes.derivatives.changes import CG_STEPS, CONSISTENT, NULL, SINGULAR
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
-__all__ = ["KKTSystem", "Unknowns"]
+__all__ = ["KKTSystem", "SymmetricSystem", "Unknowns"]
 
 # The system is formed up to this number of rows for LogDet, and of entries of their matrices for all.
 _FORMED, _SMALL = 4_000, 20_000
@@ -85,9 +85,7 @@ class KKTSystem:
             return Unknowns(rows, right.faces, right.variables)
         faces = [_vector(S) for S in right.faces if S is not None]
         whole = np.concatenate([right.rows, *faces, right.variables])
-        x = self._solved(whole)
-        if checked:
-            _check_residual(whole - self._matrix @ x, whole)
+        x = self._system.solve(whole, checked) if len(whole) else whole
         matrices: list[Array | None] = []
         start = self._A.m
         for S in right.faces:
@@ -106,44 +104,9 @@ class KKTSystem:
     def _diagonal(self) -> Array:
         return reduce(np.add, (point.curvature() for point in self._points)) + self._D
 
-    def _solved(self, right: Array) -> Array:
-        if len(right) == 0:
-            return right
-        scale, solve = self._factor
-        x = scale * solve(scale * right)
-        for _ in range(2):
-            x += scale * solve(scale * (right - self._matrix @ x))
-        return x
-
     @cached_property
-    def _factor(self):  # type: ignore[no-untyped-def]
-        """A scaling of the system, and the solver of the scaled one."""
-        M = self._matrix
-        scale = 1 / np.sqrt(np.maximum(np.abs(M).max(axis=1), TINY))
-        scaled = scale[:, None] * M * scale
-        if not self._bordered:
-            root, definite = factorized(scaled)
-            if definite and root.diagonal().min() > np.sqrt(SINGULAR):
-                return scale, lambda right: lapack.dpotrs(root, right, lower=1)[0]
-        else:
-            lu, pivots, info = lapack.dgetrf(scaled)
-            norm = float(np.abs(scaled).sum(axis=0).max())
-            if info == 0 and lapack.dgecon(lu, norm)[0] > SINGULAR:
-                return scale, lambda right: lapack.dgetrs(lu, pivots, right)[0]
-        return scale, self._pseudoinverse(scaled)
-
-    def _pseudoinverse(self, scaled: Array):  # type: ignore[no-untyped-def]
-        """Return the least solution of a singular system, if only multipliers are not unique."""
-        values, Q = np.linalg.eigh(scaled)
-        zero = np.abs(values) <= NULL * np.abs(values).max()
-        free = float(np.abs(Q[self._A.m :, zero]).max(initial=0.0))
-        if free > np.sqrt(NULL):
-            raise ValueError(
-                "the answer has no derivative: it is not unique, as some direction changes neither the rows "
-                "that act nor the objective. Add a divergence or a row that singles it out"
-            )
-        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=~zero)
-        return lambda right: Q @ (inverse * (Q.T @ right))
+    def _system(self) -> SymmetricSystem:
+        return SymmetricSystem(self._matrix, self._A.m, definite=not self._bordered)
 
     @cached_property
     def _matrix(self) -> Array:
@@ -169,6 +132,68 @@ class KKTSystem:
                     columns[term.at] += (upper_triangles(term.rows.restrict(point.face)) * weight[:, None]).T
                 parts.append(columns)
         return parts
+
+
+class SymmetricSystem:
+    """A formed system whose first unknowns are multipliers, which need not be unique.
+
+    Parameters
+    ----------
+    M : array of shape (size, size)
+    m : int
+        The number of multipliers.
+    definite : bool
+        Whether the matrix is positive semidefinite.
+    """
+
+    def __init__(self, M: Array, m: int, definite: bool = False) -> None:
+        self._M, self._m, self._definite = M, m, definite
+        self._free = 0.0  # the largest part of the other unknowns in a direction without effect
+
+    def solve(self, right: Array, checked: bool = False, unique: bool = True) -> Array:
+        """Return the solution, the least one if multipliers are not unique.
+
+        Raises
+        ------
+        ValueError
+            If the others have to be unique and are not, or the system is `checked` and has no solution.
+        """
+        scale, solve = self._factor
+        if unique and self._free > np.sqrt(NULL):
+            raise ValueError(
+                "the answer has no derivative: it is not unique, as some direction changes neither the rows "
+                "that act nor the objective. Add a divergence or a row that singles it out"
+            )
+        x: Array = scale * solve(scale * right)
+        for _ in range(2):
+            x += scale * solve(scale * (right - self._M @ x))
+        if checked:
+            _check_residual(right - self._M @ x, right)
+        return x
+
+    @cached_property
+    def _factor(self):  # type: ignore[no-untyped-def]
+        """A scaling of the system, and the solver of the scaled one."""
+        scale = 1 / np.sqrt(np.maximum(np.abs(self._M).max(axis=1), TINY))
+        scaled = scale[:, None] * self._M * scale
+        if self._definite:
+            root, definite = factorized(scaled)
+            if definite and root.diagonal().min() > np.sqrt(SINGULAR):
+                return scale, lambda right: lapack.dpotrs(root, right, lower=1)[0]
+        else:
+            lu, pivots, info = lapack.dgetrf(scaled)
+            norm = float(np.abs(scaled).sum(axis=0).max())
+            if info == 0 and lapack.dgecon(lu, norm)[0] > SINGULAR:
+                return scale, lambda right: lapack.dgetrs(lu, pivots, right)[0]
+        return scale, self._pseudoinverse(scaled)
+
+    def _pseudoinverse(self, scaled: Array):  # type: ignore[no-untyped-def]
+        """Return the solver of a singular system, with the least solution."""
+        values, Q = np.linalg.eigh(scaled)
+        zero = np.abs(values) <= NULL * np.abs(values).max()
+        self._free = float(np.abs(Q[self._m :, zero]).max(initial=0.0))
+        inverse = np.divide(1.0, values, out=np.zeros_like(values), where=~zero)
+        return lambda right: Q @ (inverse * (Q.T @ right))
 
 
 def _check_residual(residual: Array, right: Array) -> None:

@@ -148,6 +148,8 @@ class StandardForm:
         The coordinates of each vector in a second-order cone, its axis first.
     width : int
     c, E, e, G, h
+    above : int array
+        The program's rows of the first inequalities, those with upper bounds.
     terms : list of Term
     zeros : array of shape (3, count)
         Numbers of variables that rows fix at zero, of these rows, and the coefficients there. Entropies of
@@ -172,7 +174,7 @@ class StandardForm:
         self.cones = [start + own for own in np.split(cones.index, ends[:-1])] if cones.count else []
         costs = [np.ravel(b.C) @ own.entries for b, own in zip(program.blocks, self.blocks, strict=True)]
         self.c = np.concatenate([*costs, program.c])
-        R = self._rows(program.A, program.B)
+        R = self.rows(program.A, program.B)
         number = self._read_rows(program, R)
         self.terms = [self._term(term, number) for term in program.terms]
         self.terms += self._divergences(program)
@@ -186,8 +188,8 @@ class StandardForm:
         """Return the multipliers of the program's rows, positive at lower bounds."""
         y = np.zeros(self.program.m)
         y[self._equal] = nu / self._norms
-        a, b = len(self._above), len(self._below)
-        y[self._above] -= lam[:a]
+        a, b = len(self.above), len(self._below)
+        y[self.above] -= lam[:a]
         y[self._below] += lam[a : a + b]
         for term, local in zip(self.terms, locals_, strict=True):
             if term.soft is not None and local is not None:
@@ -222,7 +224,7 @@ class StandardForm:
         above, below = above[moves[above]], below[moves[below]]
         high, low = (own[~zeros[u][own]] for own in (high, low))
         single = sp.eye_array(self.width, format="csr")[u]
-        self._above, self._below = above, below
+        self.above, self._below = above, below
         self.G: Any = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
         self.h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
         E, e = R[equal].toarray(), bounds.lo[equal]
@@ -238,7 +240,7 @@ class StandardForm:
 
     def _term(self, term: Any, number: IntArray) -> Term:
         place = None if term.rows is None else number[term.rows]
-        function, L, b = term.function, self._rows(term.A, term.B), term.b
+        function, L, b = term.function, self.rows(term.A, term.B), term.b
         reduced = on_ranges(function, partial(_samples, L, b)) if self._on_faces is not None else None
         if reduced is not None:
             function, S = reduced
@@ -298,7 +300,7 @@ class StandardForm:
             terms.append(Term(function, _stored(R[rows]), b, bounds.gamma[rows], None, rows))
         return terms
 
-    def _rows(self, A: LinearMap, B: Any) -> Any:
+    def rows(self, A: LinearMap, B: Any) -> Any:
         """Return rows as a sparse matrix of shape ``(m, width)``."""
         parts = [row_vectors(A, b) @ own.entries for b, own in enumerate(self.blocks)]
         return sp.csr_array(sp.hstack([*parts, sp.csr_array(B)], format="csr"))
