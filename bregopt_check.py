@@ -4,21 +4,20 @@
 
 A file states a problem, and points that prove bounds on its optimum:
 
-    minimize <C, X> + c'u + penalties  subject to  lo <= A(X) + B u <= hi,  X psd,  u in boxes and cones.
+    minimize <C, X> + c'u  subject to  lo <= A(X) + B u <= hi,  X psd,  u in boxes and cones.
 
 Lower bound. For all multipliers y, and a price q >= 0, q times the optimum is at least
 
-    min y'b + min <q C - A*(y), X> + min (q c - B'y)'u.
+    sum_k min(y_k lo_k, y_k hi_k) + min <q C - A*(y), X> + min (q c - B'y)'u.
 
-Where an eigenvalue of q C - A*(y) is -s < 0, the second term is at least -s tr X, and single rows bound tr X.
-A positive bound with the price zero is a contradiction of the rows.
+The second term is zero if q C - A*(y) is psd. A positive bound with the price zero contradicts the rows.
 
 Upper bound. The value of a feasible point. With all ends of rows and boxes zero, a negative one is that of a
 ray: from a feasible point the objective falls without end.
 
 Equations. Doubles solve equations M x = b up to a residual r. If M M' has no eigenvalue below s > 0, a
-solution is within ||r|| / sqrt(s). So there are points that meet rows without room, and multipliers at which
-free variables cost nothing.
+solution is within ||r|| / sqrt(s). So there are points near those of the file that meet rows without room,
+and multipliers at which free variables cost nothing.
 
 Eigenvalues. For any triangular L those of W are at least those of W - L L', nearly a multiple of the
 identity: by Gershgorin's theorem at least a diagonal entry less the sizes of the others in its row.
@@ -28,29 +27,25 @@ proposes L. A pair (v, e) is any number within e of v, and the worse end of an i
 """
 
 import ast
-import hashlib
 import json
 import math
-import struct
 import sys
 import zipfile
 from array import array
 from bisect import bisect_left
 from fractions import Fraction
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice, product
 from operator import mul
 
-BOUNDS, CUT = "bregopt bounds 2", "bregopt cut 1"  # formats of files
+BOUNDS, CUT = "bregopt bounds 3", "bregopt cut 1"  # formats of files
 LARGEST = 2**28  # bytes of a file, unpacked, and of its matrices
 LARGEST_EXACT = 60  # order of matrices that are decided by elimination
 LARGEST_PARTS = 64  # doubles whose sum is a number
 FINENESS = 256  # shifts in a decade
-REFINEMENTS = 60  # of the solution of equations
 SPARE_BITS = 64  # of the unit, beyond the digits of the file
-INF = math.inf
-HARD, HINGE, SQUARE, LOG = 0, 1, 4, 5  # penalties of rows: none, w |a - b|, w (a - b)^2, -w log(a - b)
+INF, HUGE = math.inf, sys.float_info.max
+HARD, HINGE, LOG = 0, 1, 5  # penalties of rows: none, linear, the last
 
 sys.modules.setdefault("bregopt_check", sys.modules[__name__])  # for its other files, under any name
 
@@ -65,50 +60,41 @@ def demand(holds, message):
         raise Unproven(message)
 
 
+def chapter(name):
+    """Return another file of this program."""
+    try:
+        return import_module(f"bregopt_check_{name}")
+    except ImportError:
+        raise Unproven(f"it needs bregopt_check_{name}.py: download it, too") from None
+
+
 # --- The file -----------------------------------------------------------------------------------------
 
 
 def read(path, formats=(BOUNDS,)):
     """Return the arrays of a file of one of some formats as flat lists, and its facts."""
-    lists, seal = {}, hashlib.sha256()
     with zipfile.ZipFile(path) as archive:
         demand(sum(member.file_size for member in archive.infolist()) <= LARGEST, "it is too large")
-        for file in sorted(set(archive.namelist())):
-            raw, name = archive.read(file), file.removesuffix(".npy")
-            start = 10 + struct.unpack("<H", raw[8:10])[0]
-            head = ast.literal_eval(raw[10:start].decode())
-            kind = {"<f8": "d", "<i8": "q", "|u1": "B"}.get(head["descr"])
-            demand(raw[:8] == b"\x93NUMPY\x01\x00" and kind, f"the array {name} has another format")
-            values = array(kind, raw[start:])
-            if sys.byteorder == "big":
-                values.byteswap()
-            fits = len(values) == math.prod(head["shape"]) and not head["fortran_order"]
-            demand(fits and all(x == x for x in values), f"the array {name} is damaged")
-            lists[name] = values.tolist()
-            if name != "digest":
-                seal.update(f"{name} {head['descr']} {head['shape']} ".encode() + raw[start:])
-    demand(bytes(lists.pop("digest", [])) == seal.digest(), "it was changed, or is no certificate of bounds")
+        lists = {name.removesuffix(".npy"): flat(name, archive.read(name)) for name in archive.namelist()}
     facts = json.loads(bytes(lists.pop("facts")))
-    demand(facts["format"] in formats, f"it has the format {facts['format']!r}")
+    found = facts["format"]
+    demand(found in formats, f"it has the format {found!r}, not {formats[0]!r}: try bregopt verify {path}")
     return lists, facts
 
 
-def chapter(name, needs=""):
-    """Return another file of this program."""
-    try:
-        return import_module(f"bregopt_check_{name}")
-    except ImportError:
-        raise Unproven(f"it has {name}: download bregopt_check_{name}.py, too{needs}") from None
-
-
-def divergences():
-    """Return the file for divergences, caps and logarithms."""
-    return chapter("divergences", ", and install python-flint")
-
-
-def near_nothing(fact):
-    """Whether a matrix has neither a divergence nor a cap."""
-    return not {"cap", "mu"} & fact.keys()
+def flat(name, raw):
+    """Return the numbers of an array in NumPy's format 1.0, row by row."""
+    start = 10 + int.from_bytes(raw[8:10], "little")
+    head = ast.literal_eval(raw[10:start].decode())
+    kind = {"<f8": "d", "<i8": "q", "|u1": "B"}.get(head["descr"])
+    plain = raw[:8] == b"\x93NUMPY\x01\x00" and kind and not head["fortran_order"]
+    demand(plain, f"the array {name} has another format")
+    values = array(kind, raw[start:])
+    if sys.byteorder == "big":
+        values.byteswap()
+    whole = len(values) == math.prod(head["shape"]) and all(x == x for x in values)
+    demand(whole, f"the array {name} is damaged")
+    return values.tolist()
 
 
 class Problem:
@@ -122,94 +108,88 @@ class Problem:
     def __init__(self, lists, facts):
         finite = (x for own in lists.values() for x in own if type(x) is float and abs(x) < INF)
         self.bits = SPARE_BITS + max((x.as_integer_ratio()[1].bit_length() for x in finite), default=0)
-        self.one, m, k = 1 << self.bits, len(lists["lo"]), len(lists["u_lo"])
-        demand(facts["rows"] == m and facts["variables"] == k, "it has another size than it says")
-        self.orders, self.rows = [fact["n"] for fact in facts["blocks"]], [{} for _ in range(m)]
+        self.one, self.lists, self.cost = 1 << self.bits, lists, {}
+        m, k, self.blocks = facts["rows"], facts["variables"], facts["blocks"]
+        self.orders, self.rows = [block["n"] for block in self.blocks], [{} for _ in lists["lo"]]
         demand(sum(n * n for n in self.orders) * 8 <= LARGEST, "its matrices are too large")
-        for low, high in (("lo", "hi"), ("u_lo", "u_hi")):
-            pairs = zip(lists[low], lists[high], strict=True)
-            ordered = all(a <= b and a < INF and b > -INF for a, b in pairs)
-            demand(ordered, f"{low} is above {high}, or infinite with the wrong sign")
-        self.kinds, self.weights = lists["kind"], self.fixed(lists["weight"])
-        demand({*self.kinds} <= {*range(LOG + 1)}, "a row has an unknown penalty")
-        weighted = zip(self.kinds, self.weights, strict=True)
-        demand(
-            all(kind == HARD or (w is not None and w > 0) for kind, w in weighted), "a weight is not positive"
-        )
-        self.cost = {}
-        for b, fact in enumerate(facts["blocks"]):
-            own = [(b, i, j) for i, j in zip(lists[f"i{b}"], lists[f"j{b}"], strict=True)]
-            right = all(0 <= i <= j < fact["n"] for _, i, j in own) and len(set(own)) == len(own)
-            demand(right, f"the entries of {fact['name']} are wrong")
-            self._add(lists, f"A{b}", f"A_rad{b}", f"C{b}", own)
-        self._add(lists, "B", "B_rad", "c", [(-1, j, j) for j in range(k)])
-        ends = [self.fixed(lists[name]) for name in ("lo", "hi", "lo_rad", "hi_rad")]
-        self.ends, self.offset = list(zip(*ends, strict=True)), Fraction(float.fromhex(facts["offset"]))
+        self.kinds, self.weights = self.take("kind", m, 0, LOG), self.take("weight", m, 0, INF)
+        radii = self.take("lo_rad", m, 0), self.take("hi_rad", m, 0)
+        self.ends = list(zip(*self.intervals("lo", "hi", m), *radii, strict=True))
         demand(all(lo != hi or a == b for lo, hi, a, b in self.ends), "an equality has ends of two radii")
-        one_sided = all(
-            e[1] is None is not e[0] for e, kind in zip(self.ends, self.kinds, strict=True) if kind == LOG
-        )
-        demand(one_sided, "a logarithm has no lower end, or an upper one")
-        demand(min([*ends[2], *ends[3]], default=0) >= 0, "a radius is negative")
-        box = zip(self.fixed(lists["u_lo"]), self.fixed(lists["u_hi"]), strict=True)
+        box = zip(*self.intervals("u_lo", "u_hi", k), strict=True)
         self.box = {(-1, j, j): both for j, both in enumerate(box)}
-        index = iter(lists["cone_index"])
-        self.cones = [[(-1, j, j) for j in islice(index, n)] for n in lists["cone_dimensions"]]
-        self.in_cones = {p for cone in self.cones for p in cone}
-        apart = len(self.in_cones) == len(lists["cone_index"]) and self.in_cones <= set(self.box)
-        demand(apart and all(self.cones), "its second-order cones overlap")
-        self.free = {p for p, both in self.box.items() if both == (None, None)} - self.in_cones
-        stated, own = (Fraction(x) if x < INF else INF for x in lists["traces"]), implied_traces(self)
-        if "exposing" in lists or find_spec("bregopt_check_faces"):
-            own = map(min, own, chapter("faces").on_faces(self, lists, facts))
-        self.traces = list(map(min, own, stated))
+        self.add("B", "B_rad", "c", list(self.box))
+        for b, n in enumerate(self.orders):
+            i, j = (self.take(f"{name}{b}", None, 0, n - 1) for name in "ij")
+            own = [(b, *pair) for pair in zip(i, j, strict=True)]
+            demand(all(i <= j for _, i, j in own) and len({*own}) == len(own), f"the array i{b} is damaged")
+            self.add(f"A{b}", f"A_rad{b}", f"C{b}", own)
+        index = self.take("cone_index", None, 0, k - 1)
+        dimensions, cones = self.take("cone_dimensions", None, 1, k), iter(index)
+        self.cones = [[(-1, j, j) for j in islice(cones, n)] for n in dimensions]
+        demand(len({*index}) == len(index) == sum(dimensions), "its second-order cones overlap")
+        self.free = {p for p, both in self.box.items() if both == (None, None)}
+        self.free -= {p for cone in self.cones for p in cone}
+        self.offset = Fraction(float.fromhex(facts["offset"]))
+        self.traces = self.take("traces", len(self.orders), 0, INF)
+        if "exposing" in lists or lists.get("faces_row"):
+            chapter("faces").reduce(self)
         self.terms = [
-            None if near_nothing(fact) else divergences().Term(self, lists, fact, b)
-            for b, fact in enumerate(facts["blocks"])
+            chapter("divergences").Term(self, lists, block, b) if {"cap", "mu"} & block.keys() else None
+            for b, block in enumerate(self.blocks)
         ]
 
-    def _add(self, lists, name, radius, cost, unknowns):
-        """Add the coefficients of some unknowns to the rows and the costs."""
-        ends, columns, values = (lists[f"{name}_{part}"] for part in ("indptr", "indices", "data"))
-        radii = lists.get(f"{radius}_data", [0.0] * len(values))
-        fits = len(ends) == len(self.rows) + 1 and ends == sorted(ends) and ends[0] == 0
-        fits = fits and len(values) == len(columns) == len(radii) == ends[-1]
-        demand(fits and all(0 <= j < len(unknowns) for j in columns), f"the array {name} is damaged")
-        pairs = list(zip(self.fixed(values), self.fixed(radii), strict=True))
-        costs = list(zip(*(self.fixed(lists[f"{cost}_{end}"]) for end in ("mid", "radius")), strict=True))
-        demand(min((e for _, e in pairs + costs), default=0) >= 0, "a radius is negative")
-        demand(len(costs) == len(unknowns), "it has another number of costs than of unknowns")
-        self.cost.update(zip(unknowns, costs, strict=True))
-        for k, row in enumerate(self.rows):
-            own = slice(ends[k], ends[k + 1])
-            row.update(zip((unknowns[j] for j in columns[own]), pairs[own], strict=True))
-            demand(len(set(columns[own])) == ends[k + 1] - ends[k], f"the array {name} is damaged")
+    def take(self, name, size, least=-HUGE, most=HUGE):
+        """Return that many numbers in a range, of any number of them for None; doubles in units."""
+        own = self.lists[name]
+        fits = size in (None, len(own)) and all(least <= x <= most for x in own)
+        demand(fits, f"the array {name} has another size, or a number out of range")
+        return [self.units(x) if type(x) is float else x for x in own]
 
-    def fixed(self, values):
-        """Return numbers in units; None for infinite ones."""
-        ratios = (x.as_integer_ratio() if abs(x) < INF else None for x in values)
-        return [None if r is None else r[0] * (self.one // r[1]) for r in ratios]
+    def units(self, x):
+        """Return a double in units; None for an infinite one."""
+        if abs(x) == INF:
+            return None
+        p, q = x.as_integer_ratio()
+        return p * (self.one // q)
 
-    def sums(self, values, size):
-        """Return that many numbers in units, each the sum of doubles, one after the other."""
-        demand(
-            len(values) == size or (size and len(values) % size == 0),
-            "a point has another size; rows may leave faces",
-        )
-        demand(len(values) <= LARGEST_PARTS * size, "its numbers have too many parts")
-        values = self.fixed(values)
-        return [sum(values[k::size]) for k in range(size)]
+    def intervals(self, low, high, size):
+        """Return the lower and the upper ends of intervals."""
+        pairs = zip(self.lists[low], self.lists[high], strict=True)
+        ordered = all(a <= b and a < INF and b > -INF for a, b in pairs)
+        demand(ordered, f"{low} is above {high}, or infinite with the wrong sign")
+        return self.take(low, size, -INF, INF), self.take(high, size, -INF, INF)
 
-    def point(self, lists, name):
-        """Return the unknowns of a point, and the rows to be solved with the variables that may change."""
-        x = {}
+    def add(self, name, radius, cost, unknowns):
+        """Add the coefficients of some unknowns to the rows, and their costs."""
+        ends = self.take(f"{name}_indptr", len(self.rows) + 1, 0)
+        column = self.take(f"{name}_indices", ends[-1], 0, len(unknowns) - 1)
+        value = self.take(f"{name}_data", ends[-1])
+        wide = self.take(f"{radius}_data", ends[-1], 0) if f"{radius}_data" in self.lists else [0] * ends[-1]
+        entries = [(unknowns[j], pair) for j, *pair in zip(column, value, wide, strict=True)]
+        for row, start, end in zip(self.rows, ends, ends[1:], strict=False):
+            before = len(row)
+            row.update(entries[start:end])
+            demand(len(row) - before == end - start, f"the array {name}_indices is damaged")
+        mid, wide = self.take(f"{cost}_mid", len(unknowns)), self.take(f"{cost}_radius", len(unknowns), 0)
+        self.cost.update(zip(unknowns, zip(mid, wide, strict=True), strict=True))
+
+    def sums(self, name, size):
+        """Return that many numbers, each the sum of doubles, one after the other."""
+        own = self.take(name, None)
+        parts = len(own) // max(size, 1)
+        demand(len(own) == parts * size and parts <= LARGEST_PARTS, f"the array {name} has another size")
+        return [sum(own[k::size]) for k in range(size)]
+
+    def point(self, name):
+        """Return the unknowns of a point, the rows that it solves, and the variables that may change."""
+        x = dict(zip(self.box, self.sums(f"{name}_u", len(self.box)), strict=True))
         for b, n in enumerate(self.orders):
-            own = self.sums(lists[f"{name}_X{b}"], n * n)
+            own = self.sums(f"{name}_X{b}", n * n)
             x |= {(b, i, j): own[i * n + j] for i in range(n) for j in range(i, n)}
-        x |= zip(self.box, self.sums(lists[f"{name}_u"], len(self.box)), strict=True)
-        solved = lists.get(f"{name}_equations", [k for k, (lo, hi, *_) in enumerate(self.ends) if lo == hi])
-        movable = {(-1, j, j) for j in lists.get(f"{name}_movable", range(len(self.box)))}
-        return x, solved, movable
+        solved = self.take(f"{name}_equations", None, 0, len(self.rows) - 1)
+        movable = self.lists.get(f"{name}_movable", range(len(self.box)))
+        return x, solved, {(-1, j, j) for j in movable}
 
 
 # --- Eigenvalues and equations ------------------------------------------------------------------------
@@ -229,24 +209,25 @@ def cholesky(W, shift):
     return L
 
 
+def gershgorin(W):
+    """Return a lower bound on the eigenvalues of a symmetric matrix, of which the lower half counts."""
+    sizes = [0] * len(W)
+    for i, row in enumerate(W):
+        for j, x in enumerate(row[:i]):
+            sizes[i] += abs(x)
+            sizes[j] += abs(x)
+    return min((row[i] - sizes[i] for i, row in enumerate(W)), default=0)
+
+
 def least_eigenvalue(W, bits, fineness=FINENESS):
     """Return a lower bound on the eigenvalues of a symmetric matrix of integers times 2^-bits.
 
     It is the largest of some negative and positive shifts, `fineness` of them in a decade.
     """
-
-    def gershgorin(rest):
-        sizes = [0] * n
-        for i, row in enumerate(rest):
-            for j, x in enumerate(row[:i]):
-                sizes[i] += abs(x)
-                sizes[j] += abs(x)
-        return min((row[i] - sizes[i] for i, row in enumerate(rest)), default=0)
-
-    n, half, low = len(W), bits // 2 + 1, -18 * fineness
     whole = Fraction(gershgorin(W), 1 << bits)
-    if whole >= 0:
+    if whole > 0 or not any(map(any, W)):
         return whole
+    half, low = bits // 2 + 1, -18 * fineness
     floats = [[w / (1 << bits) for w in row[: i + 1]] for i, row in enumerate(W)]
     norm = max(sum(map(abs, row)) for row in W) / (1 << bits)
 
@@ -278,68 +259,32 @@ def is_psd(W, shift=0):
     return not W
 
 
-def dot(row, x):
-    """Return a row times numbers, both with radii."""
-    value = radius = 0
-    for p, (a, e) in row.items():
-        v, d = x[p]
-        value += a * v
-        if d or e:
-            radius += abs(a) * d + e * (abs(v) + d)
-    return value, radius
+def least_within(W, reach, bits):
+    """Return a lower bound on the eigenvalues of all matrices within a reach; zero if they are psd."""
+    least = least_eigenvalue(W, bits) - Fraction(reach, 1 << bits)
+    return 0 if least >= 0 or is_psd(W, reach) else least
 
 
-def nearest(rows, movable, missing, bits):
-    """Return changes of unknowns and a radius: within it, nothing is missing of the rows.
-
-    `missing` returns what the rows lack after given changes, with radii, in units of 2^(-2 bits).
-    """
-    if not any(v or e for v, e in missing({})):
-        return {}, 0
-    large = (sorted((-abs(a), p) for p, (a, _) in row.items() if p in movable)[:4] for row in rows)
-    for chosen in ({p for own in large for _, p in own}, movable):
-        columns = {p: [] for p in chosen}
-        lengths = [max((abs(a).bit_length() for a, _ in row.values()), default=0) for row in rows]
-        top, wide = max(lengths), 0
-        for k, row in enumerate(rows):  # scaled to the size of one, by powers of two
-            for p in row.keys() & chosen:
-                a, e = (x << top - lengths[k] for x in row[p])
-                columns[p].append((k, a))
-                wide += e * e
-        gram = [[0] * len(rows) for _ in rows]
-        for own in columns.values():
-            for (i, a), (j, b) in product(own, own):
-                gram[i][j] += a * b
-        L = cholesky([[w / (1 << 2 * top) for w in row[: k + 1]] for k, row in enumerate(gram)], 0.0)
-        least = least_eigenvalue(gram, 2 * top, fineness=1) if L else 0
-        least = Fraction(math.isqrt(int(max(least, 0) * 4**64)), 2**64) - Fraction(root(wide), 1 << top)
-        if least > 0:
-            break
+def distance(rows, movable, lacks, bits):
+    """Return how far movable unknowns are at most from a solution of rows that lack numbers with radii."""
+    if not any(map(any, lacks)):
+        return 0
+    lengths = [max((abs(a).bit_length() for a, _ in row.values()), default=0) for row in rows]
+    top, wide, columns = max(lengths), 0, {p: [] for p in movable}
+    for k, row in enumerate(rows):  # scaled to the size of one, by powers of two
+        for p in row.keys() & movable:
+            a, e = (x << top - lengths[k] for x in row[p])
+            columns[p].append((k, a))
+            wide += e * e
+    gram = [[0] * len(rows) for _ in rows]
+    for own in columns.values():
+        for (i, a), (j, b) in product(own, own):
+            gram[i][j] += a * b
+    square = max(least_eigenvalue(gram, 2 * top, fineness=1), 0)
+    least = Fraction(math.isqrt(int(square * 4**64)), 2**64) - Fraction(root(wide), 1 << top)
     demand(least > 0, "the rows without room are not proven independent")
-    change = dict.fromkeys(columns, 0)
-    for _ in range(REFINEMENTS):
-        lack = [(v << top - n, e << top - n) for (v, e), n in zip(missing(change), lengths, strict=True)]
-        size = max(abs(v) for v, _ in lack).bit_length()
-        w = [int(x * 2.0**60) for x in solution(L, [v / (1 << size) for v, _ in lack])]
-        unit = Fraction(2) ** (size - 2 * top - 60)
-        steps = {p: round(sum(a * w[k] for k, a in own) * unit) for p, own in columns.items()}
-        if not any(steps.values()):
-            break
-        change = {p: x + steps[p] for p, x in change.items()}
-    radius = root(sum((abs(v) + e) ** 2 for v, e in lack)) / (least * (1 << top))
-    return change, math.ceil(radius)
-
-
-def solution(L, r):
-    """Return the solution of L L' w = r in floating point."""
-    w = []
-    for k, row in enumerate(L):
-        w.append((r[k] - sum(map(mul, row, w))) / row[k])
-    for k in reversed(range(len(w))):
-        w[k] /= L[k][k]
-        for j in range(k):
-            w[j] -= L[k][j] * w[k]
-    return w
+    lack = root(sum((abs(v) + e << top - n) ** 2 for (v, e), n in zip(lacks, lengths, strict=True)))
+    return math.ceil(lack / (least * (1 << top)))
 
 
 def root(x):
@@ -350,111 +295,21 @@ def root(x):
 # --- Bounds -------------------------------------------------------------------------------------------
 
 
-def implied_traces(P):
-    """Return bounds on the traces by single rows of nonnegative coefficients on diagonals."""
-    largest, traces = [{} for _ in P.orders], [INF for _ in P.orders]
-    for row, kind, (lo, hi, lo_rad, hi_rad) in zip(P.rows, P.kinds, P.ends, strict=True):
-        for sign, end, radius in ((1, hi, hi_rad), (-1, lo, lo_rad)):
-            fits = end is not None and kind in (HARD, LOG)
-            if not fits or not all(b >= 0 and i == j and sign * a >= e for (b, i, j), (a, e) in row.items()):
-                continue
-            supply = max(sign * end + radius, 0)
-            most = {p: Fraction(supply, sign * a - e) for p, (a, e) in row.items() if sign * a > e}
-            for (b, i, _), x in most.items():
-                largest[b][i] = min(x, largest[b].get(i, INF))
-            for b, n in enumerate(P.orders):
-                own = [x for p, x in most.items() if p[0] == b]
-                traces[b] = min(traces[b], max(own, default=0)) if len(own) == n else traces[b]
-    sums = [sum(own.values()) if len(own) == n else INF for own, n in zip(largest, P.orders, strict=True)]
-    return list(map(min, traces, sums))
+def dot(row, x):
+    """Return a row times numbers, both with radii."""
+    value = radius = 0
+    for p, (a, e) in row.items():
+        v, d = x[p]
+        value, radius = value + a * v, radius + abs(a) * d + e * (abs(v) + d)
+    return value, radius
 
 
-def lower_bound(P, y, price):
-    """Return what multipliers prove of the optimum times the price."""
-    one, ranges, far = P.one, [], max(map(abs, [*y, P.one])) << SPARE_BITS
-    for k, (lo, hi, *_) in enumerate(P.ends):
-        reach = P.weights[k] * price // one if P.kinds[k] == HINGE else far
-        reach = reach if price or P.kinds[k] in (HARD, LOG) else 0
-        least, most = -reach if hi is not None else 0, reach if lo is not None else 0
-        ranges.append((least, most) if lo == hi else (0, most) if y[k] > 0 else (least, 0))
-    y = [min(max(v, least), most) for v, (least, most) in zip(y, ranges, strict=True)]
-    tiny = max(map(abs, y), default=0) >> 20
-    columns = {p: {k: row[p] for k, row in enumerate(P.rows) if p in row} for p in P.free}
-    near = list(zip(y, ranges, strict=True))
-    movable = {k for k, (v, (least, most)) in enumerate(near) if min(v - least, most - v) > tiny}
-
-    def missing(change):
-        at = {k: (v + change.get(k, 0), 0) for k, v in enumerate(y)}
-        found = [(P.cost[p], dot(own, at)) for p, own in columns.items()]
-        return [(c * price - a, r * price + e) for (c, r), (a, e) in found]
-
-    change, radius = nearest(list(columns.values()), movable, missing, P.bits)
-    y = [(v + change.get(k, 0), radius if k in change else 0) for k, v in enumerate(y)]
-    inside = all(least <= v - d and v + d <= most for (v, d), (least, most) in zip(y, ranges, strict=True))
-    demand(inside, "a multiplier has no room")
-    slack = {p: (c * price, r * price) for p, (c, r) in P.cost.items()}
-    total = P.offset * price / one
-    for k, (row, (v, d)) in enumerate(zip(P.rows, y, strict=True)):
-        if v or d or (P.kinds[k] == LOG and price):
-            total += conjugate(P, k, v, d, price)
-            for p, (a, e) in row.items():
-                s, r = slack[p]
-                slack[p] = s - a * v, r + abs(a) * d + e * (abs(v) + d)
-    for b, n in enumerate(P.orders):
-        W, R = [[0] * n for _ in range(n)], [0] * n  # twice the matrix, and sums of radii
-        for (at, i, j), (s, r) in slack.items():
-            if at == b:
-                W[i][j] = W[j][i] = 2 * s if i == j else s
-                R[i], R[j] = R[i] + r, R[j] + r
-        reach = max(R, default=0)
-        if P.terms[b] and price:
-            total += P.terms[b].lower(W, reach, 2 * P.bits + 1, Fraction(price, one), P.traces[b])
-            continue
-        least = least_eigenvalue(W, 2 * P.bits + 1) - Fraction(reach, one**2)
-        if least < 0 and not is_psd(W, 2 * reach):
-            demand(P.traces[b] < INF, "a slack matrix is not proven psd, and no row bounds the trace")
-            total += least * P.traces[b]
-    for p, (lo, hi) in P.box.items():
-        s, r = slack[p]
-        if p not in P.in_cones and p not in P.free and (s or r):
-            bounded = (lo is not None or s + r <= 0) and (hi is not None or s - r >= 0)
-            demand(bounded, "the cost of a variable has the wrong sign")
-            products = (z * end for z in (s - r, s + r) for end in (lo, hi) if end is not None)
-            total += Fraction(min(products), one**3)
-    for cone in P.cones:
-        demand(in_cone([slack[p] for p in cone]), "the costs of a cone are not proven in it")
-    return total
-
-
-def conjugate(P, k, v, d, price):
-    """Return a lower bound on the least penalty(a) + y a of a row, for y within d of v."""
-    lo, hi, lo_rad, hi_rad = P.ends[k]
-    end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
-    kind, w = P.kinds[k], price and Fraction(P.weights[k] or 0, P.one) * Fraction(price, P.one)
-    corners = product({v - d, v + d}, {end - wide, end + wide})  # concave in y, monotone in the end
-    corners = [(Fraction(y, P.one), Fraction(b, P.one)) for y, b in corners]
-    if kind in (HARD, HINGE) or not price:
-        return min(y * b for y, b in corners)
-    if kind == SQUARE:
-        return min(y * b - y * y / (4 * w) for y, b in corners)
-    return min(divergences().row_conjugate(kind, w, y, b) for y, b in corners)
-
-
-def penalty(P, k, value, spread, ends):
-    """Return an upper bound on the penalty of a row whose value is within a spread."""
-    kind, w, paid = P.kinds[k], Fraction(P.weights[k], P.one), Fraction(0)
-    lo, hi, lo_rad, hi_rad = ends
-    for end, wide, sign in ((lo, lo_rad, -1), (hi, hi_rad, 1)):
-        if end is None:
-            continue
-        a, b = Fraction(value + sign * spread, P.one**2), Fraction(end - sign * wide, P.one)
-        if kind == LOG:
-            paid = divergences().row_penalty(kind, w, a, b)
-        elif sign * (a - b) > 0:
-            size = abs(a - b)
-            own = {HINGE: w * size, SQUARE: w * size**2}.get(kind)
-            paid = max(paid, divergences().row_penalty(kind, w, a, b) if own is None else own)
-    return paid
+def least_product(v, d, lo, hi):
+    """Return the least product of a number within d of v, in which it is concave, and one from lo to hi."""
+    ends = [(y, lo if y > 0 else hi) for y in (v - d, v + d)]
+    bounded = all(end is not None for y, end in ends if y)
+    demand(bounded, "a multiplier, or the cost of a variable, has the wrong sign")
+    return min(y and y * end for y, end in ends)
 
 
 def in_cone(x):
@@ -463,46 +318,82 @@ def in_cone(x):
     return v >= d and (v - d) ** 2 >= sum((abs(s) + r) ** 2 for s, r in others)
 
 
+def lower_bound(P, y, price):
+    """Return what multipliers prove of the optimum times the price."""
+    one, tiny = P.one, max(map(abs, y), default=0) >> 20
+    columns = {p: {k: row[p] for k, row in enumerate(P.rows) if p in row} for p in P.free}
+    movable = {
+        k
+        for k, (v, kind, (lo, hi, *_)) in enumerate(zip(y, P.kinds, P.ends, strict=True))
+        if kind == HARD and (lo == hi is not None or abs(v) > tiny)
+    }
+    slack = {p: (c * price, r * price) for p, (c, r) in P.cost.items()}
+    sums = {p: dot(own, {k: (y[k], 0) for k in own}) for p, own in columns.items()}
+    lacks = [(slack[p][0] - v, slack[p][1] + d) for p, (v, d) in sums.items()]
+    radius = distance(list(columns.values()), movable, lacks, P.bits)
+    y = [(v, radius if k in movable else 0) for k, v in enumerate(y)]
+    total = P.offset * price / one
+    for k, (row, (v, d), (lo, hi, lo_rad, hi_rad)) in enumerate(zip(P.rows, y, P.ends, strict=True)):
+        if P.kinds[k] != HARD:
+            total += chapter("divergences").row_conjugate(P, k, v, price)
+        elif v or d:
+            far = lo if lo is None else lo - lo_rad, hi if hi is None else hi + hi_rad
+            total += Fraction(least_product(v, d, *far), one**2)
+        for p, (a, e) in row.items() if v or d else ():
+            s, r = slack[p]
+            slack[p] = s - a * v, r + abs(a) * d + e * (abs(v) + d)
+    for b, n in enumerate(P.orders):
+        W, R = [[0] * n for _ in range(n)], [0] * n  # twice the matrix, and sums of radii
+        for (at, i, j), (s, r) in slack.items():
+            if at == b:
+                W[i][j] = W[j][i] = 2 * s if i == j else s
+                R[i], R[j] = R[i] + r, R[j] + r
+        reach = 2 * max(R, default=0)
+        if P.terms[b] and price:
+            total += P.terms[b].lower(W, reach, 2 * P.bits + 1, Fraction(price, one))
+            continue
+        least = least_within(W, reach, 2 * P.bits + 1)
+        demand(least == 0 or P.traces[b], "a slack matrix is not proven psd")
+        total += least * Fraction(P.traces[b] or 0, one)
+    for p in P.box.keys() - P.free - {p for cone in P.cones for p in cone}:
+        total += Fraction(least_product(*slack[p], *P.box[p]), one**3)
+    demand(all(in_cone([slack[p] for p in cone]) for cone in P.cones), "costs are not proven in their cone")
+    return total
+
+
 def upper_bound(P, x, equations, movable, share=1):
     """Return the value of a feasible point near one, or of a ray if the share of the ends is zero."""
-    one, ends, solving = P.one, P.ends, set(equations)
-    box = P.box
+    one, ends, box, solving = P.one, P.ends, P.box, set(equations)
     if not share:
         demand(not any(P.terms), "a divergence has no rays")
         ends = [(lo and 0, hi and 0, 0, 0) for lo, hi, *_ in ends]
         box = {p: (lo and 0, hi and 0) for p, (lo, hi) in box.items()}
-    rows, targets = [P.rows[k] for k in equations], []
-    for k, row in zip(equations, rows, strict=True):
-        lo, hi, lo_rad, hi_rad = ends[k]
-        value = sum(a * x[p] for p, (a, _) in row.items())
+    lacks, at = [], {p: (v, 0) for p, v in x.items()}
+    for k in equations:
+        (lo, hi, lo_rad, hi_rad), (value, spread) = ends[k], dot(P.rows[k], at)
         low = hi is None or (lo is not None and abs(value - lo * one) <= abs(value - hi * one))
         demand(P.kinds[k] == HARD and (lo, hi) != (None, None), "a soft row is no equation")
         demand(lo == hi or not lo_rad + hi_rad, "an inequality with an uncertain end has no room")
-        targets.append((lo, lo_rad) if low else (hi, hi_rad))
-
-    def missing(change):
-        at = {p: (v + change.get(p, 0), 0) for p, v in x.items()}
-        found = [(end, wide, dot(row, at)) for row, (end, wide) in zip(rows, targets, strict=True)]
-        return [(end * one - a, wide * one + e) for end, wide, (a, e) in found]
-
-    change, radius = nearest(rows, {*P.cost} - {*P.box} | movable, missing, P.bits)
-    x = {p: (v + change.get(p, 0), radius if p in change else 0) for p, v in x.items()}
+        end, wide = (lo, lo_rad) if low else (hi, hi_rad)
+        lacks.append((end * one - value, wide * one + spread))
+    movable = {*P.cost} - {*P.box} | movable
+    radius = distance([P.rows[k] for k in equations], movable, lacks, P.bits)
+    x = {p: (v, radius if p in movable else 0) for p, v in x.items()}
     total = Fraction(sum(dot(P.cost, x)), one**2) + P.offset * share
     for b, n in enumerate(P.orders):
         X = [[x[b, min(i, j), max(i, j)][0] for j in range(n)] for i in range(n)]
-        reach = 2 * max((d for p, (_, d) in x.items() if p[0] == b), default=0)  # of changes, in any norm
-        inside = least_eigenvalue(X, P.bits) * one >= reach or is_psd(X, reach)
+        inside = least_within(X, 2 * radius, P.bits) == 0  # twice, as a change has two entries in X
         demand(inside, "a matrix of the point is not proven psd")
-        total += P.terms[b].upper(X, reach, P.bits) if P.terms[b] else 0
+        total += P.terms[b].upper(X, 2 * radius, P.bits) if P.terms[b] else 0
     implied = None
     for k, (row, (lo, hi, lo_rad, hi_rad)) in enumerate(zip(P.rows, ends, strict=True)):
         value, spread = dot(row, x)
-        if P.kinds[k] != HARD and (share or P.kinds[k] == HINGE):
-            total += penalty(P, k, value, spread, (lo, hi, lo_rad, hi_rad))
-            continue
-        above = lo is None or value - spread >= (lo + lo_rad) * one
-        below = hi is None or value + spread <= (hi - hi_rad) * one
-        if k not in solving and not (above and below):
+        if P.kinds[k] == HINGE or (P.kinds[k] != HARD and share):
+            total += chapter("divergences").row_penalty(P, k, value, spread, ends[k])
+        elif k not in solving and not (
+            (lo is None or value - spread >= (lo + lo_rad) * one)
+            and (hi is None or value + spread <= (hi - hi_rad) * one)
+        ):
             implied = chapter("faces").consequences(P, ends, solving) if implied is None else implied
             demand(k in implied, f"the point violates row {k}")
     for p, (lo, hi) in box.items():
@@ -512,40 +403,20 @@ def upper_bound(P, x, equations, movable, share=1):
     return total
 
 
-def best_lower_bound(P, y, price):
-    """Return the bound of multipliers, or of simple fractions near them, which may be on a boundary of cones.
-
-    With the price zero they prove a bound beyond every number, or none.
-    """
-    largest, trials = max([price, *map(abs, y)]) or 1, [(price, *y)]
-    for limit in (12, 1000, 2**30):
-        near = [Fraction(v, largest).limit_denominator(limit) for v in trials[0]]
-        shared = math.lcm(*(v.denominator for v in near)) * P.one
-        trials.append([int(v * shared) for v in near])
-    reasons = []
-    for cost, *own in trials:
-        try:
-            found = lower_bound(P, own, cost)
-            if cost or found > 0:
-                return found * P.one / cost if cost else INF
-            reasons.append("the rows are not proven to contradict each other")
-        except Unproven as reason:
-            reasons.append(str(reason))
-    raise Unproven(reasons[0])
-
-
-def proven(P, lists, side):
+def proven(P, side):
     """Return the bound on one side that the points of a file prove."""
     if side == "lower":
-        prices = {"farkas": 0, "y": P.one, "digits_y": P.one}
-        names = [name for name in prices if name in lists]
-        demand(names, "it has no multipliers")
-        return max(best_lower_bound(P, P.sums(lists[name], len(P.rows)), prices[name]) for name in names)
-    names = [name for name in ("point", "digits") if f"{name}_u" in lists]
-    demand(names, "it has no point that this program checks")
-    least = min(upper_bound(P, *P.point(lists, name)) for name in names)
-    falls = "ray_u" in lists and upper_bound(P, *P.point(lists, "ray"), share=0) < 0
-    return -INF if falls else least
+        name = next((name for name in ("fractions", "farkas", "y", "digits_y") if name in P.lists), None)
+        demand(name, "it has no multipliers")
+        y = P.sums(name, len(P.rows) + (name == "fractions"))
+        price = y.pop() if name == "fractions" else 0 if name == "farkas" else P.one
+        bound = lower_bound(P, y, price)
+        demand(price > 0 or bound > 0 == price, "the rows are not proven to contradict each other")
+        return bound * P.one / price if price else INF
+    name = next((name for name in ("point", "digits") if f"{name}_u" in P.lists), None)
+    demand(name, "it has no point that this program checks")
+    value = upper_bound(P, *P.point(name))
+    return -INF if "ray_u" in P.lists and upper_bound(P, *P.point("ray"), share=0) < 0 else value
 
 
 def checked(path):
@@ -554,17 +425,17 @@ def checked(path):
     if facts["format"] == CUT:
         return chapter("cuts").checked(path, lists, facts)
     P, whole = Problem(lists, facts), True
-    claims = {side: float.fromhex(facts[side]) for side in ("lower", "upper")}
-    orders = ", ".join(f"{fact['name']} ({fact['n']})" for fact in facts["blocks"])
+    orders = ", ".join(f"{block['name']} ({block['n']})" for block in facts["blocks"])
     print(f"{path}: minimize over {orders}; rows {len(P.rows)}, variables {len(P.box)}")
-    for fact, trace in zip(facts["blocks"], lists["traces"], strict=True):
+    for block, trace in zip(facts["blocks"], lists["traces"], strict=True):
         if trace < INF:
-            print(f"  given: the trace of {fact['name']} is at most {trace!r}, as the author states")
-    for side, claim in claims.items():
-        if claim == (-INF if side == "lower" else INF):
+            print(f"  given: the trace of {block['name']} is at most {trace!r}, as the author states")
+    for side, nothing in (("lower", -INF), ("upper", INF)):
+        claim = float.fromhex(facts[side])
+        if claim == nothing:
             continue
         try:
-            bound = proven(P, lists, side)
+            bound = proven(P, side)
             holds = bound >= claim if side == "lower" else bound <= claim
             answer = "proven" if holds else f"NOT proven, but {float(bound)!r}"
         except Unproven as reason:

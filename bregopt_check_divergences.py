@@ -1,6 +1,7 @@
-r"""Prove the terms of divergences, caps and logarithms of a certificate by the balls of python-flint.
+r"""Prove the terms of soft rows, divergences, caps and logarithms of a certificate.
 
-It needs `bregopt_check.py` beside it, which calls it. A matrix may have one of the divergences
+It needs `bregopt_check.py` beside it, which calls it, and the balls of python-flint for all but linear and
+square penalties. A matrix may have one of the divergences
 
     mu |H o (X - X0)|^2,
     mu (<inv X0, X> - log det X + log det X0 - n),
@@ -23,12 +24,15 @@ from fractions import Fraction
 from itertools import product
 from operator import add, mul
 
-import flint
+from bregopt_check import HARD, HINGE, INF, LOG, demand, least_eigenvalue
 
-from bregopt_check import INF, LOG, demand, least_eigenvalue
+try:
+    import flint
+except ImportError:
+    flint = None
 
 FROBENIUS, LOGDET, VON_NEUMANN = "frobenius", "logdet", "von_neumann"
-LOGDET_ROW = 2  # penalty w (a / b - log(a / b) - 1); that of the other rows is w (a log(a / b) - a + b)
+LOGDET_ROW, SQUARE = 2, 4  # of rows: w (a / b - log(a / b) - 1), w (a - b)^2; the other is von Neumann's
 BITS = 192  # of the balls, beyond the unit of the file
 STEPS = 200  # of iterations that propose matrices
 
@@ -37,12 +41,14 @@ class Balls:
     """Numbers and matrices of a file as balls, of enough bits for its unit."""
 
     def __init__(self, bits):
+        demand(flint, "it has logarithms or divergences: pip install python-flint")
         self.bits = BITS + bits
         flint.ctx.prec = self.bits
 
     @staticmethod
     def number(x):
         """Return a ball around a fraction."""
+        demand(flint, "it has logarithms or divergences: pip install python-flint")
         x = Fraction(x)
         return flint.arb(flint.fmpq(x.numerator, x.denominator))
 
@@ -168,7 +174,8 @@ class Term(Balls):
         positive = all(x >= 0 for own in (self.radii, self.H) for row in own for x in row)
         demand(positive, f"a radius or a weight of {self.name} is negative")
         demand(self.divergence == FROBENIUS or f"weights{b}" not in lists, "only Frobenius has weights")
-        self.radius = max(map(sum, self.radii))
+        stated = INF if P.traces[b] is None else Fraction(P.traces[b], P.one)
+        self.trace = stated if all(map(all, self.H)) else min(stated, implied_trace(P, b))
         self.anchor = self.dense(self.X0)
         self.whole = self.dense(self.X0, self.radii)
 
@@ -182,9 +189,9 @@ class Term(Balls):
 
     # --- Lower bounds
 
-    def lower(self, W, reach, bits, price, trace):
-        """Return a lower bound on <W, X> + price mu D(X, X0), with a reach of W in units of 2^(1 - bits)."""
-        W = self.matrix(W, bits, -Fraction(2 * reach, 1 << bits))
+    def lower(self, W, reach, bits, price):
+        """Return a lower bound on <W, X> + price mu D(X, X0), with a reach of W in units of 2^-bits."""
+        W = self.matrix(W, bits, -Fraction(reach, 1 << bits))
         constant = Fraction(0)
         if self.cap is not None:
             T = self.positive_part(self.slope_at_cap(W, price))
@@ -194,7 +201,7 @@ class Term(Balls):
                 return constant + min(self.least(W), 0) * self.cap * self.n
         mu = self.mu * price
         if self.divergence == FROBENIUS:
-            return constant + self.frobenius(W, mu, trace)
+            return constant + self.frobenius(W, mu)
         scaled = W / self.number(mu)
         if self.divergence == LOGDET:
             M = self.whole.inv() + scaled
@@ -217,7 +224,7 @@ class Term(Balls):
             self.logarithm(self.anchor, self.name)[0] - eye(self.n) * self.number(self.cap).log()
         ) * mu - W
 
-    def frobenius(self, W, mu, trace):
+    def frobenius(self, W, mu):
         """Return the bound of the multiplier T near the positive part of the slope at the answer."""
         n, squares = self.n, [[mu * h * h for h in row] for row in self.H]
         near = self.dense([[0] * n] * n if self.X is None else self.X) - self.anchor
@@ -237,8 +244,8 @@ class Term(Balls):
                 rest[i][j] = V[i, j]
         if all(map(all, squares)):
             return total
-        demand(trace < INF, f"{self.name} has entries without a weight, and no row bounds the trace")
-        return total - above(norm(flint.arb_mat(rest))) * trace
+        demand(self.trace < INF, f"{self.name} has entries without a weight, and no row bounds the trace")
+        return total - above(norm(flint.arb_mat(rest))) * self.trace
 
     # --- Values
 
@@ -272,9 +279,45 @@ class Term(Balls):
 # --- Rows ---------------------------------------------------------------------------------------------
 
 
-def row_conjugate(kind, w, y, b):
-    """Return a lower bound on the least penalty(a) + y a of a row with the weight w."""
-    w, y, b = map(Balls.number, (w, y, b))
+def implied_trace(P, b):
+    """Return a bound on the trace of a matrix by single rows of nonnegative coefficients on diagonals."""
+    largest, trace = {}, INF
+    for row, kind, (lo, hi, lo_rad, hi_rad) in zip(P.rows, P.kinds, P.ends, strict=True):
+        for sign, end, radius in ((1, hi, hi_rad), (-1, lo, lo_rad)):
+            fits = end is not None and kind in (HARD, LOG)
+            if not fits or not all(c >= 0 and i == j and sign * a >= e for (c, i, j), (a, e) in row.items()):
+                continue
+            supply = max(sign * end + radius, 0)
+            own = {
+                p[1]: Fraction(supply, sign * a - e)
+                for p, (a, e) in row.items()
+                if p[0] == b and sign * a > e
+            }
+            largest |= {i: min(x, largest.get(i, INF)) for i, x in own.items()}
+            trace = min(trace, max(own.values(), default=0)) if len(own) == P.orders[b] else trace
+    return min(trace, sum(largest.values()) if len(largest) == P.orders[b] else INF)
+
+
+def row_conjugate(P, k, v, price):
+    """Return a lower bound on the least penalty(a) + v a / one of a soft row, for a price of the penalty."""
+    lo, hi, lo_rad, hi_rad = P.ends[k]
+    kind, w = P.kinds[k], Fraction(P.weights[k] * price, P.one**2)
+    end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
+    if not v and (kind != LOG or not price):
+        return 0
+    demand(end is not None, "a multiplier of a soft row has the wrong sign")
+    y, ends = Fraction(v, P.one), [Fraction(b, P.one) for b in (end - wide, end + wide)]
+    demand(price or kind == LOG, "a contradiction has a soft row")
+    demand(kind != HINGE or abs(y) <= w, "a multiplier is larger than the weight of its row")
+    if kind == HINGE or not price:
+        return min(y * b for b in ends)
+    if kind == SQUARE:
+        return min(y * b for b in ends) - y * y / (4 * w)
+    return min(conjugate(kind, *map(Balls.number, (w, y, b))) for b in ends)
+
+
+def conjugate(kind, w, y, b):
+    """Return a lower bound on the least penalty(a) + y a of a row with the weight w and the end b."""
     if kind == LOG:
         demand(y > 0, "a multiplier of a logarithm is not positive")
         return below(y * b + w * (1 + (y / w).log()))
@@ -285,8 +328,26 @@ def row_conjugate(kind, w, y, b):
     return below(w * (1 + y * b / w).log())
 
 
-def row_penalty(kind, w, a, b):
-    """Return an upper bound on the penalty of a row."""
+def row_penalty(P, k, value, spread, ends):
+    """Return an upper bound on the penalty of a row whose value is within a spread."""
+    kind, w, paid = P.kinds[k], Fraction(P.weights[k], P.one), Fraction(0)
+    lo, hi, lo_rad, hi_rad = ends
+    demand(kind != LOG or (hi is None and lo is not None), "a logarithm has other bounds than a lower one")
+    for end, wide, sign in ((lo, lo_rad, -1), (hi, hi_rad, 1)):
+        if end is None:
+            continue
+        a, b = Fraction(value + sign * spread, P.one**2), Fraction(end - sign * wide, P.one)
+        if kind == LOG:
+            paid = penalty(kind, w, a, b)
+        elif sign * (a - b) > 0:
+            size = abs(a - b)
+            own = {HINGE: w * size, SQUARE: w * size**2}.get(kind)
+            paid = max(paid, penalty(kind, w, a, b) if own is None else own)
+    return paid
+
+
+def penalty(kind, w, a, b):
+    """Return an upper bound on a penalty with logarithms."""
     w, a, b = map(Balls.number, (w, a, b))
     demand(a > b if kind == LOG else a > 0 and b > 0, "a row is outside the domain of its penalty")
     if kind == LOG:

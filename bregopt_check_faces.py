@@ -1,47 +1,81 @@
-r"""Find the faces of the cone that the rows of a certificate leave, in exact arithmetic.
+r"""Restrict the problem of a certificate to the face of the cone that its rows leave, in exact arithmetic.
 
 It needs `bregopt_check.py` beside it, which calls it. If F = A*(w) is psd for multipliers w of rows, and the
 ends of the rows say <F, X> <= 0, then F X = 0 for every psd X that meets them (Borwein and Wolkowicz 1981).
-Three kinds of rows show it:
-
-- z'X z <= 0;
-- a sum of diagonal entries with positive coefficients that is at most zero;
-- equalities with weights w, w'b = 0, whose sum is F = T S T' with a positive definite S.
-
-Then X T = 0, with T = z in the first case. Where some rows of T are those of the identity, the entries of X
-there follow from the others: X = H M H', and rows and costs are those of the smaller M. Some equalities may
-be combinations of others then, which elimination decides.
+The file names w, and T with F = T S T' and a definite S, up to entries on the diagonal that are not negative.
+So X T = 0. Where some rows of T are those of the identity, the entries of X there follow from the others: X =
+H M H', and rows and costs are those of the smaller M. A face may have a further face, which is the next one
+in the file. Some equalities may be combinations of others then, which elimination decides.
 """
 
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from operator import mul
 
-from bregopt_check import HARD, demand, implied_traces, is_psd, least_eigenvalue, near_nothing
+from bregopt_check import HARD, demand, is_psd, least_eigenvalue
 
 
-def on_faces(P, lists, facts):
-    """Replace matrices X with X T = 0 by their other entries; return bounds on the traces of these."""
-    traces = implied_traces(P)
-    for b, (T, units) in enumerate(exposed(P, lists, facts) if "exposing" in lists else ()):
-        restrict(P, b, T, units)
-        traces = list(map(min, traces, implied_traces(P)))
-    for b, fact in enumerate(facts["blocks"]):
-        k, z = fact.get("null"), [int(x) for x in lists.get(f"null{b}", [])]
-        if z:
-            alone = P.rows[k] == {} and P.ends[k] == (0, 0, 0, 0) and P.kinds[k] == HARD
-            alone = alone and sum(other.get("null") == k for other in facts["blocks"]) == 1
-            demand(alone and len(z) == P.orders[b] and {*z} <= {-1, 0, 1} != {0}, f"row {k} is not z'X z = 0")
-        while near_nothing(fact):
-            k, z = (k, z) if z else null_row(P, b)
-            if not z:
-                break
-            last = max(i for i, x in enumerate(z) if x)
-            restrict(P, b, [[x * z[last]] for x in z], [last])
-            if k is not None:
-                P.rows[k], P.ends[k] = {}, (None, None, 0, 0)
-            traces, z = list(map(min, traces, implied_traces(P))), []
-    return traces
+def reduce(P):
+    """Restrict a problem to the faces that its file names, one after the other."""
+    for b, block in enumerate(P.blocks):
+        if "null" in block:  # the row z'X z, of which the file lists z
+            row, z = P.rows[block["null"]], [v // P.one for v in P.take(f"null{b}", P.orders[b], -1, 1)]
+            pairs = [(i, j) for j in range(len(z)) for i in range(j + 1) if z[i] and z[j]]
+            demand(not row, f"the row of null{b} has other coefficients")
+            row |= {(b, i, j): (z[i] * z[j] * P.one * (1 + (i < j)), 0) for i, j in pairs}
+            P.cost = dict.fromkeys(row, (0, 0)) | P.cost
+    for w, directions in faces(P):
+        restricted = {}
+        for b, ((T, units), F) in enumerate(zip(directions, combination(P, w), strict=True)):
+            plain = not {"cap", "mu"} & P.blocks[b].keys()
+            demand(not units or plain, "a face is of a matrix with a divergence or a cap")
+            S = [[F.get((min(i, j), max(i, j)), 0) for j in units] for i in units]
+            half = [[sum(map(mul, t, column)) for column in S] for t in T]
+            for i, j in product(range(len(T)), range(len(T))):
+                rest = F.get((i, j), 0) - sum(map(mul, half[i], T[j])) if i <= j else 0
+                demand(rest == 0 or (i == j and rest > 0), "the rows imply no such face")
+            definite = not units or least_eigenvalue(S, 2 * P.bits + 1) > 0 or is_psd(S, 1)
+            demand(definite, "the rows imply no such face")
+            restricted |= {b: (T, units)} if units else {}
+        for b, own in restricted.items():
+            restrict(P, b, *own)
+
+
+def faces(P):
+    """Yield multipliers of rows, in units, and for each matrix T and its rows that are the identity's."""
+
+    def direction(flat, n, order):
+        width = len(flat) // n
+        T = [[int(x) if x == int(x) else Fraction(x) for x in flat[i * width :][:width]] for i in range(n)]
+        rows = [[int(c == k) for c in range(width)] for k in range(width)]
+        units = [next((i for i in range(n)[::order] if T[i] == row), None) for row in rows]
+        demand(None not in units and len(flat) == width * n, "a face has no rows of the identity")
+        return T, units
+
+    if "exposing" in P.lists:
+        w = {k: v for k, v in enumerate(P.sums("exposing", len(P.rows))) if v}
+        yield w, [direction(P.lists[f"face{b}"], n, 1) for b, n in enumerate(P.orders)]
+    rows = P.take("faces_row", None, 0, len(P.rows) - 1)
+    signs, blocks = P.take("faces_sign", None, -1, 1), P.take("faces_block", None, 0, len(P.orders) - 1)
+    numbers = iter(P.lists["faces_z"])
+    for k, sign, own in zip(rows, signs, blocks, strict=True):
+        z = list(islice(numbers, P.orders[own]))
+        yield {k: sign * P.one}, [direction(z if b == own else [], n, -1) for b, n in enumerate(P.orders)]
+
+
+def combination(P, w):
+    """Return twice the matrices of A*(w), of which rows say that <A*(w), X> <= 0."""
+    found, supply = [{} for _ in P.orders], 0
+    for k, v in w.items():
+        lo, hi, *wide = P.ends[k]
+        end = hi if v > 0 else lo
+        demand(end is not None and not any(wide) and P.kinds[k] == HARD, "a face is of rows without an end")
+        supply += v * end
+        for (b, i, j), (a, e) in P.rows[k].items():
+            demand(b >= 0 and not e, "a row of a face has a variable, or a radius")
+            found[b][i, j] = found[b].get((i, j), 0) + v * a * (2 if i == j else 1)
+    demand(supply <= 0, "the rows imply no face")
+    return found
 
 
 def restrict(P, b, T, units):
@@ -64,64 +98,8 @@ def restrict(P, b, T, units):
         demand(all(x.denominator == 1 for own in found.values() for x in own), "a face has too many digits")
         return {p: (int(v), int(r)) for p, (v, r) in found.items()}
 
-    P.rows, P.cost, P.orders[b] = list(map(folded, P.rows)), folded(P.cost), len(others)
-
-
-def null_row(P, b):
-    """Return a row of the matrix b that implies X z = 0, and z: z'X z <= 0, or some X_ii of a sum of them.
-
-    The row is None where it says more than that.
-    """
-    for k, (row, (lo, hi, *wide)) in enumerate(zip(P.rows, P.ends, strict=True)):
-        own = sorted((i, j, a if i == j else Fraction(a, 2)) for (at, i, j), (a, _) in row.items() if at == b)
-        exact = not any(wide) and not any(e for _, e in row.values()) and P.kinds[k] == HARD
-        if not (own and len(own) == len(row) and exact and P.orders[b] > 1):
-            continue
-        first, second, pivot = own[0]
-        if first != second or not pivot or (hi if pivot > 0 else lo) != 0:
-            continue
-        if all(i == j and pivot * a > 0 for i, j, a in own):
-            return k if len(own) == 1 else None, [int(i == first) for i in range(P.orders[b])]
-        z = {j: Fraction(a, pivot) for i, j, a in own if i == first}
-        size = len({i for entry in own for i in entry[:2]})
-        products = all(a == pivot * z.get(i, 0) * z.get(j, 0) for i, j, a in own)
-        if products and len(own) == size * (size + 1) // 2:
-            last = z[max(j for j, x in z.items() if x)]
-            return k, [z.get(i, 0) / last for i in range(P.orders[b])]
-    return None, None
-
-
-def exposed(P, lists, facts):
-    """Return T of each matrix, and its rows that are those of the identity.
-
-    Equalities with weights w, w'b = 0, have the sum A*(w) = T S T' with a definite S.
-    """
-    W, total = [{} for _ in P.orders], 0
-    for k, w in enumerate(P.sums(lists["exposing"], len(P.rows))):
-        lo, hi, *wide = P.ends[k]
-        exact = lo == hi is not None and not any(wide) and P.kinds[k] == HARD
-        demand(not w or exact, "a face is not of equalities")
-        total += w * lo if w else 0
-        for (b, i, j), (a, e) in P.rows[k].items() if w else ():
-            demand(b >= 0 and not e, "a row of a face has a variable, or a radius")
-            for q in {(i, j), (j, i)}:
-                W[b][q] = W[b].get(q, 0) + w * a * (2 if i == j else 1)
-    demand(total == 0, "the rows imply no face")
-    found = []
-    for b, n in enumerate(P.orders):
-        flat = list(map(int, lists[f"face{b}"]))
-        d = len(flat) // n
-        T = [flat[i * d : (i + 1) * d] for i in range(n)]
-        units = [next((i for i in range(n) if T[i] == [k == c for k in range(d)]), None) for c in range(d)]
-        demand(None not in units and len(flat) == d * n, "a face has no rows of the identity")
-        demand(not d or near_nothing(facts["blocks"][b]), "a face is of a matrix with a divergence or a cap")
-        S = [[W[b].get((i, j), 0) for j in units] for i in units]
-        half = [[sum(map(mul, row, column)) for column in S] for row in T]
-        whole = all(sum(map(mul, half[i], T[j])) == W[b].get((i, j), 0) for i in range(n) for j in range(n))
-        definite = not d or least_eigenvalue(S, 2 * P.bits + 1) > 0 or is_psd(S, 1)
-        demand(whole and definite, "the rows imply no such face")
-        found.append((T, units))
-    return found
+    P.rows = [{p: own for p, own in folded(row).items() if any(own)} for row in P.rows]
+    P.cost, P.orders[b] = folded(P.cost), len(others)
 
 
 def consequences(P, ends, solving):

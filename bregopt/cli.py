@@ -416,7 +416,7 @@ def _check_distinct(names: Sequence[str]) -> None:
 def _verify(options: argparse.Namespace) -> int:
     from bregopt.problems.cuts.branch_and_bound import certificate as of_cut  # for commands to start at once
 
-    fields = schema.Fields.of_file(options.file, schema.FORMAT, of_cut.FORMAT)
+    fields = schema.Fields.of_file(options.file, schema.FORMAT, schema.OLDER_FORMAT, of_cut.FORMAT)
     if fields.format == of_cut.FORMAT:
         return _verify_cut(of_cut.CutCertificate.of_fields(fields), options)
     certificate = bo.BoundCertificate.of_fields(fields)

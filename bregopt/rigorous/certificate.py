@@ -22,12 +22,12 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.farkas import homogeneous, refutes
-from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
+from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
+from bregopt.rigorous.high_precision import Digits, check_exact, integer_parts, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
-from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.rational_proofs import exact_bound
-from bregopt.rigorous.reduction import implied_bounds, reduced
+from bregopt.rigorous.lower import lower_bound, with_psd_slacks
+from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
+from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
 
@@ -104,7 +104,7 @@ class BoundCertificate:
         if self.y is not None:
             implied = implied_bounds(data).with_traces(self.traces)
             lower = lower_bound(data, self.y, implied, self.X).value
-            lower = exact_bound(data, implied, self.y) if lower == -math.inf else lower
+            lower = exact_bound(data, implied, self.y)[0] if lower == -math.inf else lower
         if self.point is not None:
             upper = upper_bound(data, self.point).value
         if self.digits is not None:
@@ -234,8 +234,33 @@ class BoundCertificate:
         if self.face is not None:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
+        arrays |= self._for_the_checker() if self.factor is None else {}
         with replacing(path) as file:
             file.write(zipped(schema.sealed(arrays, facts), compressed=True))
+
+    def _for_the_checker(self) -> dict[str, Any]:
+        """Return arrays that save `bregopt-check` a search: faces, and multipliers with psd slacks."""
+        (data, _), faces = reduced_in_steps(self.data, self.face)
+        arrays: dict[str, Any] = {
+            "faces_row": np.array([face.row for face in faces], dtype=int),
+            "faces_sign": np.array([face.sign for face in faces], dtype=int),
+            "faces_block": np.array([face.block for face in faces], dtype=int),
+            "faces_z": np.concatenate([np.zeros(0), *(face.z for face in faces)]),
+        }
+        for name in ("y", "farkas"):
+            y, own = getattr(self, name), data if name == "y" else feasibility(data)
+            if y is None:
+                continue
+            implied = implied_bounds(own).with_traces(self.traces)
+            least = self.claims[0] if name == "y" else math.ulp(0.0)
+            near = with_psd_slacks(own, y)
+            if lower_bound(own, near, implied, self.X).value >= least:
+                arrays[name] = near
+                continue
+            _, exact = exact_bound(own, implied, y) if name == "y" else (0, exact_farkas(own, implied, y))
+            if exact:
+                arrays["fractions"] = integer_parts(exact, data.m)
+        return arrays
 
     @classmethod
     def load(cls, path: str | Path) -> BoundCertificate:
@@ -280,6 +305,8 @@ class BoundCertificate:
             face=schema.read_face(fields, data),
             digits=_read_digits(fields, data),
         )
+        if fields.format == schema.FORMAT and found.factor is None:
+            schema.read_for_the_checker(fields, data)
         fields.finish()
         return found
 

@@ -56,7 +56,7 @@ def is_refuted(program: Program, y: Array) -> bool:
             candidates.append(with_trace_multipliers(program, y))
             if refutes(data, candidates[-1]):
                 return True
-        empty = _feasibility(reduced(data).data)
+        empty = feasibility(reduced(data).data)
     except (ValueError, MemoryError):  # too large to be listed
         return False
     implied = implied_bounds(empty)
@@ -144,9 +144,9 @@ def is_bounded(program: Program, y: Array) -> bool:
 
 def refutes(data: Data, y: Array) -> bool:
     """Whether multipliers prove that the required rows contradict each other, on faces and ranges."""
-    empty = _feasibility(reduced(data).data)
+    empty = feasibility(reduced(data).data)
     implied = implied_bounds(empty)
-    return lower_bound(empty, y, implied).value > 0 or exact_farkas(empty, implied, y)
+    return lower_bound(empty, y, implied).value > 0 or exact_farkas(empty, implied, y) is not None
 
 
 def interior_multipliers(data: Data, y: Array) -> Array | None:
@@ -195,7 +195,7 @@ def _recession(block: Block, X: Array) -> list[list[Fraction]] | None:
     return None if R is None else [[Fraction(x) for x in row] for row in R.tolist()]
 
 
-def _feasibility(data: Data) -> Data:
+def feasibility(data: Data) -> Data:
     """Return the problem of its hard rows, domains of logarithms and cones, with the objective zero."""
     return replace(
         data,

@@ -250,6 +250,16 @@ def _parts(numbers: Sequence[Fraction], rounded: bool = True) -> Array:
     return np.array(parts)
 
 
+def integer_parts(multipliers: Vector, m: int) -> Array:
+    """Return the least integers in the ratios of multipliers, and of a price below zero of the number `m`.
+
+    The price is the last number, and positive.
+    """
+    shared = math.lcm(*(v.denominator for v in multipliers.values()))
+    numbers = [multipliers.get(k, Fraction(0)) * shared for k in range(m + 1)]
+    return _parts([*numbers[:m], -numbers[m]], rounded=False)
+
+
 def _sums(parts: Array) -> list[Fraction]:
     return [sum(map(Fraction, column), Fraction(0)) for column in parts.T.tolist()]
 

@@ -42,7 +42,7 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import Implied
 
-__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound"]
+__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound", "with_psd_slacks"]
 
 _LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 
@@ -54,6 +54,7 @@ _LANCZOS_STEPS = 240
 _ELIMINATIONS = 4  # of sets of vertices before a dense factorization
 _LEAST_SHARE = 0.05  # of the vertices in a set; smaller ones save little
 _LESS = 1 - 1e-9  # of a weight of which a smaller one is valid, too: more than its rounding
+_ROOM = 1e-12  # for the least eigenvalue of a slack, relative to its norm
 _NULL_WEIGHT = 1e4  # of z z', relative to the norm of the slack matrix; larger ones cost digits
 
 
@@ -62,6 +63,57 @@ def clipped(data: Data, y: Array) -> Array:
     least, most = _range_of_multipliers(data)
     found: Array = np.minimum(np.maximum(np.where(np.isfinite(y), y, 0.0), least), most)
     return found
+
+
+def with_psd_slacks(data: Data, y: Array) -> Array:
+    """Return multipliers near the given ones with psd slacks ``C - A*(y)``, where rows bound the traces.
+
+    An eigenvalue ``-s`` of a slack costs ``s`` times a bound on the trace. Larger multipliers of the rows
+    that bound it cost as much, and then no bound on the trace is needed.
+    """
+    y = clipped(data, y)
+    for b, (block, slack) in enumerate(zip(data.matrices, data.slacks(Ball.exact(y)), strict=True)):
+        plain = block.anchor is None and block.cap is None and block.null is None
+        if not plain or block.n > LARGEST_DENSE:
+            continue
+        W = block.matrix(slack)
+        room = _ROOM * float(np.abs(W.mid).sum(axis=1).max(initial=0.0)) + float(W.rad.sum(axis=1).max())
+        least = float(np.linalg.eigvalsh(W.mid)[0]) - room
+        if least < 0:
+            y = y + least * _trace_multipliers(data, b)
+    return y
+
+
+def _trace_multipliers(data: Data, b: int) -> Array:
+    """Return multipliers whose rows add up to the identity or more in a block; zeros where there are none."""
+    block, t = data.matrices[b], np.zeros(data.m)
+    row = np.repeat(np.arange(data.m), np.diff(block.A.indptr))
+    at = block.i[block.A.indices]
+    sign = np.zeros(data.m)
+    for side, end in ((-1.0, data.lo), (1.0, data.hi)):
+        good = np.isfinite(end) & (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
+        for other in data.matrices:
+            wrong = (other.i != other.j)[other.A.indices] | (side * other.A.data < 0)
+            good[np.repeat(np.arange(data.m), np.diff(other.A.indptr))[wrong]] = False
+        sign[good] = side
+    value = sign[row] * block.A.data - (0.0 if block.A_rad is None else block.A_rad.data)
+    supply = np.maximum(np.where(sign > 0, data.hi, -data.lo), 0.0)[row]
+    with np.errstate(all="ignore"):
+        cost = np.where(value > 0, supply / value, np.inf)
+    taken = [(at == i) & np.isfinite(cost) for i in range(block.n)]
+    if not all(own.any() for own in taken):
+        return t
+    alone, single = math.inf, -1  # one row with the whole diagonal, or the cheapest row of each entry
+    for k in np.flatnonzero(np.bincount(row[np.isfinite(cost)], minlength=data.m) == block.n).tolist():
+        own = row == k
+        most = float(cost[own].max())
+        alone, single = (most, k) if most < alone else (alone, single)
+    chosen = [int(np.flatnonzero(own)[cost[own].argmin()]) for own in taken]
+    if alone <= float(cost[chosen].sum()):
+        t[single] = 1 / float(value[row == single].min())
+    else:
+        np.maximum.at(t, row[chosen], 1 / value[chosen])
+    return t * sign * (1 + 8 * UNIT)
 
 
 def _range_of_multipliers(data: Data) -> tuple[Array, Array]:

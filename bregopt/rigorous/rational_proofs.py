@@ -47,8 +47,10 @@ _SHARES = (1e-6, 1e-9, 0.0)  # of the largest: smaller numbers may be round-off
 _DENOMINATORS = (12, 1_000, 2**30)  # of simple fractions, the first tried first
 
 
-def exact_farkas(data: Data, implied: Implied, y: Array) -> bool:
-    """Whether a vector near `y` is a Farkas vector: the rows demand more than any psd ``X`` and ``u`` supply.
+def exact_farkas(data: Data, implied: Implied, y: Array) -> Vector | None:
+    """Return a Farkas vector near `y`: the rows demand more than any psd ``X`` and ``u`` supply.
+
+    It is None where none is found.
 
     Parameters
     ----------
@@ -70,17 +72,17 @@ def exact_farkas(data: Data, implied: Implied, y: Array) -> bool:
             if all(near[k] * y[k] >= 0 for k in near):
                 margin = rows.margin(near, implied)
                 if margin is not None and margin > 0:
-                    return True
-    return False
+                    return near
+    return None
 
 
 # Pays on: slack matrices without an interior, n = 3.
-def exact_bound(data: Data, implied: Implied, y: Array) -> float:
-    """Return the lower bound of fractions near `y`, rounded downward; ``-inf`` where none is found.
+def exact_bound(data: Data, implied: Implied, y: Array) -> tuple[float, Vector]:
+    """Return the lower bound of fractions near `y`, rounded downward, and these; ``-inf`` for none.
 
     Where slack matrices have no interior, ``C - A*(y)`` of doubles is indefinite by round-off, and a bound
     needs multipliers that solve exactly the equations which `y` nearly solves. The costs are one more row
-    with the multiplier -1.
+    with the multiplier -1; in what is returned it has the number `m` and a multiplier below zero.
 
     Parameters
     ----------
@@ -90,9 +92,9 @@ def exact_bound(data: Data, implied: Implied, y: Array) -> float:
     """
     priced = _priced(data)
     if priced is None:
-        return -math.inf
+        return -math.inf, {}
     v = np.append(np.where(np.isfinite(np.where(y > 0, data.lo, data.hi)), y, 0.0), -1.0)
-    size, best = np.abs(v) * _row_sizes(priced), -math.inf
+    size, best, taken = np.abs(v) * _row_sizes(priced), -math.inf, Vector()
     for share in _SHARES:
         support = np.union1d(np.flatnonzero(size > share * size.max()), [data.m])
         if not _is_small(priced, support):
@@ -103,8 +105,9 @@ def exact_bound(data: Data, implied: Implied, y: Array) -> float:
                 margin = rows.margin(near, implied)
                 if margin is not None:
                     found = Fraction(data.offset) - margin / near[data.m]
-                    best = max(best, math.nextafter(float(found), -math.inf))
-    return best
+                    bound = math.nextafter(float(found), -math.inf)
+                    best, taken = (bound, near) if bound > best else (best, taken)
+    return best, taken
 
 
 def bound_of_multipliers(data: Data, implied: Implied, y: Vector) -> Fraction | None:

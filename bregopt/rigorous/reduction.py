@@ -34,10 +34,27 @@ from bregopt.rigorous.ball import Ball, inflated, raised, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
 from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
 
-__all__ = ["Implied", "Reduced", "implied_bounds", "independent_columns", "on_faces", "reduced"]
+__all__ = [
+    "Implied",
+    "Reduced",
+    "implied_bounds",
+    "independent_columns",
+    "on_faces",
+    "reduced",
+    "reduced_in_steps",
+]
 
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
 _LARGEST_DENOMINATOR = 12
+
+
+class RowFace(NamedTuple):
+    """What a row leaves of a block: ``X z = 0``, as the row times `sign` says ``z'X z <= 0`` or more."""
+
+    block: int
+    row: int
+    sign: int
+    z: Array
 
 
 class Reduced(NamedTuple):
@@ -61,6 +78,11 @@ def reduced(data: Data, face: IntegerFace | None = None) -> Reduced:
     ValueError
         If its rows have too many terms to be listed, or do not imply the face.
     """
+    return reduced_in_steps(data, face)[0]
+
+
+def reduced_in_steps(data: Data, face: IntegerFace | None = None) -> tuple[Reduced, tuple[RowFace, ...]]:
+    """Return the problem like :func:`reduced`, and the faces of single rows in the order they were taken."""
     bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
     if face is not None:
         traces = implied_bounds(data).traces  # also of principal submatrices
@@ -70,26 +92,29 @@ def reduced(data: Data, face: IntegerFace | None = None) -> Reduced:
         data, bases = on_face.data, on_face.bases
         blocks = [replace(block, trace=float(t)) for block, t in zip(data.matrices, traces, strict=True)]
         data = replace(data, matrices=tuple(blocks))
-    for reduction in (on_faces, _on_ranges):
-        data, found = reduction(data)
-        while any(H is not None for H in found):  # a face may have further faces
-            bases = tuple(map(_product, bases, found))
-            data, found = reduction(data)
-    return Reduced(data, bases)
+    data, found, faces = on_faces(data)
+    taken = list(faces)
+    while faces:  # a face may have further faces
+        bases = tuple(map(_product, bases, found))
+        data, found, faces = on_faces(data)
+        taken += faces
+    data, found = _on_ranges(data)
+    return Reduced(data, tuple(map(_product, bases, found))), tuple(taken)
 
 
 def _product(H: Array | None, M: Array | None) -> Array | None:
     return M if H is None else H if M is None else H @ M
 
 
-def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
-    """Return the problem with each linear block on the face of its first such row, and the ``H`` of each.
+def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...], list[RowFace]]:
+    """Return the problem with each linear block on the face of its first such row, ``H`` of each, and faces.
 
     The row itself has no bounds there. Where there is none, the block stays, and its ``H`` is None.
     """
     blocks: list[MatrixData] = []
     bases: list[Array | None] = []
     rows: list[int] = []
+    faces: list[RowFace] = []
     zero = _zero_rows(data)
     for b, block in enumerate(data.matrices):
         whole = True
@@ -106,14 +131,21 @@ def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
             continue
         if whole:
             rows.append(found.row)
+        faces.append(RowFace(b, found.row, _sign(block, found.row), found.z))
         trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
         blocks.append(replace(smaller, trace=trace))
         bases.append(_basis(found.z))
-    if all(H is None for H in bases):
-        return data, tuple(bases)
+    if not faces:
+        return data, tuple(bases), faces
     lo, hi = data.lo.copy(), data.hi.copy()
     lo[rows], hi[rows] = -np.inf, np.inf
-    return replace(data, matrices=tuple(blocks), lo=lo, hi=hi), tuple(bases)
+    return replace(data, matrices=tuple(blocks), lo=lo, hi=hi), tuple(bases), faces
+
+
+def _sign(block: MatrixData, row: int) -> int:
+    """Return the sign of the coefficients of a row on the diagonal; a row that is not listed is ``z'X z``."""
+    at = block.A.indptr[row]
+    return -1 if at < block.A.indptr[row + 1] and block.A.data[at] < 0 else 1
 
 
 def _candidates(data: Data, zero: Mask, b: int) -> IntArray:

@@ -29,17 +29,20 @@ from bregopt.rigorous.upper import Point
 __all__ = [
     "FORMAT",
     "LARGEST_PARTS",
+    "OLDER_FORMAT",
     "Fields",
     "digest",
     "packed_data",
     "packed_point",
     "read_data",
     "read_face",
+    "read_for_the_checker",
     "read_point",
     "sealed",
 ]
 
-FORMAT = "bregopt bounds 2"
+FORMAT = "bregopt bounds 3"
+OLDER_FORMAT = "bregopt bounds 2"  # without the arrays of `bregopt-check`
 LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
 _DIVERGENCES = ("frobenius", "logdet", "von_neumann")
@@ -74,7 +77,7 @@ class Fields:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not a certificate of bounds: its facts are no JSON") from error
         fields = cls(path, arrays, facts if isinstance(facts, dict) else {})
-        formats = formats or (FORMAT,)
+        formats = formats or (FORMAT, OLDER_FORMAT)
         known = " or ".join(map(repr, formats))
         fields.format = fields.fact("format", lambda value: value in formats, known)
         return fields
@@ -428,6 +431,16 @@ def read_point(fields: Fields, name: str, data: Data) -> Point | None:
         fields.subset(f"{name}_equations", data.m),
         fields.subset(f"{name}_movable", data.k),
     )
+
+
+def read_for_the_checker(fields: Fields, data: Data) -> None:
+    """Refuse arrays of `bregopt-check` that are none: bregopt finds the faces and fractions itself."""
+    rows, blocks = fields.indices("faces_row", (None,), data.m), len(data.matrices)
+    fields.indices("faces_block", (len(rows),), blocks)
+    fields.integers("faces_sign", (len(rows),), -1, 1)
+    fields.floats("faces_z", (None,))
+    if "fractions" in fields:
+        fields.floats("fractions", (None, data.m + 1))
 
 
 def read_face(fields: Fields, data: Data) -> IntegerFace | None:

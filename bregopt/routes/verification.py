@@ -213,7 +213,7 @@ class _Search:
             return self._of_factor(answer, implied, self.raw.X[0].factor)
         lower = best_lower(self.data, answer, self.interior(answer, "dual"), implied)
         if lower.side.value == -math.inf and answer.y is not None:
-            exact = exact_bound(self.data, implied, answer.y)
+            exact, _ = exact_bound(self.data, implied, answer.y)
             lower = Proven(Side(exact), y=answer.y) if exact > -math.inf else lower
         upper = best_upper(self.data, answer, self.interior(answer, "primal"))
         self.reasons = {"lower": lower.side.reason, "upper": upper.side.reason}

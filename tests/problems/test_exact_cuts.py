@@ -328,7 +328,7 @@ def test_saved_certificates_are_proven_again(kind, tmp_path, request, capsys):
     assert again.bounds() == found.certificate.bounds()
     assert main(["verify", str(file)]) == 0
     assert capsys.readouterr().out.startswith("proven again: no cut weighs more than")
-    with pytest.raises(ValueError, match="format is 'bregopt cut 1'; expected 'bregopt bounds 2'"):
+    with pytest.raises(ValueError, match="format is 'bregopt cut 1'; expected 'bregopt bounds 3'"):
         bo.BoundCertificate.load(file)
 
 

@@ -30,7 +30,7 @@ def bounds(path):
     P, found = check.Problem(lists, facts), []
     for side in ("lower", "upper"):
         try:
-            found.append(check.proven(P, lists, side))
+            found.append(check.proven(P, side))
         except check.Unproven:
             found.append(None)
     return found
@@ -207,12 +207,17 @@ def test_files_that_are_missing_are_named(tmp_path, capsys, monkeypatch):
     saved(bo.nearest_correlation(np.full((3, 3), -0.9) + 1.9 * np.eye(3)), near)
     assert check.main([cut, near]) == 0
     assert "the cut of weight 2.0 is optimal: proven" in capsys.readouterr().out
+    divergences = sys.modules["bregopt_check_divergences"]
     for name in ("cuts", "divergences"):
         monkeypatch.setitem(sys.modules, f"bregopt_check_{name}", None)
     assert check.main([cut, near]) == 2
     printed = capsys.readouterr().out
-    assert "download bregopt_check_cuts.py" in printed
-    assert "download bregopt_check_divergences.py, too, and install python-flint" in printed
+    assert "it needs bregopt_check_cuts.py" in printed
+    assert "it needs bregopt_check_divergences.py" in printed
+    monkeypatch.setitem(sys.modules, "bregopt_check_divergences", divergences)
+    monkeypatch.setattr(divergences, "flint", None)
+    assert check.main([near]) == 2
+    assert "pip install python-flint" in capsys.readouterr().out
 
 
 def test_equalities_that_leave_a_face_together(tmp_path):
@@ -267,18 +272,19 @@ def test_solutions_of_equations_are_within_the_radius(seed):
         pytest.skip("dependent rows")
     rows = [{p: (int(a) << bits, 0) for p, a in enumerate(row) if a} for row in A]
 
-    def missing(change):
-        x = [(change.get(p, 0), 0) for p in range(m + 4)]
-        return [((int(b[k]) << 2 * bits) - check.dot(row, x)[0], 0) for k, row in enumerate(rows)]
-
-    change, radius = check.nearest(rows, set(range(m + 4)), missing, bits)
-    assert radius < 1 << 20
-    found = [Fraction(change.get(p, 0), 1 << bits) for p in range(m + 4)]
-    left = [int(b[k]) - sum(int(a) * x for a, x in zip(row, found, strict=True)) for k, row in enumerate(A)]
-    step = np.linalg.lstsq(A.astype(float), np.array(left, dtype=float) * 2.0**bits, rcond=None)[0]
-    assert np.linalg.norm(step) <= 1.0001 * radius
+    step = np.linalg.lstsq(A.astype(float), b.astype(float), rcond=None)[0]
+    near = [round(x * 2.0**20) << bits - 20 for x in step]
+    lacks = [
+        ((int(v) << 2 * bits) - check.dot(row, [(x, 0) for x in near])[0], 0)
+        for v, row in zip(b, rows, strict=True)
+    ]
+    movable = set(range(m + 4))
+    radius = check.distance(rows, movable, lacks, bits) / 2.0**bits
+    left = np.array([v for v, _ in lacks], dtype=float) / 2.0 ** (2 * bits)
+    assert np.linalg.norm(np.linalg.lstsq(A.astype(float), left, rcond=None)[0]) <= 1.0001 * radius
+    assert radius <= 1e3 * np.linalg.norm(left) * np.linalg.cond(A) / np.linalg.norm(A, 2)
     with pytest.raises(check.Unproven, match="independent"):
-        check.nearest([*rows, rows[0]], set(range(m + 4)), lambda change: [(1, 0)] * (m + 1), bits)
+        check.distance([*rows, rows[0]], movable, [(1, 0)] * (m + 1), bits)
 
 
 def closed_forms():
