@@ -240,7 +240,10 @@ class BoundCertificate:
 
     def _for_the_checker(self) -> dict[str, Any]:
         """Return arrays that save `bregopt-check` a search: faces, and multipliers with psd slacks."""
-        (data, _), faces = reduced_in_steps(self.data, self.face)
+        try:
+            (data, _), faces = reduced_in_steps(self.data, self.face)
+        except ValueError:  # a face that no rows imply: all checks refuse it
+            data, faces = None, ()
         arrays: dict[str, Any] = {
             "faces_row": np.array([face.row for face in faces], dtype=int),
             "faces_sign": np.array([face.sign for face in faces], dtype=int),
@@ -248,9 +251,10 @@ class BoundCertificate:
             "faces_z": np.concatenate([np.zeros(0), *(face.z for face in faces)]),
         }
         for name in ("y", "farkas"):
-            y, own = getattr(self, name), data if name == "y" else feasibility(data)
-            if y is None:
+            y = getattr(self, name)
+            if y is None or data is None:
                 continue
+            own = data if name == "y" else feasibility(data)
             implied = implied_bounds(own).with_traces(self.traces)
             least = self.claims[0] if name == "y" else math.ulp(0.0)
             near = with_psd_slacks(own, y)

@@ -78,9 +78,9 @@ def with_psd_slacks(data: Data, y: Array) -> Array:
             continue
         W = block.matrix(slack)
         room = _ROOM * float(np.abs(W.mid).sum(axis=1).max(initial=0.0)) + float(W.rad.sum(axis=1).max())
-        least = float(np.linalg.eigvalsh(W.mid)[0]) - room
-        if least < 0:
-            y = y + least * _trace_multipliers(data, b)
+        least = float(np.linalg.eigvalsh(W.mid)[0])
+        if least < room:  # twice that much, so that multipliers of a file stay as they are
+            y = y + (least - 2 * room) * _trace_multipliers(data, b)
     return y
 
 
