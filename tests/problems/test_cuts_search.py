@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt import clock
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.coarsening import SignGraph, contracted, cycle, refined
-from bregopt.problems.cuts.partition import PartSearch, assigned, clustered
+from bregopt.problems.cuts.kway import assigned, divided
+from bregopt.problems.cuts.partition import PartSearch, clustered
 from bregopt.problems.cuts.search import Search, ascended
 
 KINDS = ("balanced", "free", "unequal", "loose")
@@ -171,6 +173,39 @@ def test_parts_have_their_sizes(sizes):
     search.round_matrix(np.eye(30))
     np.testing.assert_array_equal(np.bincount(search.best), sizes)
     assert inner_weight(W, search.best) >= before
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    sizes=st.lists(st.integers(1, 40), min_size=3, max_size=8),
+    kind=st.sampled_from(["random", "empty", "star", "pairs"]),
+    limit=st.sampled_from([None, 1e-9]),
+)
+def test_parts_found_at_once_have_their_sizes(seed, sizes, kind, limit):
+    rng, n = np.random.default_rng(seed), sum(sizes)
+    W = random_weights(rng, n, 4 / n) if kind == "random" else np.zeros((n, n))
+    if kind == "star":
+        W[0, 1:] = W[1:, 0] = 1e-6
+    if kind == "pairs":
+        W[np.arange(n - 1), np.arange(1, n)] = W[np.arange(1, n), np.arange(n - 1)] = np.arange(1, n) % 2
+    W = sp.csr_array(np.abs(W))
+    before = W.copy()
+    with clock.limited(limit):
+        found = divided(W, sizes, rng)
+    np.testing.assert_array_equal(np.bincount(found), sizes)
+    assert (W != before).nnz == 0
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_parts_found_at_once_are_planted_ones(scale):
+    """Each vertex has more edges in its part than in all others, so the planted parts have the least cut."""
+    rng, sizes = np.random.default_rng(3), [52] * 5
+    part = rng.permutation(np.repeat(np.arange(5), sizes))
+    same = np.equal.outer(part, part)
+    W = np.triu(np.where(same, rng.random((260, 260)) < 0.5, rng.random((260, 260)) < 0.02), 1) * scale
+    W = sp.csr_array(W + W.T)
+    assert inner_weight(W, divided(W, sizes, rng)) == pytest.approx(inner_weight(W, part), rel=1e-12)
 
 
 def inner_weight(W, part):

@@ -21,11 +21,11 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import remaining
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Contraction", "SignGraph", "contracted", "cycle", "refined"]
+__all__ = ["SHRINKS", "Contraction", "SignGraph", "contracted", "cycle", "drifts_away", "refined", "room"]
 
 _COARSEST = 30  # vertices of a graph that is not contracted further
 _LARGEST = 1.5  # size of a coarse vertex relative to the mean of the coarsest graph
-_SHRINKS = 0.95  # a contraction that leaves a larger share of the vertices is not worth its time
+SHRINKS = 0.95  # a contraction that leaves a larger share of the vertices is not worth its time
 _STARTS, _STARTS_VERTICES = 4, 120  # most random partitions of the coarsest graph, and their vertices
 _ROUNDS = 5  # of proposals; later rounds match few vertices
 _TIES = 1e-3  # random factors of ratings, so that equal weights are matched in another way each time
@@ -54,7 +54,7 @@ def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) 
     most = max(int(_LARGEST * graph.total / _COARSEST), 2)
     if graph.n > _COARSEST and remaining() > 0:
         contraction = contracted(graph, kept, most, rng)
-        if contraction.coarse.n <= _SHRINKS * graph.n:
+        if contraction.coarse.n <= SHRINKS * graph.n:
             # A vertex that stands for its coarse vertex has sign 1 in it.
             below = [side[contraction.first] for side in kept]
             found = refined(graph, contraction.fine(cycle(contraction.coarse, below, rng)))
@@ -197,7 +197,7 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     kept, total, best = 0, 0.0, -graph.round_off
     lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
     excess = least = graph.excess(first)
-    while len(moves) - kept <= _PATIENCE and not _drifts_away(len(moves) - kept, lost, squares):
+    while len(moves) - kept <= _PATIENCE and not drifts_away(len(moves) - kept, lost, squares):
         if len(moves) % _MOVES == 0 and remaining() <= 0:
             break
         chosen, allowed = -1, max(slack, excess)
@@ -238,9 +238,22 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     return moves[:kept]
 
 
-def _drifts_away(count: int, lost: float, squares: float) -> bool:
+def drifts_away(count: int, lost: float, squares: float) -> bool:
     """Whether `count` gains have a negative mean ``m`` and variance ``v`` with ``count m^2 > v``."""
     return lost > 0 and count >= _FEWEST_GAINS and (count + 1) * lost * lost > count * squares
+
+
+def room(mean: float, smallest: int) -> int:
+    """Return by how much parts of a graph may miss their sizes: finer graphs can mend so much.
+
+    Parameters
+    ----------
+    mean : float
+        The mean size of the vertices.
+    smallest : int
+        The size of the smallest part.
+    """
+    return min(int(_ROOM * (mean - 1)), int(_ROOM_SHARE * smallest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,8 +314,7 @@ class SignGraph:
 
     @property
     def _room(self) -> int:
-        smaller = max(min(self.least, self.total - self.most), 0)
-        return min(int(_ROOM * (self.total / self.n - 1)), int(_ROOM_SHARE * smaller))
+        return room(self.total / self.n, max(min(self.least, self.total - self.most), 0))
 
     @cached_property
     def sizes(self) -> list[int]:

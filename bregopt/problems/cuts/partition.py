@@ -39,6 +39,7 @@ from bregopt.problems.cuts.answer import (
 from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle
 from bregopt.problems.cuts.cut import proven_cut
+from bregopt.problems.cuts.kway import assigned, divided
 from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.triangles import LARGEST_ORDER, tightened
@@ -49,7 +50,7 @@ from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
 from bregopt.routes.solution import Solution
 
-__all__ = ["PartSearch", "Partition", "assigned", "clustered", "numbered", "partition"]
+__all__ = ["PartSearch", "Partition", "clustered", "numbered", "partition"]
 
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
@@ -63,6 +64,7 @@ _SWEEPS = 10  # over all pairs of parts
 _MERGED = (2, 3)  # parts that rounds divide anew, in turn
 _CLUSTERED, _REFINED = 10, 3  # roundings of a relaxation, and the number of the best to refine
 _STEPS = 5  # of k-means
+_TOGETHER = 8  # most equal parts that a search without rounds finds at once, in half the time or less
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,7 +338,7 @@ class PartSearch:
     def run(self) -> None:
         """Divide some parts of the best partition anew in each round, and refine what it gets."""
         if self._asked == 0:
-            self.take(_bisected(self._W, self._sizes, self._rng))
+            self.take(_bisected(self._W, self._sizes, self._rng, _TOGETHER))
         self._each("rounds", range(self._rounds), self._round)
 
     def round_matrix(self, X: Matrix | None) -> None:
@@ -408,17 +410,19 @@ def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator)
     return part
 
 
-def _bisected(W: Any, sizes: list[int], rng: np.random.Generator) -> IntArray:
-    """Return a partition by bisections of bisections."""
+def _bisected(W: Any, sizes: list[int], rng: np.random.Generator, together: int = 2) -> IntArray:
+    """Return a partition by bisections of bisections, down to so many equal parts that are found together."""
     part = np.zeros(W.shape[0], dtype=np.intp)
     if len(sizes) == 1:
         return part
+    if 2 < len(sizes) <= together and max(sizes) - min(sizes) <= 1:
+        return divided(W, sizes, rng)
     half = len(sizes) // 2
     first = sum(sizes[:half])
     side = cycle(_signs(W, first, first), [], rng)
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
-        part[vertices] = offset + _bisected(_between(W, vertices), own, rng)
+        part[vertices] = offset + _bisected(_between(W, vertices), own, rng, together)
     return part
 
 
@@ -490,35 +494,6 @@ def clustered(F: Array, sizes: Sequence[int], rng: np.random.Generator) -> IntAr
         length = np.linalg.norm(centers, axis=1)
         centers /= np.where(length > 0, length, 1.0)[:, None]
     return assigned(F @ centers.T, sizes)
-
-
-def assigned(score: Array, sizes: Sequence[int]) -> IntArray:
-    """Return the part of each vertex, with large scores and parts of the given sizes.
-
-    In each round the vertices ask for their best part that has room. A part with too little room takes those
-    that would lose most in their next best part.
-
-    Parameters
-    ----------
-    score : array of shape (n, k)
-        The score of each vertex in each part.
-    sizes : sequence of k ints
-        Their sum is ``n``.
-    """
-    part = np.full(len(score), -1, dtype=np.intp)
-    room = np.array(sizes)
-    while room.any():
-        left, roomy = np.flatnonzero(part < 0), np.flatnonzero(room)
-        own = score[np.ix_(left, roomy)]
-        wanted = roomy[own.argmax(axis=1)]
-        ranked = np.sort(own, axis=1)
-        loss = ranked[:, -1] - ranked[:, -2] if len(roomy) > 1 else ranked[:, -1]
-        for p in roomy:
-            asking = np.flatnonzero(wanted == p)
-            taken = left[asking[np.argsort(-loss[asking], kind="stable")[: room[p]]]]
-            part[taken] = p
-            room[p] -= len(taken)
-    return part
 
 
 def _seeds(F: Array, k: int, rng: np.random.Generator) -> Array:
