@@ -1,13 +1,13 @@
 """Cuts of large graphs: bounds by the route `lowrank` beside DSDP and SDPA, cuts and parts beside METIS.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_cuts.py
-        [bounds|cuts|parts|triangles] [--only G1 3elt] [--data FOLDER]
+        [bounds|cuts|parts|fast|triangles] [--only G1 3elt] [--data FOLDER]
 
 Instances are SDPLIB's, the G-set and Walshaw's meshes, if the data folder has them, and generated graphs. A
 time is that of one run, from the declared problem to the certified answer. The peers (Debian: dsdp, sdpa) get
 files of the same problem; the errors of their answers are computed from the data. The tables go to
-benchmarks/results: large_cuts.md, large_cuts_cuts.md, large_cuts_parts.md and large_cuts_triangles.md. METIS
-and KaHIP are asked if pymetis and kahip are installed.
+benchmarks/results: large_cuts.md, and large_cuts_cuts.md and so on. METIS and KaHIP are asked if pymetis and
+kahip are installed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
-from cut_tables import cut_lines, mesh_graphs, part_lines, triangle_lines
+from cut_tables import cut_lines, fast_lines, mesh_graphs, part_lines, triangle_lines
 from sdp import dimacs, read_sdp
 from sdp_peers import PROGRAMS
 
@@ -216,6 +216,11 @@ def graphs(data: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
+_SMALL: dict[str, Callable[[], Any]] = {
+    "random 1,000": lambda: random_graph(1_000, 4_000),
+    "hubs 1,000": lambda: graph_with_hubs(1_000, 4),
+    "grid 32 x 32": lambda: square_grid(32),
+}
 _PARTS: list[tuple[str, int, str | bool]] = [
     ("random 500", 4, "sdp"),
     ("3elt", 8, "sdp"),
@@ -254,7 +259,7 @@ def main() -> None:
     """Measure the rows of a table, print it and save it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "table", nargs="?", choices=["bounds", "cuts", "parts", "triangles"], default="bounds"
+        "table", nargs="?", choices=["bounds", "cuts", "parts", "fast", "triangles"], default="bounds"
     )
     parser.add_argument("--data", type=Path, default=_ROOT.parent / "shared" / "data")
     parser.add_argument("--only", nargs="+")
@@ -268,6 +273,7 @@ def main() -> None:
         "bounds": lambda: bound_lines([i for i in instances(arguments.data) if wanted(i.name)]),
         "cuts": lambda: cut_lines({name: make for name, make in known.items() if wanted(name)}),
         "parts": lambda: part_lines(known, [run for run in _PARTS if run[0] in known and wanted(run[0])]),
+        "fast": lambda: fast_lines({name: make for name, make in (_SMALL | known).items() if wanted(name)}),
         "triangles": lambda: triangle_lines(
             [run for run in with_triangles(arguments.data) if wanted(run[0])]
         ),

@@ -180,14 +180,17 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     from the side that is too large.
 
     This loop is the slowest one of a search, so it calls no functions. A heap of either side holds the
-    negative gains. A vertex whose gain rises is pushed again, and one whose gain falls keeps its place until
-    it comes to the top: `place` is where it stands.
+    negative gains, at first of vertices with a neighbor on the other side. A vertex whose gain rises is
+    pushed again, and one whose gain falls keeps its place until it comes to the top: `place` is where it
+    stands.
     """
     n, sizes, (starts, ends, weights) = graph.n, graph.sizes, graph.lists
     lowest, highest, first = graph.lowest, graph.highest, graph.first(side)
     slack, own = int(graph.size.max()), side.tolist()
     negative = side * (graph.W @ side)  # a quarter of the change of s'Ws by each move, less than zero
-    order = np.argsort(negative, kind="stable")
+    excess = least = graph.excess(first)
+    used = np.flatnonzero(negative < graph.inner) if not excess else np.arange(n)
+    order = used[np.argsort(negative[used], kind="stable")]
     heaps = {}
     for s in (1, -1):
         these = order[side[order] == s]
@@ -196,7 +199,6 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     moves: list[int] = []
     kept, total, best = 0, 0.0, -graph.round_off
     lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
-    excess = least = graph.excess(first)
     while len(moves) - kept <= _PATIENCE and not drifts_away(len(moves) - kept, lost, squares):
         if len(moves) % _MOVES == 0 and remaining() <= 0:
             break
@@ -326,6 +328,13 @@ class SignGraph:
     def lists(self) -> tuple[list[int], list[int], list[float]]:
         """Where the neighbors of each vertex begin, the neighbors, and twice the weights of their edges."""
         return self.W.indptr.tolist(), self.W.indices.tolist(), (2 * self.W.data).tolist()
+
+    @cached_property
+    def inner(self) -> Array:
+        """The loss by a move without neighbors on the other side; infinite if weights are below zero."""
+        if (self.W.data < 0).any():
+            return np.full(self.n, np.inf)
+        return (1 - 1e-12) * np.asarray(self.W.sum(axis=1)).ravel()
 
     @cached_property
     def round_off(self) -> float:

@@ -413,8 +413,6 @@ def _divided(W: Any, part: IntArray, merged: IntArray, rng: np.random.Generator)
 def _bisected(W: Any, sizes: list[int], rng: np.random.Generator, together: int = 2) -> IntArray:
     """Return a partition by bisections of bisections, down to so many equal parts that are found together."""
     part = np.zeros(W.shape[0], dtype=np.intp)
-    if len(sizes) == 1:
-        return part
     if 2 < len(sizes) <= together and max(sizes) - min(sizes) <= 1:
         return divided(W, sizes, rng)
     half = len(sizes) // 2
@@ -422,7 +420,9 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator, together: int 
     side = cycle(_signs(W, first, first), [], rng)
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
-        part[vertices] = offset + _bisected(_between(W, vertices), own, rng, together)
+        part[vertices] = offset
+        if len(own) > 1:
+            part[vertices] += _bisected(_between(W, vertices), own, rng, together)
     return part
 
 
