@@ -31,7 +31,15 @@ from bregopt.rigorous.ball import Ball, sparse_product
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.linear_algebra import exceeds
 
-__all__ = ["IntegerFace", "OnIntegerFace", "are_integers", "as_integers", "exposes", "on_integer_face"]
+__all__ = [
+    "IntegerFace",
+    "OnIntegerFace",
+    "are_integers",
+    "as_integers",
+    "exposes",
+    "implied_equalities",
+    "on_integer_face",
+]
 
 _LARGEST = 2.0**53  # below it, sums of integers are exact
 _LARGEST_DENOMINATOR = 10_000
@@ -165,7 +173,7 @@ def on_integer_face(data: Data, face: IntegerFace) -> OnIntegerFace | None:
         blocks.append(on[0])
         bases.append(on[1])
     on_face = replace(data, matrices=tuple(blocks))
-    implied, relations = _implied(on_face)
+    implied, relations = implied_equalities(on_face)
     return OnIntegerFace(replace(on_face, implied=implied), tuple(bases), relations)
 
 
@@ -205,7 +213,7 @@ def _restricted(block: MatrixData, T: Array) -> tuple[MatrixData, Array] | None:
     return MatrixData(block.name, q, i, j, A, None, C, trace=block.trace), V
 
 
-def _implied(data: Data) -> tuple[Mask, Array]:
+def implied_equalities(data: Data) -> tuple[Mask, Array]:
     """Return the mask of equalities that others are proven to imply, and the combinations that vanish."""
     mask = np.zeros(data.m, dtype=bool)
     equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (data.lo_rad == 0) & (data.hi_rad == 0)

@@ -98,7 +98,8 @@ def rational_point(
     if certificate.point is None:
         raise ValueError(
             "no feasible point with room inside the cone is proven, so that rounding would leave the cone; "
-            "verify().reasons['upper'] says what is missing"
+            "verify().reasons['upper'] says what is missing. Where several rows only together, or in several "
+            f"steps, fix parts of a matrix to zero, add these as rows, such as {_first_entry(whole)} == 0"
         )
     if _has_radii(whole):
         raise ValueError(
@@ -122,6 +123,10 @@ def rational_point(
     found = _Point(whole, X, rounded.variables())
     found.check()
     return tuple(_array(M, len(M)) for M in X), found.variables(), found.value()
+
+
+def _first_entry(data: Data) -> str:
+    return f"{data.matrices[0].name}[0, 0]" if data.matrices else "u"
 
 
 def bound_of_point(

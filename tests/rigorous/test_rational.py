@@ -118,8 +118,37 @@ def test_polynomials_that_are_no_sums_of_squares_are_refused():
         sum_of_squares(motzkin, [(0, 0), (1, 1), (1, 2), (2, 1)]).solve()
 
 
-def test_monomials_beyond_the_newton_polytope_are_on_a_face():
-    monomials = [(i, j) for i in range(4) for j in range(4) if i + j <= 3] + [(4, 0)]
+def test_motzkin_without_its_newton_polytope_is_refused():
+    # The squares of x^3 and y^3 vanish first, then those of x^2 and y^2, of x and y, and that of x y is -3.
+    motzkin = {(4, 2): 1, (2, 4): 1, (2, 2): -3, (0, 0): 1}
+    monomials = [(i, j) for i in range(4) for j in range(4) if i + j <= 3]
+    found = sum_of_squares(motzkin, monomials).solve()
+    assert found.verify().infeasible
+    with pytest.raises(ValueError, match="infeasible"):
+        found.rational()
+
+
+def test_rows_on_a_face_of_a_face():
+    # X_11 = 0, and then X_22 + 2 X_13 = 0 is X_22 = 0; the last two equalities are one on the face.
+    X = bo.PSD(4, name="X")
+    rows = [X[0, 0] == 0, X[1, 1] + 2 * X[0, 2] == 0, X[2, 2] == 2, X[2, 2] + X[0, 3] + X[1, 3] == 2]
+    found = bo.Problem(bo.Minimize(X[3, 3] - 3 * X[2, 3]), rows).solve(tol=1e-9).rational()
+    assert not found.X[:2].any()
+    assert found.X[2, 2] == 2
+    assert ldl(found.X.tolist()) is not None
+    assert abs(found.value + Fraction(9, 2)) < Fraction(1, 10**9)
+    combined = [X[0, 0] + X[3, 3] == 1, X[3, 3] == 1, X[1, 1] + 2 * X[0, 2] + X[3, 3] == 1, X[2, 3] >= 0.25]
+    cost = bo.Minimize(X[2, 2] + X[2, 3])
+    with pytest.raises(ValueError, match=r"such as X\[0, 0\] == 0"):
+        bo.Problem(cost, combined).solve().rational()
+    found = bo.Problem(cost, [*combined, X[0, 0] == 0, X[1, 1] == 0]).solve(tol=1e-9).rational()
+    assert not found.X[:2].any()
+    assert abs(found.value - Fraction(5, 16)) < Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize("beyond", [[(4, 0)], [(4, 0), (5, 0)]])  # the second one leaves a face of a face
+def test_monomials_beyond_the_newton_polytope_are_on_a_face(beyond):
+    monomials = [(i, j) for i in range(4) for j in range(4) if i + j <= 3] + beyond
     found = sum_of_squares(CAMEL, monomials).solve(tol=1e-9).rational()
     L, d = found.factors[0]
     assert len(d) == 7
