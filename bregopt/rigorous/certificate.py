@@ -23,10 +23,10 @@ from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
-from bregopt.rigorous.high_precision import Digits, check_exact, integer_parts, proven_by_digits
+from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound, with_psd_slacks
-from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
+from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas, integer_multipliers
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
@@ -262,8 +262,9 @@ class BoundCertificate:
                 arrays[name] = near
                 continue
             _, exact = exact_bound(own, implied, y) if name == "y" else (0, exact_farkas(own, implied, y))
-            if exact:
-                arrays["fractions"] = integer_parts(exact, data.m)
+            fractions = integer_multipliers(exact, data.m) if exact else ()
+            if 0 < len(fractions) <= schema.LARGEST_PARTS:
+                arrays["fractions"] = fractions
         return arrays
 
     @classmethod

@@ -28,7 +28,7 @@ from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.integer_faces import IntegerFace, exposes
 from bregopt.rigorous.rational import bound_of_point, changes_for
-from bregopt.rigorous.rational_proofs import bound_of_multipliers, eliminated
+from bregopt.rigorous.rational_proofs import bound_of_multipliers, eliminated, sums_of_doubles
 from bregopt.rigorous.reduction import implied_bounds
 from bregopt.rigorous.schema import LARGEST_PARTS
 
@@ -157,7 +157,7 @@ def coordinate_face(data: Data) -> IntegerFace | None:
         w[p] = -sum((a * w[k] for k, a in row.items() if k not in pivots), Fraction(0))
     shared = math.lcm(*(v.denominator for v in w.values()))
     unit = Fraction(shared, 1 << shared.bit_length())
-    weight = _parts([w.get(k, Fraction(0)) * unit for k in range(data.m)], rounded=False)
+    weight = sums_of_doubles([w.get(k, Fraction(0)) * unit for k in range(data.m)])
     face = IntegerFace(weight, tuple(directions))
     return face if len(weight) <= LARGEST_PARTS and exposes(data, face) else None
 
@@ -187,8 +187,7 @@ def proven_by_digits(
     except ValueError:  # equations of free variables that depend on each other
         least = None
     if least is not None and (math.isinf(bound) or _trace_of_slacks(data, y) <= Fraction(bound)):
-        lower = float(least)
-        lower = math.nextafter(lower, -math.inf) if Fraction(lower) > least else lower
+        lower = -_above(-least)
     matrices = []
     for parts in digits.X:
         n, flat = parts.shape[1], _sums(parts.reshape(len(parts), -1))
@@ -197,10 +196,14 @@ def proven_by_digits(
     if t >= 0 and (not t or math.isfinite(bound)):
         most = bound_of_point(data, matrices, _sums(digits.u), digits.equations, t)
     if most is not None:
-        most += t * Fraction(bound) if t else 0
-        upper = float(most)
-        upper = math.nextafter(upper, math.inf) if Fraction(upper) < most else upper
+        upper = _above(most + (t * Fraction(bound) if t else 0))
     return lower, upper
+
+
+def _above(x: Fraction) -> float:
+    """Return the least double that is not below a number."""
+    near = float(x)
+    return math.nextafter(near, math.inf) if Fraction(near) < x else near
 
 
 def _at_no_cost(data: Data, y: list[Fraction]) -> Vector:
@@ -239,25 +242,10 @@ def _fraction(x: Any) -> Fraction:
     return Fraction(mantissa) * Fraction(2) ** exponent
 
 
-def _parts(numbers: Sequence[Fraction], rounded: bool = True) -> Array:
-    """Return numbers, rounded to a small unit or not, as sums of doubles, one row for each part."""
+def _parts(numbers: Sequence[Fraction]) -> Array:
+    """Return numbers, rounded to a small unit, as sums of doubles."""
     unit = 1 << _UNIT_BITS
-    parts: list[list[float]] = []
-    rest = [Fraction(round(x * unit), unit) for x in numbers] if rounded else list(numbers)
-    while (any(rest) and len(parts) <= LARGEST_PARTS) or not parts:
-        parts.append([float(x) for x in rest])
-        rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
-    return np.array(parts)
-
-
-def integer_parts(multipliers: Vector, m: int) -> Array:
-    """Return the least integers in the ratios of multipliers, and of a price below zero of the number `m`.
-
-    The price is the last number, and positive.
-    """
-    shared = math.lcm(*(v.denominator for v in multipliers.values()))
-    numbers = [multipliers.get(k, Fraction(0)) * shared for k in range(m + 1)]
-    return _parts([*numbers[:m], -numbers[m]], rounded=False)
+    return sums_of_doubles([Fraction(round(x * unit), unit) for x in numbers])
 
 
 def _sums(parts: Array) -> list[Fraction]:
@@ -265,6 +253,7 @@ def _sums(parts: Array) -> list[Fraction]:
 
 
 Entry = tuple[int, int, int]  # block, i and j, ``i <= j``
+Row = dict[Entry, Fraction]
 
 
 class _Elimination(NamedTuple):
@@ -272,7 +261,7 @@ class _Elimination(NamedTuple):
 
     variable: int
     row: int
-    terms: dict[Entry, Fraction]
+    terms: Row
     end: Fraction
     factors: dict[int, Fraction]
     price: Fraction
@@ -304,8 +293,8 @@ class _StandardForm:
 
     def __init__(self, data: Data, bound: float) -> None:
         self.orders = [block.n for block in data.matrices]
-        self.rows: list[dict[Entry, Fraction]] = [{} for _ in range(data.m)]
-        self.costs: dict[Entry, Fraction] = {}
+        self.rows: list[Row] = [{} for _ in range(data.m)]
+        self.costs: Row = {}
         self.b = [Fraction(0)] * data.m
         for b, block in enumerate(data.matrices):
             entries = list(zip([b] * len(block.i), block.i.tolist(), block.j.tolist(), strict=True))
@@ -400,25 +389,17 @@ class _StandardForm:
 
     def variables(self, X: Sequence[Any]) -> list[Fraction]:
         """Return the variables of the data for matrices of FLINT."""
-        values: dict[Entry, Fraction] = {}
+        values: Row = {}
+
+        def at(entry: Entry) -> Fraction:
+            b, i, j = entry
+            return values.get(entry, Fraction(0)) if b < 0 else _fraction(X[b][i, j])
+
         for found in reversed(self._eliminated):
-            own, total = (-1 - found.variable, 0, 0), found.end
-            for entry, a in found.terms.items():
-                if entry != own:
-                    value = (
-                        values.get(entry, Fraction(0)) if entry[0] < 0 else _fraction(X[entry[0]][entry[1:]])
-                    )
-                    total -= a * value
-            values[own] = total / found.terms[own]
-        numbers = []
-        for end, sign, place in self._ends:
-            if place is None:
-                numbers.append(end)
-            elif place[0] < 0:
-                numbers.append(values.get(place, Fraction(0)))
-            else:
-                numbers.append(end + sign * _fraction(X[place[0]][place[1:]]))
-        return numbers
+            own = (-1 - found.variable, 0, 0)
+            spent = (a * at(entry) for entry, a in found.terms.items() if entry != own)
+            values[own] = (found.end - sum(spent, Fraction(0))) / found.terms[own]
+        return [end if place is None else end + sign * at(place) for end, sign, place in self._ends]
 
     def multipliers(self, y: Sequence[Any]) -> list[Fraction]:
         """Return the multipliers of all rows for those of FLINT of the rows that are left."""
@@ -431,12 +412,9 @@ class _StandardForm:
         return every
 
 
-def _less(
-    row: dict[Entry, Fraction], other: dict[Entry, Fraction], factor: Fraction
-) -> dict[Entry, Fraction]:
+def _less(row: Row, other: Row, factor: Fraction) -> Row:
     """Return a row less a multiple of another one."""
-    keys = row.keys() | other.keys()
-    found = {key: row.get(key, Fraction(0)) - factor * other.get(key, Fraction(0)) for key in keys}
+    found = row | {key: row.get(key, Fraction(0)) - factor * a for key, a in other.items()}
     return {key: a for key, a in found.items() if a}
 
 
@@ -471,8 +449,7 @@ class _Path:
         y, first = [arb(0)] * len(b), None
         for _ in range(_STEPS):
             missing = [(end - self._product(row, X)).mid() for end, row in zip(b, terms, strict=True)]
-            residual = self._slacks(C, A, y)
-            residual = [(S - M).mid() for S, M in zip(residual, Z, strict=True)]
+            residual = [(S - M).mid() for S, M in zip(self._slacks(C, A, y), Z, strict=True)]
             mu = self._complementarity(X, Z)
             worst = max((abs(float(r)) for r in missing), default=0.0)
             value = float(self._product(self._terms(self.form.costs), X))
@@ -506,7 +483,7 @@ class _Path:
     def _identity(self, n: int, factor: float) -> Any:
         return self.flint.arb_mat([[factor if i == j else 0 for j in range(n)] for i in range(n)])
 
-    def _matrices(self, row: dict[tuple[int, int, int], Fraction]) -> dict[int, Any]:
+    def _matrices(self, row: Row) -> dict[int, Any]:
         """Return the symmetric matrices of coefficients, one for each block that occurs."""
         entries: dict[int, list[list[Any]]] = {}
         for (b, i, j), a in row.items():
@@ -515,7 +492,7 @@ class _Path:
             own[i][j] = own[j][i] = self._number(a if i == j else a / 2)
         return {b: self.flint.arb_mat(own) for b, own in entries.items()}
 
-    def _terms(self, row: dict[tuple[int, int, int], Fraction]) -> list[tuple[int, int, int, Any]]:
+    def _terms(self, row: Row) -> list[tuple[int, int, int, Any]]:
         return [(*entry, self._number(a)) for entry, a in row.items()]
 
     def _product(self, terms: Sequence[tuple[int, int, int, Any]], X: Any) -> Any:
@@ -524,8 +501,7 @@ class _Path:
 
     def _slacks(self, C: dict[int, Any], A: Sequence[dict[int, Any]], y: Sequence[Any]) -> list[Any]:
         """Return ``C - A*(y)``; None stands for no costs."""
-        empty = self.flint.arb_mat
-        found = [C[b] if b in C else empty(n, n) for b, n in enumerate(self.form.orders)]
+        found = [C.get(b, self.flint.arb_mat(n, n)) for b, n in enumerate(self.form.orders)]
         for row, v in zip(A, y, strict=True):
             for b, M in row.items():
                 found[b] = (found[b] - v * M).mid()
@@ -537,12 +513,13 @@ class _Path:
         return (sum(products, self.flint.arb(0)) / sum(self.form.orders)).mid()
 
     @staticmethod
-    def _moved(X: Any, Z: Any, direction: Any, lengths: tuple[float, ...]) -> tuple[list[Any], list[Any]]:
-        dX, dZ, _ = direction
-        return (
-            [(M + lengths[0] * d).mid() for M, d in zip(X, dX, strict=True)],
-            [(M + lengths[1] * d).mid() for M, d in zip(Z, dZ, strict=True)],
-        )
+    def _moved(X: Any, Z: Any, direction: Any, lengths: Sequence[float]) -> tuple[list[Any], list[Any]]:
+        """Return matrices and slacks, each a step along its part of a direction."""
+
+        def ahead(k: int, M: Any) -> list[Any]:
+            return [(one + lengths[k] * d).mid() for one, d in zip(M, direction[k], strict=True)]
+
+        return ahead(0, X), ahead(1, Z)
 
 
 class _Step:

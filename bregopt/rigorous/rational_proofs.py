@@ -23,6 +23,7 @@ from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import replace
 from bregopt.rigorous.data import EXACT, Data, MatrixData
 from bregopt.rigorous.reduction import Implied
+from bregopt.rigorous.schema import LARGEST_PARTS
 
 __all__ = [
     "Rational",
@@ -32,9 +33,11 @@ __all__ = [
     "exact_farkas",
     "exact_inverse",
     "exact_ray",
+    "integer_multipliers",
     "integers",
     "is_semidefinite",
     "keeps_sign",
+    "sums_of_doubles",
 ]
 
 Vector = dict[int, Fraction]  # the numbers that are not zero
@@ -400,6 +403,32 @@ def _solutions(equations: Sequence[Vector], support: IntArray, v: Array) -> Iter
         if near not in seen and any(near.values()):
             seen.append(near)
             yield {k: x for k, x in near.items() if x}
+
+
+def integer_multipliers(near: Vector, m: int) -> Array:
+    """Return numbers in the ratios of m multipliers and of a price below zero, which changes its sign.
+
+    Parameters
+    ----------
+    near : dict from int to Fraction
+        As :func:`exact_bound` or :func:`exact_farkas` return them.
+    m : int
+    """
+    shared = math.lcm(*(v.denominator for v in near.values()))  # they are integers if doubles hold them
+    digits = max(int(abs(v) * shared).bit_length() for v in near.values())
+    unit = Fraction(shared, 2 ** max(digits - 1000, 0))
+    numbers = [near.get(k, Fraction(0)) * unit for k in range(m + 1)]
+    return sums_of_doubles([*numbers[:m], -numbers[m]])
+
+
+def sums_of_doubles(numbers: Sequence[Fraction]) -> Array:
+    """Return numbers as sums of doubles, one row for each part, the largest first, up to `LARGEST_PARTS`."""
+    parts: list[list[float]] = []
+    rest = list(numbers)
+    while (any(rest) and len(parts) <= LARGEST_PARTS) or not parts:
+        parts.append([float(x) for x in rest])
+        rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
+    return np.array(parts)
 
 
 def eliminated(equations: Sequence[Vector]) -> dict[int, Vector]:
