@@ -308,3 +308,35 @@ def test_dual_values_are_derivatives_of_the_optimum():
         ends = [solved(rates + sign * step * np.eye(2)[k])[0].value for sign in (1, -1)]
         slope = (ends[0] - ends[1]) / (2 * step)
         assert -rows[1 + k].dual_value == pytest.approx(slope, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_relative_entropies_of_numbers_that_both_vanish(seed):
+    """Costs hold pairs of numbers near zero, where the slope of ``x log(x / y)`` depends on the way there."""
+    rng = np.random.default_rng(seed)
+    n = 10
+    x, y, B = bo.Variable(n), bo.Variable(n), rng.standard_normal(n)
+    cost, start = 3 * rng.standard_normal(n), rng.dirichlet(np.ones(n))
+    rows = [bo.sum(x) == 1, bo.sum(y) == 1, B @ y == B @ start, x >= 0, y >= 0]
+    sol = bo.Problem(bo.Minimize(bo.sum(bo.rel_entr(x, y)) + cost @ x), rows).solve()
+    proven = sol.verify(resolve=False)
+    assert sol.status == "optimal"
+    assert proven.lower <= sol.value + 1e-12
+    assert sol.value - proven.lower <= 1e-6 * max(1, abs(sol.value))
+    np.testing.assert_array_less(-1e-9, sol.u[x.name])
+
+
+@pytest.mark.parametrize("seed", [2, 7, 15, 16])
+def test_key_rates_whose_slacks_lose_the_central_path(seed):
+    """Nearly block-diagonal states: the logarithms change more in a step than their slopes say."""
+    rng = np.random.default_rng(seed)
+    M, C, E = rng.standard_normal((3, 4, 4))
+    key, rho = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)], bo.PSD(4)
+    state = M @ M.T / np.trace(M @ M.T) * 0.9 + np.eye(4) / 40
+    rows = [bo.trace(rho) == 1, bo.inner(E + E.T, rho) == float(np.vdot(E + E.T, state))]
+    cost = bo.inner(0.02 * (C + C.T), rho)
+    sol = bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key) + cost), rows).solve(projections=False)
+    proven = sol.verify(resolve=False)
+    assert sol.status == "optimal"
+    assert proven.lower <= sol.value + 1e-12
+    assert sol.value - proven.lower <= 1e-6
