@@ -112,7 +112,7 @@ class Problem:
         m, k, self.blocks = facts["rows"], facts["variables"], facts["blocks"]
         self.orders, self.rows = [block["n"] for block in self.blocks], [{} for _ in lists["lo"]]
         demand(sum(n * n for n in self.orders) * 8 <= LARGEST, "its matrices are too large")
-        self.kinds, self.weights = self.take("kind", m, 0, LOG), self.take("weight", m, 0, INF)
+        self.kinds, self.weights = self.index("kind", m, 0, LOG), self.take("weight", m, 0, INF)
         radii = self.take("lo_rad", m, 0), self.take("hi_rad", m, 0)
         self.ends = list(zip(*self.intervals("lo", "hi", m), *radii, strict=True))
         demand(all(lo != hi or a == b for lo, hi, a, b in self.ends), "an equality has ends of two radii")
@@ -120,19 +120,19 @@ class Problem:
         self.box = {(-1, j, j): both for j, both in enumerate(box)}
         self.add("B", "B_rad", "c", list(self.box))
         for b, n in enumerate(self.orders):
-            i, j = (self.take(f"{name}{b}", None, 0, n - 1) for name in "ij")
+            i, j = (self.index(f"{name}{b}", None, 0, n - 1) for name in "ij")
             own = [(b, *pair) for pair in zip(i, j, strict=True)]
             demand(all(i <= j for _, i, j in own) and len({*own}) == len(own), f"the array i{b} is damaged")
             self.add(f"A{b}", f"A_rad{b}", f"C{b}", own)
-        index = self.take("cone_index", None, 0, k - 1)
-        dimensions, cones = self.take("cone_dimensions", None, 1, k), iter(index)
+        index = self.index("cone_index", None, 0, k - 1)
+        dimensions, cones = self.index("cone_dimensions", None, 1, k), iter(index)
         self.cones = [[(-1, j, j) for j in islice(cones, n)] for n in dimensions]
         demand(len({*index}) == len(index) == sum(dimensions), "its second-order cones overlap")
         self.free = {p for p, both in self.box.items() if both == (None, None)}
         self.free -= {p for cone in self.cones for p in cone}
         self.offset = Fraction(float.fromhex(facts["offset"]))
         self.traces = self.take("traces", len(self.orders), 0, INF)
-        if "exposing" in lists or lists.get("faces_row"):
+        if "exposing" in lists or lists["faces_row"] or any("null" in block for block in self.blocks):
             chapter("faces").reduce(self)
         self.terms = [
             chapter("divergences").Term(self, lists, block, b) if {"cap", "mu"} & block.keys() else None
@@ -140,14 +140,19 @@ class Problem:
         ]
 
     def take(self, name, size, least=-HUGE, most=HUGE):
-        """Return that many numbers in a range, of any number of them for None; doubles in units."""
+        """Return numbers in a range, in units: that many, or any number of them for None."""
         own = self.lists[name]
         fits = size in (None, len(own)) and all(least <= x <= most for x in own)
         demand(fits, f"the array {name} has another size, or a number out of range")
-        return [self.units(x) if type(x) is float else x for x in own]
+        return list(map(self.units, own))
+
+    def index(self, name, size, least, most):
+        """Return integers in a range."""
+        demand(all(type(x) is int for x in self.lists[name]), f"the array {name} is not of integers")
+        return [x >> self.bits for x in self.take(name, size, least, most)]
 
     def units(self, x):
-        """Return a double in units; None for an infinite one."""
+        """Return a number in units; None for an infinite one."""
         if abs(x) == INF:
             return None
         p, q = x.as_integer_ratio()
@@ -162,8 +167,8 @@ class Problem:
 
     def add(self, name, radius, cost, unknowns):
         """Add the coefficients of some unknowns to the rows, and their costs."""
-        ends = self.take(f"{name}_indptr", len(self.rows) + 1, 0)
-        column = self.take(f"{name}_indices", ends[-1], 0, len(unknowns) - 1)
+        ends = self.index(f"{name}_indptr", len(self.rows) + 1, 0, HUGE)
+        column = self.index(f"{name}_indices", ends[-1], 0, len(unknowns) - 1)
         value = self.take(f"{name}_data", ends[-1])
         wide = self.take(f"{radius}_data", ends[-1], 0) if f"{radius}_data" in self.lists else [0] * ends[-1]
         entries = [(unknowns[j], pair) for j, *pair in zip(column, value, wide, strict=True)]
@@ -187,7 +192,7 @@ class Problem:
         for b, n in enumerate(self.orders):
             own = self.sums(f"{name}_X{b}", n * n)
             x |= {(b, i, j): own[i * n + j] for i in range(n) for j in range(i, n)}
-        solved = self.take(f"{name}_equations", None, 0, len(self.rows) - 1)
+        solved = self.index(f"{name}_equations", None, 0, len(self.rows) - 1)
         movable = self.lists.get(f"{name}_movable", range(len(self.box)))
         return x, solved, {(-1, j, j) for j in movable}
 

@@ -305,7 +305,7 @@ def row_conjugate(P, k, v, price):
     end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
     if not v and (kind != LOG or not price):
         return 0
-    demand(end is not None, "a multiplier of a soft row has the wrong sign")
+    demand(end is not None and (kind != LOG or v > 0), "a multiplier of a soft row has the wrong sign")
     y, ends = Fraction(v, P.one), [Fraction(b, P.one) for b in (end - wide, end + wide)]
     demand(price or kind == LOG, "a contradiction has a soft row")
     demand(kind != HINGE or abs(y) <= w, "a multiplier is larger than the weight of its row")

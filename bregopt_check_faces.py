@@ -19,9 +19,11 @@ def reduce(P):
     """Restrict a problem to the faces that its file names, one after the other."""
     for b, block in enumerate(P.blocks):
         if "null" in block:  # the row z'X z, of which the file lists z
-            row, z = P.rows[block["null"]], [v // P.one for v in P.take(f"null{b}", P.orders[b], -1, 1)]
+            z, known = [int(v) for v in P.lists[f"null{b}"]], block["null"] in range(len(P.rows))
+            row = P.rows[block["null"]] if known else {None: None}
             pairs = [(i, j) for j in range(len(z)) for i in range(j + 1) if z[i] and z[j]]
-            demand(not row, f"the row of null{b} has other coefficients")
+            right = len(z) == P.orders[b] and z == P.lists[f"null{b}"] and not row
+            demand(right, f"the row of null{b} has other coefficients")
             row |= {(b, i, j): (z[i] * z[j] * P.one * (1 + (i < j)), 0) for i, j in pairs}
             P.cost = dict.fromkeys(row, (0, 0)) | P.cost
     for w, directions in faces(P):
@@ -45,7 +47,7 @@ def faces(P):
     """Yield multipliers of rows, in units, and for each matrix T and its rows that are the identity's."""
 
     def direction(flat, n, order):
-        width = len(flat) // n
+        width = len(flat) // max(n, 1)
         T = [[int(x) if x == int(x) else Fraction(x) for x in flat[i * width :][:width]] for i in range(n)]
         rows = [[int(c == k) for c in range(width)] for k in range(width)]
         units = [next((i for i in range(n)[::order] if T[i] == row), None) for row in rows]
@@ -55,8 +57,8 @@ def faces(P):
     if "exposing" in P.lists:
         w = {k: v for k, v in enumerate(P.sums("exposing", len(P.rows))) if v}
         yield w, [direction(P.lists[f"face{b}"], n, 1) for b, n in enumerate(P.orders)]
-    rows = P.take("faces_row", None, 0, len(P.rows) - 1)
-    signs, blocks = P.take("faces_sign", None, -1, 1), P.take("faces_block", None, 0, len(P.orders) - 1)
+    rows = P.index("faces_row", None, 0, len(P.rows) - 1)
+    signs, blocks = P.index("faces_sign", None, -1, 1), P.index("faces_block", None, 0, len(P.orders) - 1)
     numbers = iter(P.lists["faces_z"])
     for k, sign, own in zip(rows, signs, blocks, strict=True):
         z = list(islice(numbers, P.orders[own]))

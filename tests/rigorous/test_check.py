@@ -1,6 +1,7 @@
 """The checker of one file: problems of exact optima, statements of bregopt, forged files, and its lemmas."""
 
 import ast
+import json
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from rational import KINDS, pair, problem
 
 import bregopt as bo
 import bregopt_check as check
 from bregopt.rigorous import schema
+from bregopt.rigorous.rational import ldl
 
 
 def saved(solution, path):
@@ -49,6 +52,30 @@ def test_statements_of_bregopt_are_proven_and_hold_the_integer_optimum(kind, see
     assert (upper is None) == (certificate.claims[1] == np.inf)
     assert lower is None or lower <= optimum
     assert upper is None or upper >= optimum
+
+
+@pytest.mark.parametrize("kind", ["equalities", "inequalities", "blocks", "maximize", "trace"])
+@pytest.mark.parametrize("seed", range(4))
+def test_lower_bounds_are_those_of_the_formula_in_fractions(kind, seed, tmp_path):
+    # A second implementation of the page's first inequality, from NumPy's reader of the file.
+    saved(problem(np.random.default_rng(seed), kind).problem.solve(), tmp_path / "bounds.npz")
+    lower = bounds(tmp_path / "bounds.npz")[0]
+    with np.load(tmp_path / "bounds.npz") as arrays:
+        facts, own = json.loads(bytes(arrays["facts"])), dict(arrays)
+    *y, price = own["fractions"].sum(axis=0) if "fractions" in own else [*own["y"], 1.0]
+    y, price = [Fraction(v) for v in y], Fraction(price)
+    pairs = zip(y, own["lo"].tolist(), own["hi"].tolist(), strict=True)
+    total = sum((v * Fraction(lo if v > 0 else hi) for v, lo, hi in pairs if v), Fraction(0))
+    for b, block in enumerate(facts["blocks"]):
+        W = [[Fraction(0)] * block["n"] for _ in range(block["n"])]
+        rows = sp.csr_array(tuple(own[f"A{b}_{part}"] for part in ("data", "indices", "indptr")))
+        rows.resize((len(y), len(own[f"i{b}"])))
+        for p, (i, j) in enumerate(zip(own[f"i{b}"].tolist(), own[f"j{b}"].tolist(), strict=True)):
+            column = rows[:, [p]].toarray().ravel().tolist()
+            spent = sum((v * Fraction(a) for v, a in zip(y, column, strict=True)), Fraction(0))
+            W[i][j] = W[j][i] = (price * Fraction(float(own[f"C{b}_mid"][p])) - spent) / (1 + (i < j))
+        assert ldl(W) is not None
+    assert lower == total / price + Fraction(float.fromhex(facts["offset"]))
 
 
 @pytest.mark.parametrize("seed", range(len(KINDS)))
@@ -245,6 +272,35 @@ def test_equalities_that_leave_a_face_together(tmp_path):
         with forged.open("wb") as file:
             np.savez(file, **schema.sealed(fields._arrays | wrong, facts))
         assert check.main([forged]) == 2
+
+
+def test_rows_and_numbers_count_as_the_file_states_them(tmp_path, capsys):
+    # Unit vectors with the sum zero have products -1/2; without that row one of them may be -1.
+    X, path, forged = bo.PSD(3), tmp_path / "face.npz", tmp_path / "forged.npz"
+    rows = [bo.diag(X) == 1, bo.quad_form(np.ones(3), X) == 0]
+    saved(bo.Problem(bo.Minimize(X[0, 1]), rows).solve(tol=1e-9), path)
+    fields = schema.Fields.of_file(path)
+    assert check.main([path]) == 0
+    facts = {k: v for k, v in fields._facts.items() if k != "format"}
+    assert facts["blocks"][0]["null"] == 3
+    nowhere = {name: fields._arrays[name][:0] for name in fields._arrays if name.startswith("faces_")}
+    point = {"point_X0": np.array([[1.0, -1, 0], [-1, 1, 0], [0, 0, 1]]), "point_equations": np.arange(3)}
+    for wrong, changed in (
+        (nowhere | point, {"upper": (-0.9).hex()}),
+        ({"faces_z": np.array([1.0, 1, -1])}, {}),
+        ({"faces_sign": np.array([-1])}, {}),
+        ({"faces_row": np.array([0])}, {}),
+        ({}, {"blocks": [facts["blocks"][0] | {"null": -1}]}),
+        ({"faces_row": fields._arrays["faces_row"].astype(float)}, {}),
+    ):
+        with forged.open("wb") as file:
+            np.savez(file, **schema.sealed(fields._arrays | wrong, facts | changed))
+        assert check.main([forged]) in (1, 2)
+        assert "upper bound -0.9: proven" not in capsys.readouterr().out
+    whole = {name: np.rint(fields._arrays[name]).astype(int) for name in ("lo", "hi")}
+    with forged.open("wb") as file:  # the same numbers as integers
+        np.savez(file, **schema.sealed(fields._arrays | whole, facts))
+    assert check.main([forged]) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
