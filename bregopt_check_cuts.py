@@ -49,54 +49,35 @@ class Graph:
 
     def __init__(self, lists, facts):
         self.n, self.difference, side = facts["vertices"], facts["difference"], lists["side"]
-        ends = list(zip(lists["i"], lists["j"], strict=True))
-        demand(
-            all(0 <= i < j < self.n for i, j in ends) and len(set(ends)) == len(ends), "its edges are damaged"
-        )
-        demand(len(side) == self.n, "its sides are damaged")
-        weights = [Fraction(w) for w in lists["weights"]]
         self.parts = facts.get("sizes", [])
-        if self.parts:
-            self.with_parts(side, ends, [Fraction(w) for w in lists["weights"]])
-            return
-        demand(set(side) <= {1, -1}, "its sides are damaged")
-        self.largest = self.difference < 0
-        demand(self.largest or abs(sum(side)) == self.difference, "the sides have other sizes")
-        demand(self.largest or min(weights, default=0) >= 0, "a balanced cut has a negative weight")
-        demand(self.largest or self.n <= LARGEST, "only bregopt checks balanced cuts of so many vertices")
+        self.largest = self.difference < 0 and not self.parts
+        ends, weights = list(zip(lists["i"], lists["j"], strict=True)), list(map(Fraction, lists["weights"]))
+        right = all(0 <= i < j < self.n for i, j in ends) and len(set(ends)) == len(ends)
+        demand(right and len(side) == self.n, "its edges or sides are damaged")
+        demand(self.largest or min(weights, default=0) >= 0, "a weight is negative")
         self.edges = dict(zip(ends, weights, strict=True))
-        self.cut = sum((w for (i, j), w in self.edges.items() if side[i] != side[j]), Fraction(0))
-        used = [w for w in weights if w]
-        shared = math.lcm(*(w.denominator for w in used))
-        self.unit = Fraction(math.gcd(*(int(w * shared) for w in used)) or 1, shared)
-        self.weights, self.pieces = used, []
-        if self.largest:
+        self.cut = cut_of(self.edges, side)
+        self.weights, self.constant, self.pieces = [w for w in weights if w], Fraction(0), []
+        shared = math.lcm(*(w.denominator for w in self.weights))
+        self.unit = Fraction(math.gcd(*(int(w * shared) for w in self.weights)) or 1, shared)
+        if self.parts:
+            demand(sum(self.parts) == self.n and min(self.parts) > 0, "its sizes are damaged")
+            sizes = sorted(map(side.count, range(len(self.parts))))
+            demand(len(sizes) > 2 and sizes == sorted(self.parts), "the parts have other sizes")
+            self.pieces.append((list(range(self.n)), {edge: -w for edge, w in self.edges.items()}))
+        elif self.largest:
             near = {v: {} for v in range(self.n)}
             for (i, j), w in self.edges.items():
                 join(near, i, j, w)
             self.constant = self.reduce(near)
         else:
+            demand(self.n <= LARGEST, "only bregopt checks balanced cuts of so many vertices")
+            demand(abs(sum(side)) == self.difference, "the sides have other sizes")
             self.constant, near = self.penalty()
             self.pieces.append(piece(near))
             side = [*side, 1 if sum(side) > 0 else -1]
-        self.own = [
-            sum((w for (i, j), w in edges.items() if side[vertices[i]] != side[vertices[j]]), Fraction(0))
-            for vertices, edges in self.pieces
-        ]
-
-    def with_parts(self, side, ends, weights):
-        """Read a graph that is cut into parts: the one piece has its weights, less than zero."""
-        k = len(self.parts)
-        demand(k > 2 and sum(self.parts) == self.n and min(self.parts) > 0, "its sizes are damaged")
-        demand(sorted(map(side.count, range(k))) == sorted(self.parts), "the parts have other sizes")
-        demand(min(weights, default=0) >= 0, "a weight is negative")
-        self.edges = dict(zip(ends, weights, strict=True))
-        self.cut = sum((w for (i, j), w in self.edges.items() if side[i] != side[j]), Fraction(0))
-        self.weights, self.constant, self.largest = [w for w in weights if w], Fraction(0), False
-        shared = math.lcm(*(w.denominator for w in self.weights))
-        self.unit = Fraction(math.gcd(*(int(w * shared) for w in self.weights)) or 1, shared)
-        self.pieces = [(list(range(self.n)), {edge: -w for edge, w in self.edges.items()})]
-        self.own = [-self.cut]
+        demand(self.parts or {*side} <= {1, -1}, "its sides are damaged")
+        self.own = [cut_of(edges, [side[v] for v in vertices]) for vertices, edges in self.pieces]
 
     def reduce(self, near):
         """Add the pieces of a graph; return the constant."""
@@ -139,6 +120,11 @@ class Graph:
             if d:
                 join(near, i, n, -4 * sigma * d)
         return -sigma * (n - d) ** 2, near
+
+
+def cut_of(edges, side):
+    """Return the weight of the edges between different sides."""
+    return sum((w for (i, j), w in edges.items() if side[i] != side[j]), Fraction(0))
 
 
 def join(near, a, b, weight):
