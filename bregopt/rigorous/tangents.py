@@ -20,8 +20,9 @@ After Winick, Lütkenhaus and Coles (2018), Reliable numerical key rates for qua
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from bregopt.program.convex_functions import (
     entries_of,
 )
 from bregopt.program.convex_terms import ConvexTerm, Tangent, row_vectors
+from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.program.rows import DenseRows
 from bregopt.records import replace
@@ -46,7 +48,7 @@ from bregopt.rigorous.ball import UNIT, Ball, down, exp, inflated, log, sparse_p
 from bregopt.rigorous.data import Data, Spread, data_of
 from bregopt.rigorous.linear_algebra import decomposition, orthogonality
 
-__all__ = ["data_of_tangent", "value_of_terms"]
+__all__ = ["data_of_tangent", "value_of_terms", "violated_row"]
 
 _SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
 _LEAST = 1e-16  # of the largest number: below it a number is too near zero for a logarithm
@@ -125,17 +127,18 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
         Share of its mean eigenvalue by which each matrix moves inside the cone first.
     """
     program = tangent.program
+    rows = _TangentRows(program)
     X = [X_b + inward * float(np.trace(X_b)) / max(1, len(X_b)) * np.eye(len(X_b)) for X_b in tangent.X]
     costs = [[Ball.exact(block.C)] for block in program.blocks]
     c, constant = Ball.exact(program.c), Ball.exact(program.offset)
-    for term in program.terms:
-        name = term.function.name
-        if term.rows is not None:
-            return None, None, f"{name} is in a constraint; proofs are known for terms of the objective"
+    for term, row in _components(program):
         image = _Image(term)
         found = _TANGENTS[type(term.function)](image, image.at(X, tangent.u), term.weight)
         if found is None or not np.isfinite(found.slope.rad).all():
-            return None, None, _OUTSIDE.format(name)
+            return None, None, _OUTSIDE.format(term.function.name)
+        if row is not None:
+            rows.add(row, image, found)
+            continue
         for own, (M, rad), block in zip(costs, image.maps, program.blocks, strict=True):
             entry = _adjoint(M, rad, found.slope)
             own.append(Ball(entry.mid.reshape(block.n, -1), entry.rad.reshape(block.n, -1)))
@@ -152,9 +155,80 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
         offset=down(float(constant.lo)),
         terms=(),
         maximize=False,
+        **rows.parts(),
     )
-    spreads = [_spread(C, linear.m) for C in sums]
-    return linear, replace(data_of(linear, spreads), c=c), ""
+    spreads = [
+        Spread(*map(np.concatenate, zip(*own, strict=True)))
+        for own in ([_spread(C, linear.m), *rows.spreads[b]] for b, C in enumerate(sums))
+    ]
+    data = replace(data_of(linear, spreads), c=c)
+    return linear, replace(data, B_rad=rows.B_rad) if rows.B_rad is not None else data, ""
+
+
+def _components(program: Program) -> Iterator[tuple[ConvexTerm, int | None]]:
+    """Yield the terms of the objective, and each component of those in rows with its row."""
+    for term in program.terms:
+        if term.rows is None:
+            yield term, None
+            continue
+        for k, row in enumerate(term.rows):
+            own = np.flatnonzero(term.function.owner == k)
+            single: Any = term.function
+            single = single if single.count == 1 else replace(single, count=1)
+            parts = term.A.slice(own), term.B[own], term.b[own], term.weight[[k]]
+            yield ConvexTerm(single, *parts, np.array([row])), int(row)
+
+
+class _TangentRows:
+    """Rows with tangents in place of their terms: coefficients with radii, and upper bounds."""
+
+    def __init__(self, program: Program) -> None:
+        self._program, self._hi = program, program.bounds.hi.copy()
+        self._matrices: list[dict[int, Ball]] = [{} for _ in program.blocks]
+        self._variables: dict[int, Ball] = {}
+        self.spreads: list[list[Spread]] = [[] for _ in program.blocks]
+        self.B_rad: Any = None
+
+    def add(self, row: int, image: _Image, found: _Slope) -> None:
+        """Add a tangent to its row."""
+        program = self._program
+        for b, (own, (M, rad)) in enumerate(zip(self._matrices, image.maps, strict=True)):
+            if row not in own:
+                own[row] = Ball.exact(row_vectors(program.A, b)[[row]].toarray()[0])
+            own[row] = own[row] + _adjoint(M, rad, found.slope)
+        if row not in self._variables:
+            self._variables[row] = Ball.exact(program.B[[row]].toarray()[0])
+        self._variables[row] = self._variables[row] + _adjoint(*image.of_variables, found.slope)
+        below = Ball.exact(self._hi[row]) - (found.constant + image.constant.dot(found.slope))
+        self._hi[row] = up(float(below.hi))
+
+    def parts(self) -> dict[str, Any]:
+        """Return the changed parts of the program, and keep the radii."""
+        program, rows = self._program, np.array(sorted(self._variables), dtype=np.intp)
+        if not len(rows):
+            return {}
+        kept = np.setdiff1d(np.arange(program.m), rows)
+        terms: list[Term] = []
+        for b, block in enumerate(program.blocks):
+            for term in program.A.terms_of(b):
+                own = np.flatnonzero(np.isin(term.at, kept))
+                terms += [Term(b, term.at[own], term.rows.slice(own))] if len(own) else []
+            n, mids = block.n, []
+            for row in rows:
+                flat = self._matrices[b][int(row)]
+                C = Ball(flat.mid.reshape(n, n), flat.rad.reshape(n, n))
+                mids.append(symmetrize(C.mid))
+                self.spreads[b].append(_spread(C, int(row)))
+            terms.append(Term(b, rows, DenseRows(np.array(mids))))
+        B, B_rad = program.B.tolil(), sp.lil_array(program.B.shape)
+        for row, total in self._variables.items():
+            B[[row]], B_rad[[row]] = total.mid, total.rad
+        self.B_rad = sp.csr_array(B_rad) if program.k else None
+        return {
+            "A": LinearMap(program.m, program.A.orders, tuple(terms)),
+            "B": sp.csr_array(B),
+            "bounds": replace(program.bounds, hi=self._hi),
+        }
 
 
 def _summed(parts: list[Ball]) -> Ball:
@@ -367,12 +441,32 @@ _TANGENTS: dict[type, Callable[[_Image, Ball, Array], _Slope | None]] = {
 
 def value_of_terms(program: Program, X: Sequence[Array], u: Array, radius: float) -> float:
     """Return an upper bound on the objective's terms at every feasible point within `radius` of a point."""
-    total = 0.0
-    for term in program.terms:
-        image = _Image(term)
-        y = image.at(X, u, radius)
-        total = up(total + _VALUES[type(term.function)](image, y, term.weight))
-    return total
+    own = (_value(term, X, u, radius) for term in program.terms if term.rows is None)
+    return reduce(lambda total, value: up(total + value), own, 0.0)
+
+
+def violated_row(program: Program, data: Data, X: Sequence[Array], u: Array, radius: float) -> int | None:
+    """Return a row with a term that is not proven to hold at each point within `radius`, None without one.
+
+    Parameters
+    ----------
+    data : Data
+        Of the program without its terms.
+    """
+    linear = data.activity(X, u).hi
+    norms = np.sqrt(sum(np.square(part).sum(axis=1) for part in (data.A, data.B) if part.shape[1]))
+    linear = linear + np.asarray(norms).ravel() * math.sqrt(2) * radius * (1 + 1e-9)
+    for term, row in _components(program):
+        if row is not None:
+            linear[row] = up(float(linear[row]) + _value(term, X, u, radius))
+    rows = np.concatenate([term.rows for term in program.terms if term.rows is not None])
+    missed = rows[~(linear[rows] <= program.bounds.hi[rows])]
+    return int(missed[0]) if len(missed) else None
+
+
+def _value(term: ConvexTerm, X: Sequence[Array], u: Array, radius: float) -> float:
+    image = _Image(term)
+    return _VALUES[type(term.function)](image, image.at(X, u, radius), term.weight)
 
 
 def _value_of_entropies(image: _Image, y: Ball, weight: Array) -> float:

@@ -73,14 +73,59 @@ def test_maximum_entropy_of_numbers():
 
 
 def test_what_is_not_proven_has_a_reason():
-    w, X = bo.Variable(2), bo.PSD(3)
+    w = bo.Variable(2)
     free = bo.Problem(bo.Minimize(bo.sum(bo.exp(w)) - bo.sum(w))).solve().verify()
     assert free.lower == -np.inf
     assert free.reasons["lower"]
-    in_row = bo.Problem(
-        bo.Maximize(X[0, 0]), [bo.trace(X) == 1, bo.quantum_rel_entr(X, np.eye(3)) <= -1]
-    ).solve()
-    assert "constraint" in in_row.verify().reasons["upper"]
+    x = bo.Variable(4)
+    unbounded = bo.Problem(bo.Maximize(bo.sum(x)), [bo.log_sum_exp(x) <= 1]).solve().verify()
+    assert "give free variables a box" in unbounded.reasons["upper"]
+
+
+def check_width(problem, exact, width=2e-9):
+    found = problem.solve(tol=1e-9).verify()
+    size = max(abs(exact), 1e-300)
+    assert found.lower <= exact + 1e-14 * size
+    assert found.upper >= exact - 1e-14 * size
+    assert found.upper - found.lower <= width * size
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_an_entropy_in_a_row(size, hermitian):
+    """The least energy at a given entropy is that of a Gibbs state."""
+    rng = np.random.default_rng(3)
+    H = rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)) * hermitian
+    H = size * ((H + H.conj().T) if hermitian else (H + H.T).real)
+    levels = np.linalg.eigvalsh(H)
+    p = np.exp(-levels / size) / np.exp(-levels / size).sum()
+    rho = bo.PSD(3, hermitian=hermitian)
+    rows = [bo.trace(rho) == 1, bo.von_neumann_entr(rho) >= float(-p @ np.log(p))]
+    check_width(bo.Problem(bo.Minimize(bo.inner(H, rho)), rows), float(p @ levels))
+
+
+def test_relative_entropies_and_exponentials_in_rows():
+    rng = np.random.default_rng(4)
+    p, q, d = bo.Variable(5), rng.random(5), rng.standard_normal(5)
+    tilted = q * np.exp(2 * d) / (q @ np.exp(2 * d))
+    rows = [bo.sum(p) == 1, bo.sum(bo.rel_entr(p, q)) <= float(tilted @ np.log(tilted / q))]
+    check_width(bo.Problem(bo.Maximize(d @ p), rows), float(d @ tilted))
+    x = bo.Variable(4)
+    check_width(bo.Problem(bo.Minimize(bo.sum(x)), [bo.exp(-x) <= 2.0]), -4 * np.log(2))
+    box = [bo.log_sum_exp(x) <= 1, x >= -5, x <= 5]
+    check_width(bo.Problem(bo.Maximize(bo.sum(x)), box), 4 * (1 - np.log(4)))
+
+
+def test_the_largest_error_rate_of_a_key():
+    """BB84 with one rate known: the other is where the key rate in nats is ``log 2 - h(q)``."""
+    q, rho = 0.07, bo.PSD(4)
+    signs = np.diag([1.0, -1.0]), np.array([[0, 1.0], [1, 0]])
+    errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in signs]
+    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
+    rate = float(np.log(2) + q * np.log(q) + (1 - q) * np.log1p(-q))
+    rows = [bo.trace(rho) == 1, bo.inner(errors[0], rho) == 0.02, bo.key_rate(rho, pinching=key) <= rate]
+    rows.append(bo.inner(errors[1], rho) <= 0.5)
+    check_width(bo.Problem(bo.Minimize(bo.inner(errors[1], rho)), rows), q, 1e-8)
 
 
 @pytest.mark.parametrize("near", [0.0, 1e-12, 1e-3, 0.5])

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import IntArray
 from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.presolve.boxes import Boxes
@@ -31,7 +32,7 @@ from bregopt.rigorous.ball import up
 from bregopt.rigorous.certificate import Verification
 from bregopt.rigorous.data import data_of
 from bregopt.rigorous.proof import Candidate, best_upper
-from bregopt.rigorous.tangents import data_of_tangent, value_of_terms
+from bregopt.rigorous.tangents import data_of_tangent, value_of_terms, violated_row
 from bregopt.rigorous.upper import distance
 from bregopt.routes import routing
 from bregopt.routes.entropy.route import rows_alone, with_margin
@@ -80,6 +81,11 @@ def bounds_of_terms(
         if found.upper == math.inf:
             solves += 1
             found.improve_upper(best, resolve=True)
+        if len(_curved_rows(program)) and not found.within(max(tol, _ENOUGH)):
+            solves += 1
+            found.improve_upper(
+                routing.solve(_tightened(program, tol), "auto", warn=False, tol=tol, **options)
+            )
         if not options:
             break
     bottom, top, reasons = found.lower, found.upper, found.reasons
@@ -103,12 +109,26 @@ class _Bounds:
         self.lower, self.upper, self._value, self._size = -math.inf, math.inf, math.inf, 0.0
         self.best: Verification | None = None
         self.reasons = {"lower": "", "upper": ""}
-        linear = replace(program, terms=(), maximize=False)
-        boxed = Boxes().apply(linear, Tolerances(_TOLS[0], _TOLS[0]))
-        self._kept = None
+        linear, curved = replace(program, terms=(), maximize=False), _curved_rows(program)
+        others = np.setdiff1d(np.arange(program.m), curved)
+        boxed = Boxes().apply(_of_rows(linear, others), Tolerances(_TOLS[0], _TOLS[0]))
+        self._kept, self._terms = None, program.terms
         if boxed is not None and boxed.farkas is None:
-            linear, self._kept = boxed.program, boxed.kept
-        self._linear, self._plain = linear, data_of(_without_copies(linear))
+            self._kept = kept = np.union1d(others[boxed.kept], curved)
+            linear = _of_rows(linear, kept)
+            linear = replace(linear, u_lo=boxed.program.u_lo, u_hi=boxed.program.u_hi)
+            self._terms = tuple(
+                t if t.rows is None else replace(t, rows=np.searchsorted(kept, t.rows)) for t in program.terms
+            )
+        self._linear = linear
+        free = linear.bounds.hi.copy()
+        free[_curved_rows(self._whole)] = np.inf  # their terms are counted apart
+        plain = replace(linear, bounds=replace(linear.bounds, hi=free))
+        self._rows, self._plain = data_of(linear), data_of(_without_copies(plain))
+
+    @property
+    def _whole(self) -> Program:
+        return replace(self._linear, terms=self._terms)
 
     def within(self, share: float) -> bool:
         """Whether the lower bound is as near the value as a share of the objective, and both are known."""
@@ -122,7 +142,7 @@ class _Bounds:
         self._size = raw.error / raw.gap if raw.gap > 0 else 0.0  # which gaps are relative to
         if self._kept is not None and raw.duals is not None:
             raw = replace(raw, duals=np.asarray(raw.duals)[self._kept])
-        tangent = replace(tangent, program=replace(self._linear, terms=self._program.terms))
+        tangent = replace(tangent, program=self._whole)
         self.improve_upper(raw)
         for share in _INWARD:
             own, data, reason = data_of_tangent(tangent, share)
@@ -146,7 +166,13 @@ class _Bounds:
             self.reasons["upper"] = found.side.reason if self.upper == math.inf else ""
             return
         point = found.point
-        terms = value_of_terms(program, point.X, point.u, distance(self._plain, point))
+        at = point.X, point.u, distance(self._plain, point)
+        if any(term.rows is not None for term in program.terms):
+            row = violated_row(self._whole, self._rows, *at)
+            if row is not None:
+                self.reasons["upper"] = f"row {row} is not proven to hold" if self.upper == math.inf else ""
+                return
+        terms = value_of_terms(program, *at)
         self.upper = min(self.upper, up(found.side.value + terms))
         self.reasons["upper"] = "" if self.upper < math.inf else "the answer is not proven inside the domain"
 
@@ -164,6 +190,25 @@ class _Bounds:
             yield Candidate(tuple(X + t * np.eye(len(X)) for X in own.X), u, None)
 
 
+def _tightened(program: Program, share: float) -> Program:
+    """Return the program whose rows with terms have less room, so that its points hold the rows."""
+    rows, hi = _curved_rows(program), program.bounds.hi.copy()
+    hi[rows] -= share * np.maximum(np.abs(hi[rows]), np.abs(hi[rows]).max(initial=0.0) or 1.0)
+    return replace(program, bounds=replace(program.bounds, hi=hi))
+
+
+def _curved_rows(program: Program) -> IntArray:
+    """Return the rows with terms."""
+    rows = [term.rows for term in program.terms if term.rows is not None]
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *rows]))
+
+
+def _of_rows(program: Program, rows: Any) -> Program:
+    """Return a program with some of its rows."""
+    own = {"A": program.A.slice(rows), "B": program.B[rows], "bounds": program.bounds.slice(rows)}
+    return replace(program, **own, labels=(), parameter_slopes=())
+
+
 def _without_copies(program: Program) -> Program:
     """Return a program with each row once, such as those of both triangles of a matrix equality."""
     data = data_of(program)
@@ -175,7 +220,4 @@ def _without_copies(program: Program) -> Program:
         parts = table.indices[row], table.data[row], data.lo[[k]], data.hi[[k]], data.kind[[k]]
         first.setdefault(b"".join(part.tobytes() for part in parts), k)
     kept = np.array(sorted(first.values()), dtype=np.intp)
-    if not exact or len(kept) == data.m:
-        return program
-    own = {"A": program.A.slice(kept), "B": program.B[kept], "bounds": program.bounds.slice(kept)}
-    return replace(program, **own, labels=(), parameter_slopes=())
+    return program if not exact or len(kept) == data.m else _of_rows(program, kept)
