@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, covers, span
 from bregopt.clock import checkpoint
 from bregopt.linalg import root_of
-from bregopt.program import LinearMap
+from bregopt.program import LinearMap, Term
 from bregopt.program.rows import Coordinates, Rows
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.schur.products import (
@@ -33,6 +33,8 @@ _SLICE_FRACTION = 0.7
 _TERMS_PER_ORDER = 20
 # Rows whose products are formed at a time: these stay in the cache.
 _ROWS_AT_A_TIME = 256
+# Entries of rank-one rows up to which they are taken as entries beside congruences.
+_FEW_ENTRIES = 1_000
 _NONE = np.zeros(0, dtype=np.intp)
 # Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term by
 # term.
@@ -72,8 +74,16 @@ class Gram:
 
     @cached_property
     def _formulas(self) -> _Formulas:
-        m, n = self._A.m, self._A.orders[self._block]
         low_rank = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
+        found = self._with(low_rank)
+        # A congruence meets rank-one rows one by one; few entries cost less among the others.
+        # Pays on: worst cases of Douglas-Rachford splitting, one rank-one row among 80 of order 15.
+        few = low_rank and sum(t.rows.count() for t in low_rank) <= _FEW_ENTRIES
+        return found if found.congruences is None or not few else self._with([])
+
+    def _with(self, low_rank: list[Term]) -> _Formulas:
+        """Return the formulas that take some rows by rank-one terms, and the others by their entries."""
+        m, n = self._A.m, self._A.orders[self._block]
         rank_one = _RankOneRows.of([(t.at, t.rows) for t in low_rank])
         others = [(t.at, t.rows.coordinates()) for t in self._parts if t not in low_rank]
         diagonal = _DiagonalRows.of(others, m) if rank_one is None else None
