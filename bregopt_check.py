@@ -301,12 +301,12 @@ def root(x):
 
 
 def dot(row, x):
-    """Return a row times numbers, both with radii."""
-    value = radius = 0
+    """Return a row times numbers, both with radii; that of the numbers is the length of their change."""
+    value = radius = squares = 0
     for p, (a, e) in row.items():
         v, d = x[p]
-        value, radius = value + a * v, radius + abs(a) * d + e * (abs(v) + d)
-    return value, radius
+        value, radius, squares = value + a * v, radius + e * (abs(v) + d), squares + (a * d) ** 2
+    return value, radius + root(squares)
 
 
 def least_product(v, d, lo, hi):
@@ -327,11 +327,8 @@ def lower_bound(P, y, price):
     """Return what multipliers prove of the optimum times the price."""
     one, tiny = P.one, max(map(abs, y), default=0) >> 20
     columns = {p: {k: row[p] for k, row in enumerate(P.rows) if p in row} for p in P.free}
-    movable = {
-        k
-        for k, (v, kind, (lo, hi, *_)) in enumerate(zip(y, P.kinds, P.ends, strict=True))
-        if kind == HARD and (lo == hi is not None or abs(v) > tiny)
-    }
+    used = {k: P.ends[k] for own in columns.values() for k in own if P.kinds[k] == HARD}
+    movable = {k for k, (lo, hi, *_) in used.items() if lo == hi is not None or abs(y[k]) > tiny}
     slack = {p: (c * price, r * price) for p, (c, r) in P.cost.items()}
     sums = {p: dot(own, {k: (y[k], 0) for k in own}) for p, own in columns.items()}
     lacks = [(slack[p][0] - v, slack[p][1] + d) for p, (v, d) in sums.items()]
@@ -381,7 +378,7 @@ def upper_bound(P, x, equations, movable, share=1):
         demand(lo == hi or not lo_rad + hi_rad, "an inequality with an uncertain end has no room")
         end, wide = (lo, lo_rad) if low else (hi, hi_rad)
         lacks.append((end * one - value, wide * one + spread))
-    movable = {*P.cost} - {*P.box} | movable
+    movable = {p for k in equations for p in P.rows[k] if p in movable or p not in P.box}
     radius = distance([P.rows[k] for k in equations], movable, lacks, P.bits)
     x = {p: (v, radius if p in movable else 0) for p, v in x.items()}
     total = Fraction(sum(dot(P.cost, x)), one**2) + P.offset * share

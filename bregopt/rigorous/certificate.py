@@ -27,7 +27,7 @@ from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digit
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound, with_psd_slacks
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas, integer_multipliers
-from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
+from bregopt.rigorous.reduction import RowFace, implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
 
@@ -36,6 +36,7 @@ __all__ = ["BoundCertificate", "ProvenBound", "Verification", "rounded", "stated
 # What another processor's order of operations may change of a bound, relative to the bounds and to their
 # distance.
 _ROUNDING, _SHARE = 1e-9, 0.01
+_LARGEST_CHECKED = 1_000  # order for which files save `bregopt-check` a search: it is for small problems
 _NAMED = 4  # matrices of a problem that are listed by name
 _STATED = "the caller states that the trace of {} is at most {:g}"
 _NAMES = ("lower", "upper")
@@ -234,16 +235,21 @@ class BoundCertificate:
         if self.face is not None:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
-        arrays |= self._for_the_checker() if self.factor is None else {}
+        arrays |= self._for_the_checker()
         with replacing(path) as file:
             file.write(zipped(schema.sealed(arrays, facts), compressed=True))
 
     def _for_the_checker(self) -> dict[str, Any]:
         """Return arrays that save `bregopt-check` a search: faces, and multipliers with psd slacks."""
-        try:
-            (data, _), faces = reduced_in_steps(self.data, self.face)
-        except ValueError:  # a face that no rows imply: all checks refuse it
-            data, faces = None, ()
+        data: Data | None = self.data
+        faces: tuple[RowFace, ...] = ()
+        if max((block.n for block in self.data.matrices), default=0) > _LARGEST_CHECKED:
+            data = None
+        elif self.factor is None:  # whose multipliers are those of the problem itself
+            try:
+                (data, _), faces = reduced_in_steps(self.data, self.face)
+            except ValueError:  # a face that no rows imply: all checks refuse it
+                data = None
         arrays: dict[str, Any] = {
             "faces_row": np.array([face.row for face in faces], dtype=int),
             "faces_sign": np.array([face.sign for face in faces], dtype=int),
@@ -310,7 +316,7 @@ class BoundCertificate:
             face=schema.read_face(fields, data),
             digits=_read_digits(fields, data),
         )
-        if fields.format == schema.FORMAT and found.factor is None:
+        if fields.format == schema.FORMAT:
             schema.read_for_the_checker(fields, data)
         fields.finish()
         return found

@@ -194,6 +194,22 @@ def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     assert "given: the trace of X is at most 10.0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_data_in_intervals_and_matrices_that_share_rows(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 8))
+    C = rng.normal(size=(n, n))
+    C, X, Y = C + C.T, bo.PSD(n), bo.PSD(n)
+    p = bo.Parameter(n, lo=np.full(n, 1 - 1e-6), hi=np.full(n, 1 + 1e-6), name="p")
+    problems = [bo.Problem(bo.Maximize(bo.inner(C, X)), [bo.diag(X) == p])]
+    rows = [bo.trace(X) + bo.trace(Y) == 1, X[0, 1] - Y[0, 1] >= 0.01]
+    problems.append(bo.Problem(bo.Minimize(bo.inner(C, X) - bo.inner(C, Y)), rows))
+    for own in problems:
+        verified = saved(own.solve(tol=1e-8), tmp_path / "bounds.npz")
+        assert np.isfinite([verified.lower, verified.upper]).all()
+        assert check.main([tmp_path / "bounds.npz"]) == 0
+
+
 def test_contradictions_and_rays(tmp_path):
     X = bo.PSD(3)
     for rows in (
