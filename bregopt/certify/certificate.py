@@ -211,7 +211,7 @@ def certify(point: PrimalDualPoint) -> Certificate:
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
-        if dimacs_sizes(point.program) is not None:
+        if point.program.tangent is None and dimacs_sizes(point.program) is not None:
             gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     residuals = point.primal_residual, bound.residual
     return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.special import xlogy
 
 from bregopt.arrays import Array, complex_array, hermitian_matrix
 from bregopt.modeling.complex_expressions import ComplexForms, as_complex, hermitian_parts, is_hermitian
@@ -207,11 +208,8 @@ def quantum_rel_entr(A: Operand | ArrayLike, B: Operand | ArrayLike) -> CurvedEx
         return entropy - (x * cost).summed()
     y, n, hermitian = _matrix(B, "B of quantum_rel_entr")
     if not isinstance(A, Operand):
-        C = _constant(A, "A of quantum_rel_entr", n, hermitian)
-        d = np.linalg.eigvalsh(C)
-        _check_psd(d, "A of quantum_rel_entr")
-        own = float(np.sum(d[d > 0] * np.log(d[d > 0])))
-        return curved(ConvexAtom(TraceLog(C, hermitian), [y], text)) + own
+        C, d = _constant_psd(A, "A of quantum_rel_entr", n, hermitian)
+        return curved(ConvexAtom(TraceLog(C, hermitian), [y], text)) + float(xlogy(d, d).sum())
     x, order, own_hermitian = _matrix(A, "A of quantum_rel_entr")
     if order != n:
         raise ValueError(f"the arguments of {text} have orders {order} and {n}; expected one order")
@@ -243,8 +241,7 @@ def trace_logm(X: Operand, C: ArrayLike) -> CurvedExpression:
         not positive semidefinite or has another order.
     """
     x, n, hermitian = _matrix(X, "X of trace_logm")
-    weight = _constant(C, "C of trace_logm", n, hermitian)
-    _check_psd(np.linalg.eigvalsh(weight), "C of trace_logm")
+    weight, _ = _constant_psd(C, "C of trace_logm", n, hermitian)
     return curved(ConvexAtom(TraceLog(weight, hermitian), [x], f"trace_logm({_name(X)}, C)", convex=False))
 
 
@@ -430,9 +427,13 @@ def _constant(C: Any, name: str, n: int, hermitian: bool) -> Any:
     return M.real
 
 
-def _check_psd(d: Array, name: str) -> None:
-    if d[0] < -1e-12 * max(abs(float(d[-1])), abs(float(d[0]))):
+def _constant_psd(C: Any, name: str, n: int, hermitian: bool) -> tuple[Any, Array]:
+    """Return a constant psd matrix, and its eigenvalues without negative round-off."""
+    M = _constant(C, name, n, hermitian)
+    d = np.linalg.eigvalsh(M)
+    if d[0] < -1e-12 * np.abs(d).max():
         raise ValueError(f"{name} is not positive semidefinite: its smallest eigenvalue is {d[0]:.3g}")
+    return M, d.clip(0)
 
 
 def _name(F: Any) -> str:

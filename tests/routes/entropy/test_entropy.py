@@ -178,6 +178,16 @@ def test_units_change_nothing(size):
     assert weighed.value / size == pytest.approx(0.0466914357, abs=1e-7)
 
 
+@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6])
+def test_a_value_of_zero(weight):
+    """Equal states: the gap is relative to the terms, which cancel, in the unit of the objective."""
+    A, B, E = bo.PSD(3), bo.PSD(3), np.diag([1.0, 2, 4])
+    rows = [bo.trace(A) == 1, bo.trace(B) == 1, bo.inner(E, A) == 2.2]
+    sol = bo.Problem(bo.Minimize(weight * bo.quantum_rel_entr(A, B)), rows).solve()
+    assert sol.status == "optimal"
+    assert sol.error <= 1e-7 * weight
+
+
 def test_parameters():
     X, q, w = bo.PSD(4), bo.Parameter(value=0.05), bo.Parameter(value=2.0)
     errors = [(np.eye(4) - np.kron(s, s)) / 2 for s in (Z_, X_)]
