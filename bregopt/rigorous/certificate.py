@@ -264,13 +264,20 @@ class BoundCertificate:
             implied = implied_bounds(own).with_traces(self.traces)
             least = self.claims[0] if name == "y" else math.ulp(0.0)
             near = with_psd_slacks(own, y)
-            if lower_bound(own, near, implied, self.X).value >= least:
+            proven = lower_bound(own, near, implied, self.X).value >= least
+            if proven and not own.free.any():
                 arrays[name] = near
                 continue
-            _, exact = exact_bound(own, implied, y) if name == "y" else (0, exact_farkas(own, implied, y))
-            fractions = integer_multipliers(exact, data.m) if exact else ()
+            # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue.
+            if name == "y":
+                bound, exact = exact_bound(own, implied, y)
+            else:
+                bound, exact = math.inf, exact_farkas(own, implied, y) or {}
+            fractions = integer_multipliers(exact, data.m) if exact and bound >= least else ()
             if 0 < len(fractions) <= schema.LARGEST_PARTS:
                 arrays["fractions"] = fractions
+            elif proven:
+                arrays[name] = near
         return arrays
 
     @classmethod

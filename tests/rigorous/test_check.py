@@ -194,6 +194,19 @@ def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     assert "given: the trace of X is at most 10.0" in capsys.readouterr().out
 
 
+def test_free_variables_beside_singular_slacks(tmp_path):
+    # X_11 is in no row and no cost, and 15 = y_1 + 5 y_2 has no solution in doubles near y_1 = 1e-9.
+    X, u = bo.PSD(2), bo.Variable(name="u")
+    own = bo.Problem(bo.Minimize(2 * X[1, 1] + 15 * u), [u >= 0, 2 * X[1, 1] + 5 * u == 15])
+    verified = saved(own.solve(tol=1e-8), tmp_path / "bounds.npz")
+    assert verified.lower <= 15 <= verified.upper
+    assert check.main([tmp_path / "bounds.npz"]) == 0
+    known = problem(np.random.default_rng([0, 782]), "variables")
+    assert saved(known.problem.solve(tol=1e-8), tmp_path / "bounds.npz").lower <= known.value
+    assert check.main([tmp_path / "bounds.npz"]) == 0
+    assert bounds(tmp_path / "bounds.npz")[0] <= known.value
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_data_in_intervals_and_matrices_that_share_rows(seed, tmp_path):
     rng = np.random.default_rng(seed)
