@@ -361,6 +361,8 @@ class Merged(Reduced):
     sign: Array
     farkas: Array | None = None
 
+    rescales: ClassVar[bool] = True  # each of the rows counts in the norm of the violations
+
     def contradiction(self) -> Array | None:
         return self.farkas
 

@@ -7,7 +7,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.routes import routing
-from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
+from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, _Steps
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
 
 
@@ -42,6 +42,26 @@ def random_problem(seed, rows=8, unit=1.0):
         constraints += own[k % 4]
     cost = bo.inner(symmetric(X.shape[0]), X) + bo.inner(symmetric(Y.shape[0]), Y) + rng.normal(size=3) @ u
     return bo.Problem(bo.Minimize(cost), constraints)
+
+
+def test_extrapolation_finds_the_fixed_point_of_an_affine_map():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    M, fixed = basis @ np.diag([0.999, 0.99, -0.9, 0.5]) @ basis.T, rng.normal(size=4)
+    steps, start = _Steps(), np.zeros(4)
+    for _ in range(20):
+        start = steps.next(start, fixed + M @ (start - fixed))
+    np.testing.assert_allclose(start, fixed, atol=1e-6)  # 20 steps alone leave 0.98 of the error
+
+
+def test_extrapolations_that_are_worse_are_taken_back():
+    steps, points = _Steps(), [np.array([0.0])]
+    for k in range(4):  # steps of length one, half, a third ...
+        points.append(points[-1] + 1 / (k + 1))
+        assert steps.next(points[-2], points[-1]) is points[-1]
+    far = steps.next(points[-1], points[-1] + 0.2)
+    assert far > points[-1] + 0.2
+    np.testing.assert_array_equal(steps.next(far, far + 9), points[-1] + 0.2)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -140,3 +160,16 @@ def test_a_warm_start_ends_at_once():
     again = problem.solve(solver="lagrangian", warm_start=True)
     assert again.status == "optimal"
     assert again.iterations < first.iterations
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-5])
+def test_rows_that_are_stated_twice_count_twice_in_the_residual(tol):
+    # A relaxation of three parts, whose bounds are stated for (i, j) and for (j, i).
+    n = 30
+    weights = nx.to_numpy_array(nx.gnp_random_graph(n, 0.3, seed=1))
+    X = bo.PSD(n)
+    problem = bo.Problem(bo.Minimize(bo.inner(weights, X)), [bo.diag(X) == 1, X >= -0.5])
+    sol = problem.solve("lagrangian", tol=tol)
+    missed = np.concatenate([np.diag(sol.X) - 1, np.minimum(sol.X + 0.5, 0).ravel()])
+    assert sol.status == "optimal"
+    assert np.linalg.norm(missed) <= tol * (1 + np.linalg.norm(np.r_[np.ones(n), np.full(n * n, 0.5)]))

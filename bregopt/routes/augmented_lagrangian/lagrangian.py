@@ -4,7 +4,8 @@ At a point ``x = (X, v)`` and the penalty ``s``, multipliers ``y`` have the poin
 ``x - s (c - A*(y))`` in the cones, with prices ``s`` times those of hinges. Both methods move ``x`` to it.
 
 Alternating directions (Wen, Goldfarb, Yin 2010) take ``y = M^-1 ((b - A(x)) / s + A(c - z))`` with the last
-slack ``z``, one eigendecomposition a step. The method of multipliers (Zhao, Sun, Toh 2010) minimizes
+slack ``z``, one eigendecomposition a step. Each step maps ``(x, s z)`` to the next pair, and every few steps
+Anderson's extrapolation of the last ones is tried. The method of multipliers (Zhao, Sun, Toh 2010) minimizes
 
     phi(y) = -b'y + (|w|^2 - |x|^2 - |w - x(y)|^2) / (2 s) - prices,   w = x - s (c - A*(y)),
 
@@ -33,8 +34,11 @@ _OVERSTEP = 1.618
 # Steps between two changes of the penalty in alternating directions, the ratio of the residuals from which it
 # changes, and the factor.
 _BALANCE_STEPS, _BALANCE_RATIO, _BALANCE_FACTOR = 10, 1.5, 1.6
-# Newton steps for one point, and conjugate gradients for one step.
-_NEWTON_STEPS, _CG_STEPS = 40, 500
+# Steps that an extrapolation uses, steps between two of them, and the multiple of the identity in its
+# equation, relative to the trace.
+_MEMORY, _EXTRAPOLATE_STEPS, _EXTRAPOLATION_RIDGE = 10, 5, 1e-10
+# Newton steps for one point, products for one point and in one step, and those that cost a decomposition.
+_NEWTON_STEPS, _POINT_PRODUCTS, _CG_STEPS, _PRODUCTS = 40, 2_000, 500, 4
 # Change of phi along a step, relative to the slope (Armijo), its round-off, and the shortest step.
 _ARMIJO, _NOISE, _SHORTEST = 1e-4, 1e-13, 1e-5
 # Residual of conjugate gradients, at most, and the ridge of Newton's equation, at most and relative to the
@@ -99,36 +103,72 @@ class AugmentedLagrangian:
         self.at = self.point(y)
         self._measure()
         self._z = self._slack()
+        self._steps = _Steps()
+
+    @property
+    def work(self) -> float:
+        """The work so far, in eigendecompositions."""
+        return self.decompositions + self.products / _PRODUCTS
 
     def begin(self) -> None:
         """Return to the penalty of alternating directions, from the last point."""
-        self._x, self.penalty = self.at.x, self._balanced
+        self._x, self.penalty, self._steps = self.at.x, self._balanced, _Steps()
 
     def alternate(self, steps: int) -> None:
         """Take steps of alternating directions."""
-        form = self._form
         primal_is_larger = dual_is_larger = 0
+        start = self._state()
         for step in range(1, steps + 1):
-            z = self._z
-            right = (form.b - form.activity(self._x)) / self.penalty
-            right += form.activity(
-                Point(tuple(C - Z for C, Z in zip(form.C, z.X, strict=True)), form.c - z.v)
-            )
-            self.at = self.point(form.gram_solve(right))
-            self._z = self._slack()
-            self._measure()
-            self._x = self._x.moved(self.at.x, _OVERSTEP)
+            self._step()
+            end = self._state()
+            start = self._steps.next(start, end)
+            if start is not end:
+                self._continue_at(start)
             ratio = self.primal / max(self.dual, TINY)
             primal_is_larger += ratio > _BALANCE_RATIO
             dual_is_larger += ratio < 1 / _BALANCE_RATIO
             if step % _BALANCE_STEPS == 0:
+                before = self.penalty
                 if primal_is_larger > 0.7 * _BALANCE_STEPS:
                     self._set_penalty(self.penalty / _BALANCE_FACTOR)
                 elif dual_is_larger > 0.7 * _BALANCE_STEPS:
                     self._set_penalty(self.penalty * _BALANCE_FACTOR)
+                if self.penalty != before:
+                    self._steps, start = _Steps(), self._state()
                 primal_is_larger = dual_is_larger = 0
-
         self._balanced = self.penalty
+
+    def _step(self) -> None:
+        """Take one step of alternating directions."""
+        form, z = self._form, self._z
+        right = (form.b - form.activity(self._x)) / self.penalty
+        right += form.activity(Point(tuple(C - Z for C, Z in zip(form.C, z.X, strict=True)), form.c - z.v))
+        self.at = self.point(form.gram_solve(right))
+        self._z = self._slack()
+        self._measure()
+        self._x = self._x.moved(self.at.x, _OVERSTEP)
+
+    def _state(self) -> Array:
+        """Return ``(x, s z)`` as one vector."""
+        x, z = self._x, self._z
+        return np.concatenate(
+            [*map(np.ravel, x.X), x.v, *(self.penalty * Z.ravel() for Z in z.X), self.penalty * z.v]
+        )
+
+    def _continue_at(self, state: Array) -> None:
+        """Continue alternating directions at ``(x, s z)``."""
+        points = []
+        for half in state.reshape(2, -1):
+            X, rest = [], half
+            for n in self._form.orders:
+                X.append(rest[: n * n].reshape(n, n))
+                rest = rest[n * n :]
+            points.append((X, rest))
+        (X, v), (Z, z) = points
+        self._x, self._z = (
+            Point(tuple(X), v),
+            Point(tuple(part / self.penalty for part in Z), z / self.penalty),
+        )
 
     def multiply(self, tol: float) -> bool:
         """Take one step of the method of multipliers; whether Newton's method reached its tolerance.
@@ -147,7 +187,7 @@ class AugmentedLagrangian:
             if self.primal <= max(min(_INNER_SHARE * self.dual, _LOOSEST), tol):
                 reached = True
                 break
-            if not self._newton():
+            if self.products - before > _POINT_PRODUCTS or not self._newton():
                 break
         self._measure()
         self._z = self._slack()
@@ -233,3 +273,39 @@ class AugmentedLagrangian:
                 return alpha * abs(slope) > noise or float(np.linalg.norm(new.gradient)) < 0.9 * size
             alpha *= 0.5
         return False
+
+
+class _Steps:
+    """The last steps of a fixed-point iteration, and Anderson's extrapolation of them (type II; 1965).
+
+    An extrapolated point is kept where the step from it is no longer than the last one before it.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[Array] = []
+        self._ends: list[Array] = []
+        self._count = 0
+        self._tried: tuple[Array, float] | None = None
+
+    def next(self, start: Array, end: Array) -> Array:
+        """Return where to continue after the step from `start` to `end`: at `end`, or where it is better."""
+        step = end - start
+        length = float(np.linalg.norm(step))
+        if self._tried is not None:
+            before, least = self._tried
+            self._tried = None
+            if length > least:
+                self._starts, self._ends = [], []
+                return before
+        self._count += 1
+        self._starts = [*self._starts[-_MEMORY:], start]
+        self._ends = [*self._ends[-_MEMORY:], end]
+        if self._count % _EXTRAPOLATE_STEPS or len(self._ends) < 3:
+            return end
+        moves = np.diff(self._ends, axis=0)
+        changes = moves - np.diff(self._starts, axis=0)
+        gram = changes @ changes.T
+        gram[np.diag_indices(len(gram))] += _EXTRAPOLATION_RIDGE * np.trace(gram) + TINY
+        self._tried = end, length
+        new: Array = end - np.linalg.solve(gram, changes @ step) @ moves
+        return new

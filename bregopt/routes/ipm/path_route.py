@@ -129,7 +129,7 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
-        reductions=("epigraphs", "absolute values", "slacks", "parallel rows"),
+        reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows"),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 
