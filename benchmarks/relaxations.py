@@ -1,6 +1,6 @@
 """Relaxations that people write: bregopt's language and hooks for CVXPY beside SCS and CSDP.
 
-    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/relaxations.py [--only NAME ...] [--cap 60]
+    OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/relaxations.py [--only NAME ...] [--cap 30]
 
 Each problem is written once, for both languages. Each solve has a process of its own, and its seconds are of
 the processor, with the compilation by the language or CVXPY; those of CSDP are with reading its file. A cell
@@ -236,7 +236,7 @@ def main() -> None:
     """Run the chosen problems, print the table, and save it if it is whole."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=list(PROBLEMS), metavar="NAME", help="names of problems")
-    parser.add_argument("--cap", type=float, default=60.0, help="seconds allowed for one solve")
+    parser.add_argument("--cap", type=float, default=30.0, help="seconds allowed for one solve")
     options = parser.parse_args()
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         parser.error("set OPENBLAS_NUM_THREADS=1 first")
