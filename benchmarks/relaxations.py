@@ -74,9 +74,9 @@ def cvxpy() -> Any:
 
 
 @problem
-def k_means(m: Any) -> Any:
+def k_means(m: Any, n: int = 100) -> Any:
     """Peng and Wei 2007: five clusters of 100 points that overlap."""
-    n, k, rng = 100, 5, np.random.default_rng(0)
+    k, rng = 5, np.random.default_rng(0)
     points = rng.normal(size=(k, 4))[rng.integers(k, size=n)] + 0.5 * rng.normal(size=(n, 4))
     D = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     X = m.PSD(n)
@@ -116,9 +116,9 @@ def max_3_cut(m: Any) -> Any:
 
 
 @problem
-def matrix_completion(m: Any) -> Any:
+def matrix_completion(m: Any, n: int = 60) -> Any:
     """Candes and Recht 2009: half of the entries of 60 x 60, of rank three."""
-    n, rng = 60, np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     M = rng.normal(size=(n, 3)) @ rng.normal(size=(3, n))
     F, (i, j) = m.Variable((n, n)), np.nonzero(rng.random((n, n)) < 0.5)
     return m.Problem(m.Minimize(m.norm_nuc(F)), [F[i, j] == M[i, j]])

@@ -30,6 +30,7 @@ import logdet_completion
 import logdet_lasso
 import margins
 import numpy as np
+import relaxations
 import scipy.sparse as sp
 import sdp_problems
 import soft_rows
@@ -620,6 +621,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
         (
+            *("fixed variables", "presolve.boxes:FixedVariables", without("fixed variables")),
+            *("completion of 24 x 24", solving(relaxations.matrix_completion, bo, 24, solver="path")),
+        ),
+        (
             *("idle variables", "presolve.boxes:Slacks", without("slacks")),
             *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
         ),
@@ -627,6 +632,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
             answering("routes.ipm.path_route.follow_path_directly", None),
             *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
+        ),
+        (
+            *("extrapolation", "routes.augmented_lagrangian.lagrangian:AugmentedLagrangian.alternate"),
+            replaced("routes.augmented_lagrangian.lagrangian._EXTRAPOLATE_STEPS", 10**9),
+            *("k-means of 40 points", solving(relaxations.k_means, bo, 40, solver="lagrangian")),
         ),
         (
             *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),

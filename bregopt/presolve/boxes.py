@@ -195,7 +195,7 @@ class Substituted(Reduced):
         return y
 
 
-# Pays on: matrix completion of 60 x 60.
+# Pays on: completion of 24 x 24.
 class FixedVariables:
     """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
 

@@ -114,6 +114,7 @@ class AugmentedLagrangian:
         """Return to the penalty of alternating directions, from the last point."""
         self._x, self.penalty, self._steps = self.at.x, self._balanced, _Steps()
 
+    # Pays on: k-means of 40 points.
     def alternate(self, steps: int) -> None:
         """Take steps of alternating directions."""
         primal_is_larger = dual_is_larger = 0
