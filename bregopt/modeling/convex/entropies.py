@@ -30,6 +30,7 @@ from bregopt.program.convex_functions import (
     LogSumExp,
     NegativeEntropy,
     NumbersRelativeEntropy,
+    entries_of,
     hmat,
     hvec,
     hvec_length,
@@ -319,9 +320,8 @@ def key_rate(
     Winick, Lütkenhaus, Coles (2018), Reliable numerical key rates for quantum key distribution, Quantum 2.
     """
     x, n, hermitian = _matrix(rho, "rho of key_rate")
-    K: list[Any] = (
-        [np.eye(n)] if kraus is None else [complex_array(k, "an operator of kraus", 2) for k in kraus]
-    )
+    operators = [np.eye(n)] if kraus is None else kraus
+    K: list[Any] = [complex_array(k, "an operator of kraus", 2) for k in operators]
     if not K or any(k.shape != (len(K[0]), n) for k in K):
         raise ValueError(f"kraus has shapes {[k.shape for k in K]}; expected matrices of one shape (p, {n})")
     if pinching is None:
@@ -334,8 +334,8 @@ def key_rate(
     if not hermitian:
         K, projections = [k.real for k in K], [P.real for P in projections]
     whole = sum(k @ k.conj().T for k in K)
-    ranges = [_range(whole), *(_range(P @ whole @ P) for P in projections)]
-    ranges = [Q for Q in ranges if Q.shape[1]]
+    every = [_range(whole), *(_range(P @ whole @ P) for P in projections)]
+    ranges = [Q for Q in every if Q.shape[1]]
     arguments = [_congruences(x, n, hermitian, [Q.conj().T @ k for k in K]) for Q in ranges]
     orders = tuple(Q.shape[1] for Q in ranges)
     weights = (1.0, *(-1.0,) * (len(ranges) - 1))
@@ -379,14 +379,11 @@ def _congruences(x: Expression, n: int, hermitian: bool, factors: Sequence[Any])
 
 def _complex_entries(n: int, hermitian: bool) -> Any:
     """Return the entries of a matrix as a sparse map of its vector."""
-    i, j, scale, strict = upper_places(n)
-    k, a, b = np.arange(len(i)), i[strict], j[strict]
-    parts: list[tuple[Any, ...]] = [(i * n + j, k, 1 / scale), (b * n + a, k[strict], 1 / scale[strict])]
-    if hermitian:
-        own = len(i) + np.arange(len(strict))
-        parts += [(a * n + b, own, 1j / scale[strict]), (b * n + a, own, -1j / scale[strict])]
-    row, column, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return sp.csr_array((value, (row, column)), (n * n, hvec_length(n, hermitian)))
+    entries = entries_of(n, hermitian)
+    if not hermitian:
+        return entries
+    real = np.ravel(2 * n * np.arange(n)[:, None] + np.arange(n))  # in the real form, of order 2 n
+    return entries[real] + 1j * entries[2 * n * n + real]
 
 
 def _matrix(F: Any, name: str) -> tuple[Expression, int, bool]:
