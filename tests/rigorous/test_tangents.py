@@ -232,3 +232,13 @@ def test_rows_that_contradict_each_other_beside_an_entropy():
     rows = [bo.trace(X) == 1, X[0, 0] == 0.3, X[1, 1] == 0.3, X[0, 1] == 0.31]
     found = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), rows).solve().verify()
     assert found.upper == -np.inf
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_equal_states_have_no_relative_entropy(n):
+    """The slacks vanish, so that multipliers are as good as they fit the slopes."""
+    A, B = bo.PSD(n), bo.PSD(n)
+    problem = bo.Problem(bo.Minimize(bo.quantum_rel_entr(A, B)), [bo.trace(A) == 1, bo.trace(B) == 1])
+    found = problem.solve().verify()
+    assert found.lower <= 0 <= found.upper
+    assert found.upper - found.lower <= 1e-12

@@ -26,7 +26,7 @@ from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemEr
 from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Program
-from bregopt.program.convex_terms import Tangent
+from bregopt.program.convex_terms import Tangent, row_vectors
 from bregopt.records import replace
 from bregopt.rigorous.ball import up
 from bregopt.rigorous.certificate import Verification
@@ -45,6 +45,7 @@ __all__ = ["bounds_of_terms"]
 _TOLS = 1e-10, 1e-9, 1e-8
 _INWARD = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)  # shares of its mean eigenvalue by which a matrix moves inside
 _ENOUGH = 1e-9  # distance of both bounds, relative to the value, below which nothing more is tried
+_LARGEST_FIT = 200_000  # coefficients of rows whose multipliers are fitted to the slopes
 _ROUNDED = "the arguments of entropies are the linear maps of the program, in doubles"
 
 
@@ -150,12 +151,13 @@ class _Bounds:
                 if self.lower == -math.inf:
                     self.reasons["lower"] = reason
                 continue
-            found = verified(own, raw, False, *self._stated, (own, data, ()))
-            if found.lower > self.lower or self.best is None:
-                self.lower, self.best = found.lower, found
-                self.reasons["lower"] = found.reasons.get("lower", "")
-            if self.within(_ENOUGH):
-                return
+            for y in (raw.duals, *_of_least_slack(own, raw.duals)):
+                found = verified(own, replace(raw, duals=y), False, *self._stated, (own, data, ()))
+                if found.lower > self.lower or self.best is None:
+                    self.lower, self.best = found.lower, found
+                    self.reasons["lower"] = found.reasons.get("lower", "")
+                if self.within(_ENOUGH):
+                    return
 
     def improve_upper(self, raw: Solution, resolve: bool = False) -> None:
         """Try the matrices of an answer, mixed with a feasible point far inside the cones."""
@@ -188,6 +190,17 @@ class _Bounds:
             assert own.X is not None
             u, t = own.u[:-1], float(own.u[-1])
             yield Candidate(tuple(X + t * np.eye(len(X)) for X in own.X), u, None)
+
+
+def _of_least_slack(program: Program, y: Any) -> Iterator[Any]:
+    """Yield the multipliers of equalities that leave the least slack: the best where a matrix is definite."""
+    columns = sum(block.n**2 for block in program.blocks) + program.k
+    if y is None or not program.bounds.equal.all() or program.m * columns > _LARGEST_FIT:
+        return
+    tables = [row_vectors(program.A, b).toarray() for b in range(len(program.blocks))]
+    costs = [np.ravel(block.C) for block in program.blocks]
+    table = np.hstack([*tables, program.B.toarray()]).T
+    yield np.linalg.lstsq(table, np.concatenate([*costs, program.c]), rcond=None)[0]
 
 
 def _tightened(program: Program, share: float) -> Program:
