@@ -621,7 +621,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
         (
-            *("fixed variables", "presolve.boxes:FixedVariables", without("fixed variables")),
+            *("fixed variables", "presolve.epigraphs:FixedVariables", without("fixed variables")),
             *("completion of 24 x 24", solving(relaxations.matrix_completion, bo, 24, solver="path")),
         ),
         (

@@ -1,8 +1,7 @@
-"""Ordinary variables that need no row or no column of Newton's system: boxes, fixed ones and slacks.
+"""Ordinary variables that need no row or no column of Newton's system: boxes and slacks.
 
 A row that bounds a single variable, such as ``u >= 0``, becomes its box, where a method handles it at less
-cost. The multipliers of such rows follow from the reduced costs ``c - B'y``. An equation in a single variable
-fixes it, and its terms become constants: the known entries of a matrix that is to be completed.
+cost. The multipliers of such rows follow from the reduced costs ``c - B'y``.
 
 A slack variable is in one row only. One that prices the violation of the row becomes a hinge penalty: the
 cost ``c xi`` with ``xi >= 0`` in the row ``a + b xi >= lo``, ``b > 0``, is ``c / b max(lo - a, 0)``. A margin
@@ -23,7 +22,7 @@ from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
-__all__ = ["Boxed", "Boxes", "FixedVariables", "Folded", "Slacks", "Substituted"]
+__all__ = ["Boxed", "Boxes", "Folded", "Slacks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +109,10 @@ class Boxes:
 
 def _bounding(program: Program) -> IntArray:
     """Return the indices of the hard inequalities in one variable, which is in no cone, and no matrix."""
-    return _of_one_variable(program, program.bounds.hard & (program.bounds.lo < program.bounds.hi))
-
-
-def _of_one_variable(program: Program, among: Mask) -> IntArray:
-    """Return the indices of the rows in one variable, which is in no cone, and no matrix."""
+    bounds = program.bounds
     if program.k == 0:
         return np.zeros(0, dtype=np.intp)
-    rows = np.flatnonzero(among & (np.diff(program.B.indptr) == 1))
+    rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
     column, weight = _only_entries(program, rows)
     return rows[(program.A.slice(rows).norms() == 0) & (weight != 0) & ~program.in_cones[column]]
 
@@ -147,91 +142,6 @@ def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntA
         if is_farkas(program, y):
             return y
     return None
-
-
-@dataclass(frozen=True, eq=False)
-class Substituted(Reduced):
-    """A program without the variables that rows fix, and without these rows.
-
-    Parameters
-    ----------
-    fixed : int array of shape (q,)
-        The fixed variables.
-    row, weight, value : array of shape (q,)
-        The row that fixes each, its coefficient there, and its value.
-    kept, left : int array
-        The remaining variables and rows.
-    """
-
-    fixed: IntArray
-    row: IntArray
-    weight: Array
-    value: Array
-    kept: IntArray
-    left: IntArray
-
-    @property
-    def summary(self) -> str:
-        count = len(self.fixed)
-        return f"{count} variable{'s' if count > 1 else ''} fixed by {'rows' if count > 1 else 'a row'}"
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, u=start.u[self.kept], y=start.y[self.left])
-
-    def restore(self, answer: Answer) -> Answer:
-        u = np.zeros(self.whole.k)
-        u[self.kept] = answer.u
-        if answer.stop is not StopReason.UNBOUNDED:  # along a ray they do not move
-            u[self.fixed] = self.value
-        costs = 0 * self.whole.c if answer.stop is StopReason.INFEASIBLE else self.whole.c
-        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces, costs)
-        return replace(answer, u=u, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
-
-    def _multipliers(self, own: Array, costs: Array) -> Array:
-        """Return multipliers of all rows, at which the reduced costs of the fixed variables are zero."""
-        y = np.zeros(self.whole.m)
-        y[self.left] = own
-        y[self.row] = (costs - self.whole.B.T @ y)[self.fixed] / self.weight
-        return y
-
-
-# Pays on: completion of 24 x 24.
-class FixedVariables:
-    """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
-
-    Penalties other than hinges are no functions of differences, so that their rows keep their variables.
-    """
-
-    name: ClassVar[str] = "fixed variables"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
-        bounds = program.bounds
-        row = _of_one_variable(program, bounds.equal & bounds.hard)
-        if len(row) == 0 or program.terms:
-            return None
-        fixed, weight = _only_entries(program, row)
-        value = bounds.lo[row] / weight
-        movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
-        tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
-        once = np.bincount(fixed, minlength=program.k)[fixed] == 1
-        taken = once & ~tied[fixed] & (program.u_lo[fixed] <= value) & (value <= program.u_hi[fixed])
-        if not taken.any():
-            return None
-        fixed, row, weight, value = fixed[taken], row[taken], weight[taken], value[taken]
-        kept, left = np.setdiff1d(np.arange(program.k), fixed), np.setdiff1d(np.arange(program.m), row)
-        shift = program.B[left][:, fixed] @ value
-        own = bounds.slice(left)
-        smaller = replace(
-            program,
-            A=program.A.slice(left),
-            B=program.B[left],
-            bounds=replace(own, lo=own.lo - shift, hi=own.hi - shift),
-            offset=program.offset + float(program.c[fixed] @ value),
-            constant=program.stated_constant,
-            labels=program.labels_of(left),
-        ).of_variables(kept)
-        return Substituted(program, smaller, fixed, row, weight, value, kept, left)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,9 @@
-"""Variables that only state the epigraph of another expression, and rows that say the same.
+"""Variables that rows fix or that only state an epigraph, and rows that say the same.
 
-Modeling languages write ``|a| <= t`` and ``min |a|`` with a variable for each element:
+Modeling languages write ``X[i, j] == a``, ``|a| <= t`` and ``min |a|`` with a variable for each element:
 
+- A *fixed* variable has an equation of its own: the known entries of a matrix that is to be completed. It
+  becomes a constant.
 - A *dominated* variable has no cost, and increasing it (or decreasing) relaxes all of its rows but one, which
   is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
 - An *absolute value* has a price and two rows, ``u >= a - b`` and ``u >= d - a``. It is a hinge on the row
@@ -27,7 +29,7 @@ from bregopt.presolve.svec import alike, orientation, sparse_svec
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
-__all__ = ["AbsoluteValues", "Dominated", "ParallelRows"]
+__all__ = ["AbsoluteValues", "Dominated", "FixedVariables", "ParallelRows"]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
 # Terms of all rows above which rows are not compared, of families of few terms and of all families.
@@ -36,21 +38,21 @@ _SAME = 1e-12  # relative distance of two sums above which they are sums of othe
 _HINGE, _PENALTIES = int(Penalty.HINGE), {Penalty.HARD, Penalty.HINGE}
 
 
-# --- Dominated variables -------------------------------------------------------------------------------
+# --- Fixed and dominated variables ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Substituted(Reduced):
-    """A program without its dominated variables, ``u_J = first + slope u_kept``.
+    """A program without its fixed or dominated variables, ``u_J = first + slope u_kept``.
 
     Parameters
     ----------
     J, kept : int array
-        The dominated variables, and the others.
+        The fixed or dominated variables, and the others.
     first : array of shape (len(J),)
     slope : csr_array of shape (len(J), len(kept))
     row : int array of shape (len(J),)
-        The row that bounds each; -1 where its box does.
+        The row that fixes or bounds each; -1 where its box does.
     left : int array
         The remaining rows.
     """
@@ -65,7 +67,7 @@ class Substituted(Reduced):
     @property
     def summary(self) -> str:
         count = len(self.J)
-        return f"{count} variable{'s' if count > 1 else ''} of epigraphs at their bounds"
+        return f"{count} variable{'s' if count > 1 else ''} fixed by rows or at bounds of epigraphs"
 
     def contradiction(self) -> Array | None:
         """Return a Farkas vector where a row has nothing left and may not be zero."""
@@ -74,7 +76,7 @@ class Substituted(Reduced):
         for k in np.flatnonzero(empty & ((bounds.lo > 0) | (bounds.hi < 0))):
             y = np.zeros(own.m)
             y[k] = 1.0 if bounds.lo[k] > 0 else -1.0
-            y = self._multipliers(y)
+            y = self._multipliers(y, 0 * self.whole.c)
             if is_farkas(self.whole, y):
                 return y
         return None
@@ -86,16 +88,45 @@ class Substituted(Reduced):
         u = np.zeros(self.whole.k)
         u[self.kept] = answer.u
         u[self.J] = self.slope @ answer.u + (0.0 if answer.stop is StopReason.UNBOUNDED else self.first)
-        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
-        return replace(answer, u=u, y=self._multipliers(answer.y), y_on_faces=on_faces)
+        costs = self.whole.c if answer.stop is not StopReason.INFEASIBLE else 0 * self.whole.c
+        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces, costs)
+        return replace(answer, u=u, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
 
-    def _multipliers(self, own: Array) -> Array:
-        """Return multipliers of all rows; those of the bounding rows leave the variables no reduced cost."""
+    def _multipliers(self, own: Array, costs: Array) -> Array:
+        """Return multipliers of all rows; those of the variables' own rows leave them no reduced cost."""
         y, bounded = np.zeros(self.whole.m), self.row >= 0
         y[self.left] = own
         J, row = self.J[bounded], self.row[bounded]
-        y[row] = -(self.whole.B.T @ y)[J] / _elements(self.whole.B, row, J)
+        y[row] = (costs - self.whole.B.T @ y)[J] / _elements(self.whole.B, row, J)
         return y
+
+
+# Pays on: completion of 24 x 24.
+class FixedVariables:
+    """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
+
+    Penalties other than hinges are no functions of differences, so that their rows keep their variables.
+    """
+
+    name: ClassVar[str] = "fixed variables"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
+        bounds = program.bounds
+        if program.k == 0 or program.terms:
+            return None
+        row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
+        row = row[program.A.slice(row).norms() == 0]
+        column = program.B.indices[program.B.indptr[row]]
+        weight = program.B.data[program.B.indptr[row]]
+        value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
+        movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
+        tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
+        once = np.bincount(column, minlength=program.k)[column] == 1
+        inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
+        taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
+        found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
+        return _substituted(program, found) if found else None
 
 
 class Dominated:
@@ -167,6 +198,9 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
         bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
         labels=program.labels_of(left),
     )
+    if program.c[J].any():  # of fixed variables, whose slopes are zero
+        cost = float(program.c[J] @ first)
+        smaller = replace(smaller, offset=program.offset + cost, constant=program.stated_constant)
     return Substituted(program, smaller, J, kept, first, slope, row, left)
 
 

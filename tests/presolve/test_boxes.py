@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
 from bregopt.certify import is_farkas
-from bregopt.presolve.boxes import Boxes, FixedVariables
+from bregopt.presolve.boxes import Boxes
 
 
 def test_which_rows_are_boxes():
@@ -159,50 +159,3 @@ def test_cvxpys_slacks_are_folded():
     peer.agrees(problem.value, problem.solver_stats.extra_stats.error)
     for c, dual in zip(rows, peer.duals, strict=True):
         peer.near(c.dual_value, dual, atol=1e-4)
-
-
-def test_which_variables_are_fixed():
-    X, u = bo.PSD(2), bo.Variable(6, lower=-1.0, name="u")
-    rows = [
-        bo.trace(X) + bo.sum(u[:2]) <= 9,
-        2 * u[0] == 3,
-        u[1] == -2,  # outside its box: the row stays, and contradicts it
-        u[2] == 1,
-        u[2] == 1,  # twice: both stay
-        u[3] - u[4] == 1,
-        bo.soft(u[4] == 1),
-        u[5] == 4,
-    ]
-    program = bo.Problem(bo.Minimize(bo.trace(X) + 5 * u[0]), rows).program()
-    reduced = FixedVariables().apply(program, None)
-    assert reduced.fixed.tolist() == [0, 5]
-    np.testing.assert_array_equal(reduced.value, [1.5, 4])
-    assert reduced.program.k == 4
-    assert reduced.program.m == program.m - 2
-    assert reduced.program.bounds.hi[0] == 7.5
-    assert reduced.program.offset == 7.5
-    assert reduced.program.stated_constant == program.stated_constant
-    # The divergence of a bound is no function of the difference from it.
-    priced = [bo.soft(X[0, 0] + u[0] <= 3), u[0] == 1]
-    program = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), priced).program()
-    assert FixedVariables().apply(program, None) is None
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["path", "lagrangian"]), st.sampled_from([1e-6, 1.0, 1e6]))
-def test_fixed_variables_and_their_duals_come_back(seed, solver, unit):
-    rng = np.random.default_rng(seed)
-    n, A = 4, rng.normal(size=(4, 4))
-    M, known = rng.normal(size=(n, n)) * unit, rng.random((n, n)) < 0.6
-    known[0, 0] = True
-    i, j = np.nonzero(known)
-    X, F = bo.PSD(2 * n, name="X"), bo.Variable((n, n), name="F")
-    rows = [X[:n, n:] == F, F[i, j] == M[i, j], bo.trace(X) <= 1e3 * unit]
-    sol = bo.Problem(bo.Minimize(bo.trace(X) / 2 + bo.inner(0.1 * A * known, F)), rows).solve(solver)
-    assert sol.status == "optimal"
-    np.testing.assert_array_equal(sol.u["F"][i, j], M[i, j])
-    # The same without F: only its known entries are rows, and their duals differ by F's costs.
-    own = bo.Problem(bo.Minimize(bo.trace(X) / 2), [X[i, n + j] == M[i, j], rows[2]]).solve(solver)
-    added = 0.1 * float((A * M)[known].sum())
-    assert sol.value - added == pytest.approx(own.value, rel=1e-5)
-    np.testing.assert_allclose(sol.duals[1] - sol.duals[0][i, j], -0.1 * A[i, j], atol=1e-9)
