@@ -512,3 +512,28 @@ def test_a_divergence_without_a_derivative_in_its_data_is_refused(rng, monkeypat
     monkeypatch.delattr(Frobenius, "anchor_derivative")
     with pytest.raises(ValueError, match="the frobenius divergence has no anchor_derivative"):
         solution.vjp(np.eye(8))
+
+
+@pytest.mark.parametrize("kind", ["linear", "largest", "frobenius", "logdet", "von_neumann"])
+def test_the_gradient_of_the_value_is_that_of_differences(kind):
+    rng, n = np.random.default_rng(0), 4
+    A = rng.normal(size=(n, n))
+    A = A + A.T
+    X, b = bo.PSD(n), bo.Parameter(n, value=1 + rng.random(n), name="b")
+    t = bo.Parameter(value=0.3, name="t")
+    if kind in ("linear", "largest"):
+        term = bo.inner(A, X)
+    else:
+        term = getattr(bo, f"{kind}_div")(X, 5 * np.eye(n) + 0.1 * A)
+    sense = bo.Maximize if kind == "largest" else bo.Minimize
+    rows = [bo.diag(X) == b, X[0, 1] <= t]
+    problem = bo.Problem(sense(term + t * bo.inner(np.diag(np.arange(1.0, n + 1)), X)), rows)
+    gradient = problem.solve(tol=1e-10).derivative().value()
+    for parameter, step in ((b, np.eye(n)[2]), (t, 1.0)):
+        at, values = parameter.value, []
+        for sign in (1, -1):
+            parameter.value = at + sign * 1e-5 * step
+            values.append(problem.solve(tol=1e-10).value)
+        parameter.value = at
+        expected = (values[0] - values[1]) / 2e-5
+        assert np.sum(gradient[parameter] * step) == pytest.approx(expected, rel=1e-5, abs=1e-6)
