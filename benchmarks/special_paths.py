@@ -526,6 +526,29 @@ def inequalities(n: int, m: int = 150, dense: int = 20) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.inner(np.diag(rng.normal(size=n)), X)), rows)
 
 
+def priced_key_rate() -> bo.Problem:
+    """Return a key rate plus a cost; its optimal states are nearly block-diagonal."""
+    rng = np.random.default_rng(7)
+    M, C, E = rng.standard_normal((3, 4, 4))
+    key, rho = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)], bo.PSD(4)
+    state = 0.9 * M @ M.T / np.trace(M @ M.T) + np.eye(4) / 40
+    rows = [bo.trace(rho) == 1, bo.inner(E + E.T, rho) == float(np.vdot(E + E.T, state))]
+    return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key) + 0.02 * bo.inner(C + C.T, rho)), rows)
+
+
+def priced_relative_entropies(n: int = 10) -> bo.Problem:
+    """Return relative entropies of pairs of numbers; costs hold some pairs near zero."""
+    rng = np.random.default_rng(0)
+    x, y, B = bo.Variable(n), bo.Variable(n), rng.standard_normal(n)
+    cost, start = 3 * rng.standard_normal(n), rng.dirichlet(np.ones(n))
+    rows = [bo.sum(x) == 1, bo.sum(y) == 1, B @ y == B @ start, x >= 0, y >= 0]
+    return bo.Problem(bo.Minimize(bo.sum(bo.rel_entr(x, y)) + cost @ x), rows)
+
+
+def _no_bounds(*_: Any) -> tuple[Array, Array, Array]:
+    return np.zeros(0, dtype=int), np.zeros(0, dtype=int), np.zeros(0)
+
+
 def soft_pairs(m: int, r: int, divergence: str, gamma: float = 1.0) -> bo.Problem:
     """Return soft distances of pairs in a low-rank kernel."""
     points, pairs, bound, sense = soft_rows.blocks(m, r)
@@ -936,6 +959,16 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("entropies of numbers", "routes.entropy.blahut_arimoto:MaximumEntropy"),
             answering("routes.entropy.blahut_arimoto.MaximumEntropy.takes", False),
             *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
+        (
+            *("slacks on the central path", "routes.entropy.interior_point:EntropyPath"),
+            replaced("routes.entropy.interior_point._FAR", 0.0),
+            *("a key rate beside a cost, order 4", solving(priced_key_rate, projections=False)),
+        ),
+        (
+            *("bounds of ratios", "routes.entropy.interior_point:_bounds_of_ratios"),
+            replaced("routes.entropy.interior_point._bounds_of_ratios", _no_bounds),
+            *("relative entropies of ten numbers beside costs", solving(priced_relative_entropies)),
         ),
         # Certificates and proofs.
         (

@@ -54,8 +54,8 @@ __all__ = ["EntropyPath", "State"]
 _SHARES = 0.9, 0.98
 # Fraction of the way towards the gradient's own slack, where that is outside the cone.
 _TOWARDS = 0.9
-# Where that fraction is smaller, the slack returns to the central path. Pays on: key rates of random states,
-# of which one in a hundred is `inaccurate` otherwise.
+# Where that fraction is smaller, the slack returns to the central path.
+# Pays on: a key rate beside a cost, order 4.
 _FAR = 0.1
 # Part of its slack that a row may lose by its curvature, the factor of a step that takes more, the least part
 # of the mean product of slack and multiplier that it keeps, and of a step after which the next one centers.
@@ -482,11 +482,9 @@ class _System:
         return _Step(dx, points, dS, ds, dlam, dnu)
 
 
+# Pays on: relative entropies of ten numbers beside costs.
 def _bounds_of_ratios(form: StandardForm, curved: Array) -> tuple[IntArray, IntArray, Array]:
-    """Return a bound of each number of a relative entropy: its inequality, coordinate and coefficient.
-
-    Pays on: relative entropies of which both numbers vanish, `optimal_inaccurate` otherwise.
-    """
+    """Return a bound of each number of a relative entropy: its inequality, coordinate and coefficient."""
     own = sp.csr_array(form.G)
     own.eliminate_zeros()
     rows = np.flatnonzero((np.diff(own.indptr) == 1) & (curved == 0))
