@@ -46,7 +46,7 @@ def divided(W: Any, sizes: Sequence[int], rng: np.random.Generator) -> IntArray:
     graph = _PartGraph(W, np.ones(W.shape[0], dtype=np.intp), tuple(sizes))
     part = _cycle(graph, rng)
     if graph.excess(part):
-        kept = np.eye(len(sizes))[part] * (1 + 2 * W.sum())
+        kept = np.eye(len(sizes))[part] * (2 * float(W.sum()) or 1.0)
         part = _refined(graph, assigned(graph.table(part) + kept, sizes))
     return part
 
