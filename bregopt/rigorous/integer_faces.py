@@ -253,7 +253,8 @@ def _independent(A: Any, share: Array) -> tuple[IntArray, IntArray, Array]:
     L, order, rank, _ = scipy.linalg.lapack.dpstrf(gram / np.outer(size, size), tol=_DEPENDENT, lower=1)
     kept, others = order[:rank] - 1, order[rank:] - 1
     L = np.tril(L[:, :rank])
-    M = scipy.linalg.solve_triangular(L[:rank], L[rank:].T, lower=True, trans=1).T
+    right = L[rank:].T
+    M = scipy.linalg.solve_triangular(L[:rank], right, lower=True, trans=1).T if rank else right.T
     return kept, others, M * size[others][:, None] / size[kept]
 
 
