@@ -9,6 +9,7 @@ lose a mean weight more to end in a part that is too small.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Any
@@ -25,7 +26,7 @@ __all__ = ["assigned", "divided"]
 _COARSEST = 8  # vertices for each part of a graph that is not contracted further
 _LARGEST = 1.5  # size of a coarse vertex relative to the mean of the coarsest graph
 _STARTS = 2  # random parts of the coarsest graph
-_ROUNDS = 3  # of moves on each graph
+_ROUNDS = 2  # of moves on each graph
 _PATIENCE = 60  # moves of a round without better parts
 _NEAR_TOP = 8  # vertices of a part that is too large that are asked for a move to one that is too small
 
@@ -125,7 +126,7 @@ def _moves(graph: _PartGraph, part: IntArray) -> list[tuple[int, int]]:
     for p, v, least in zip(part[used].tolist(), used.tolist(), first[used].tolist(), strict=True):
         heaps[p].append((least, v))  # ascending, so a heap
     loss, place, best, where = first.tolist(), first.tolist(), most.tolist(), part.tolist()
-    free = [True] * graph.n
+    free, stale = [True] * graph.n, [False] * graph.n  # stale: the largest weight to another part fell
     near: dict[int, list[float]] = {}  # the weights to each part of vertices whose neighbors moved
     moves: list[tuple[int, int]] = []
     mean = sum(weights) / max(len(weights), 1)
@@ -140,7 +141,12 @@ def _moves(graph: _PartGraph, part: IntArray) -> list[tuple[int, int]]:
                 top, v = heap[0]
                 if not free[v] or top != place[v]:
                     heappop(heap)
-                elif loss[v] > top:
+                    continue
+                if stale[v]:
+                    to = near[v]
+                    best[v] = max(to[:p] + to[p + 1 :])
+                    loss[v], stale[v] = to[p] - best[v], False
+                if loss[v] > top:
                     place[v] = loss[v]
                     heapreplace(heap, (loss[v], v))
                 else:
@@ -150,13 +156,17 @@ def _moves(graph: _PartGraph, part: IntArray) -> list[tuple[int, int]]:
         if chosen < 0:
             break
         p, to = where[chosen], near.get(chosen) or table[chosen].tolist()
-        q = max((r for r in range(k) if r != p and full[r] <= upper[r]), key=to.__getitem__, default=p)
-        if q == p:
-            break
+        inside, to[p] = to[p], -math.inf
+        q = to.index(max(to))
+        to[p] = inside
+        if full[q] > upper[q]:
+            q = max((r for r in range(k) if r != p and full[r] <= upper[r]), key=to.__getitem__, default=p)
+            if q == p:
+                break
         under = [r for r in range(k) if full[r] < lower[r]] if over else []
-        if q not in under:
+        if under and q not in under:
             accepted = to[p] - to[q] + mean
-            for _, v in heaps[p][:_NEAR_TOP] if under else ():
+            for _, v in heaps[p][:_NEAR_TOP]:
                 if free[v]:
                     ways = near.get(v) or table[v].tolist()
                     for r in under:
@@ -165,19 +175,18 @@ def _moves(graph: _PartGraph, part: IntArray) -> list[tuple[int, int]]:
         fall = to[p] - to[q]
         total, lost, squares = total + fall, lost + fall, squares + fall * fall
         free[chosen], where[chosen] = False, q
-        for at in range(starts[chosen], starts[chosen + 1]):
-            u = ends[at]
+        edges = slice(starts[chosen], starts[chosen + 1])
+        for u, w in zip(ends[edges], weights[edges], strict=True):
             if free[u]:
-                w, r = weights[at], where[u]
-                to = near.get(u)
-                if to is None:
-                    to = near[u] = table[u].tolist()
+                if u not in near:
+                    near[u] = table[u].tolist()
+                r, to = where[u], near[u]
                 before = to[p]
                 to[p] -= w
                 to[q] += w
                 if r != p and before == best[u]:
-                    best[u] = max(to[:r] + to[r + 1 :])
-                elif r != q and to[q] > best[u]:
+                    stale[u] = True
+                if r != q and to[q] > best[u]:
                     best[u] = to[q]
                 loss[u] = to[r] - best[u]
                 if loss[u] < place[u]:
@@ -187,7 +196,7 @@ def _moves(graph: _PartGraph, part: IntArray) -> list[tuple[int, int]]:
             excess -= max(full[r] - upper[r], lower[r] - full[r], 0)
             full[r] += change
             excess += max(full[r] - upper[r], lower[r] - full[r], 0)
-        over = [r for r in range(k) if full[r] > upper[r]]
+        over = [r for r in {p, q, *over} if full[r] > upper[r]]
         moves.append((chosen, q))
         if excess < least_excess or (excess == least_excess and total < least_total):
             least_excess, least_total, kept = excess, total - graph.round_off, len(moves)
