@@ -102,6 +102,15 @@ def test_both_forms_have_the_same_value_and_a_feasible_matrix(weighted, monkeypa
     assert bo.lovasz_theta(graph, q**2).value == pytest.approx(other.value, rel=1e-6)
 
 
+def test_a_dense_graph_with_many_other_pairs_has_rows_for_edges(monkeypatch):
+    graph = networkx.complete_multipartite_graph(*[22] * 4)
+    graph.remove_edges_from([(0, 30), (1, 50)])  # 22 cliques cover it still
+    monkeypatch.setattr(theta, "_by_other_pairs", None)
+    found = bo.lovasz_theta(graph)
+    assert found.value <= 22 * (1 + 1e-6)
+    assert found.dual_value == pytest.approx(22, rel=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_an_answer_that_is_cut_off_is_as_good_as_sets_and_covers():
     graph = random_graph(2, 120, 0.1)

@@ -40,9 +40,10 @@ from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "lovasz_theta"]
 
-# Edges, relative to the other pairs and the vertices, from which the form with rows for other pairs is taken:
-# 100 vertices with 3,916 edges take a third of the time in it, 60 with 1,595 an eighth.
-_DENSE = 2
+# Edges, relative to the rows for other pairs and vertices, from which these rows are taken, and most of them
+# for each vertex: `path` takes them, and `lagrangian` rows for edges. 300 vertices take 6.5 and 6.9 CPU
+# seconds with 9 rows a vertex, 23 and 5 with 16; 80 vertices with 9 take 0.9 and more than 15.
+_DENSE, _MOST_ROWS = 2, 10
 _LARGEST_DENSE = 1_500  # order of its matrices
 _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
 _STARTS = 20  # columns of X that lead to independent sets
@@ -121,8 +122,8 @@ def lovasz_theta(
         near = sp.csr_array(parsed.adjacency != 0)
         cover = _cover(near, w)
         i, j = sp.triu(near, 1).nonzero()
-        pairs = parsed.n * (parsed.n - 1) // 2 - len(i)
-        dense = len(i) > _DENSE * (pairs + parsed.n) and parsed.n <= _LARGEST_DENSE
+        others = parsed.n * (parsed.n + 1) // 2 - len(i)
+        dense = _DENSE * others < len(i) and others <= _MOST_ROWS * parsed.n and parsed.n <= _LARGEST_DENSE
         if dense and not plus and "solver" not in options:
             answer = _by_other_pairs(near, np.sqrt(w), options)
         else:
