@@ -536,6 +536,23 @@ def priced_key_rate() -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key) + 0.02 * bo.inner(C + C.T, rho)), rows)
 
 
+def priced_image(n: int = 8, seed: int = 41) -> bo.Problem:
+    """Return a key rate of an image of order two of a state, and a small cost."""
+    rng = np.random.default_rng(seed)
+    C, E, K = rng.standard_normal((n, n)), rng.standard_normal((n, n)), rng.standard_normal((2, n))
+    rho = bo.PSD(n)
+    rate = bo.key_rate(rho, kraus=[K], pinching=[np.diag([1.0, 0.0]), np.diag([0.0, 1.0])])
+    rows = [bo.trace(rho) == 1, bo.inner(E + E.T, rho) == 2 * np.trace(E) / n]
+    return bo.Problem(bo.Minimize(rate + 0.02 * bo.inner(C + C.T, rho)), rows)
+
+
+def expectations(n: int = 4) -> bo.Problem:
+    """Return the state of largest entropy with an energy."""
+    rho, energy = bo.PSD(n), np.arange(float(n))
+    rows = [bo.trace(rho) == 1, bo.inner(np.diag(energy), rho) == 1]
+    return bo.Problem(bo.Maximize(bo.von_neumann_entr(rho)), rows)
+
+
 def priced_relative_entropies(n: int = 10) -> bo.Problem:
     """Return relative entropies of pairs of numbers; costs hold some pairs near zero."""
     rng = np.random.default_rng(0)
@@ -543,6 +560,10 @@ def priced_relative_entropies(n: int = 10) -> bo.Problem:
     cost, start = 3 * rng.standard_normal(n), rng.dirichlet(np.ones(n))
     rows = [bo.sum(x) == 1, bo.sum(y) == 1, B @ y == B @ start, x >= 0, y >= 0]
     return bo.Problem(bo.Minimize(bo.sum(bo.rel_entr(x, y)) + cost @ x), rows)
+
+
+def _from_zero(method: Any, *_: Any) -> Array:
+    return np.zeros(len(method.form.e))
 
 
 def _no_bounds(*_: Any) -> tuple[Array, Array, Array]:
@@ -959,6 +980,21 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("entropies of numbers", "routes.entropy.blahut_arimoto:MaximumEntropy"),
             answering("routes.entropy.blahut_arimoto.MaximumEntropy.takes", False),
             *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
+        (
+            *("multipliers of the trace", "routes.entropy.blahut_arimoto:BlahutArimoto"),
+            replaced("routes.entropy.blahut_arimoto.BlahutArimoto._of_trace", _from_zero),
+            *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
+        (
+            *("positive diagonals", "presolve.faces:_has_positive_solution"),
+            answering("presolve.faces._has_positive_solution", False),
+            *("largest entropy at an energy, order 4", solving(expectations)),
+        ),
+        (
+            *("barrier method", "routes.entropy.interior_point:Barrier"),
+            replaced("routes.entropy.route._LOST", np.inf),
+            *("a key rate of an image beside a cost, order 8", solving(priced_image)),
         ),
         (
             *("slacks on the central path", "routes.entropy.interior_point:EntropyPath"),

@@ -288,8 +288,12 @@ def dense(S: Any) -> Array:
 
 
 def lean(B: Any) -> Any:
-    """Return a sparse matrix in its fastest form for products: dense with few columns or entries, or CSR."""
+    """Return a sparse matrix in its fastest form for products.
+
+    It is dense with few columns or entries, or if half of the entries are stored, and CSR otherwise.
+    """
     if B.shape[1] == 0:
         return np.zeros(B.shape)
-    few = B.shape[1] <= _FEW_COLUMNS or B.shape[0] * B.shape[1] <= _FEW_ENTRIES
-    return B.toarray() if few else sp.csr_array(B)
+    size = B.shape[0] * B.shape[1]
+    few = B.shape[1] <= _FEW_COLUMNS or size <= _FEW_ENTRIES
+    return B.toarray() if few or 2 * B.nnz >= size else sp.csr_array(B)

@@ -44,6 +44,8 @@ _VANISHING_PROBES, _DEFINITE_PROBES = 3, 10
 _LARGEST_NULL_SPACE = 500
 # Rows of integers above which no face is sought that they imply together.
 _LARGEST_INTEGER_ROWS = 3_000
+# Part of the largest entry of a diagonal above which its entries are positive without doubt.
+_SURELY_POSITIVE = 1e-6
 # Factor of the bound in the linear program for a face. Its solver has an absolute tolerance of 1e-7.
 _SHARPENED = 1e4
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
@@ -408,9 +410,11 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     at, W = _diagonal_rows(program, b)
     if len(at) < 2 or (W != 0).sum(axis=1).max() < 2:
         return None
+    lo, hi = program.bounds.lo[at], program.bounds.hi[at]
+    if _has_positive_solution(W, lo, hi):
+        return None
     from scipy.optimize import linprog  # slow to import, seldom needed
 
-    lo, hi = program.bounds.lo[at], program.bounds.hi[at]
     up, down = np.flatnonzero(np.isfinite(hi)), np.flatnonzero(np.isfinite(lo))
     ends, n = len(up) + len(down), W.shape[1]
     above = np.column_stack([-np.vstack([W[up], -W[down]]).T, np.eye(n)])
@@ -428,6 +432,17 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     weight = np.bincount(np.concatenate([up, down]), p, len(at)).astype(float)
     fixed = np.flatnonzero(weight @ W > 0.5)
     return Exposure(b, at, weight, np.zeros((n, 0)), np.eye(n)[:, fixed])
+
+
+# Pays on: largest entropy at an energy, order 4.
+def _has_positive_solution(W: Array, lo: Array, hi: Array) -> bool:
+    """Whether least squares find positive numbers that meet the rows, so that these fix none at zero."""
+    sums, least = W.sum(axis=1), np.clip(0.0, lo, hi)
+    mean = float(sums @ least) / (float(sums @ sums) or 1.0)
+    target = np.clip(mean * sums, lo, hi)
+    x = mean + np.linalg.lstsq(W, target - mean * sums, rcond=None)[0]
+    missed = np.abs(W @ x - target) <= _FACE_NOISE * (np.abs(W) @ np.abs(x))
+    return bool(missed.all() and x.min() > _SURELY_POSITIVE * x.max())
 
 
 def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:

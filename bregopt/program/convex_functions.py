@@ -43,8 +43,8 @@ def hvec_length(n: int, hermitian: bool) -> int:
 
 def hvec(S: Array) -> Array:
     """Return the vectors of real symmetric or complex Hermitian matrices, shape ``(..., n, n)``."""
-    i, j, scale, strict = upper_places(S.shape[-1])
-    upper = S[..., i, j] * scale
+    i, j, scale, strict = upper_places(n := S.shape[-1])
+    upper = S.reshape(*S.shape[:-2], n * n).take(n * i + j, axis=-1) * scale
     if not np.iscomplexobj(S):
         return upper
     return np.concatenate([upper.real, upper.imag[..., strict]], axis=-1)
@@ -52,18 +52,12 @@ def hvec(S: Array) -> Array:
 
 def hmat(vectors: Array, n: int, hermitian: bool) -> Any:
     """Return the matrices of vectors, shape ``(..., length)``."""
-    i, j, scale, strict = upper_places(n)
-    upper: Any = vectors[..., : len(i)]
-    if hermitian:
-        upper = upper.astype(complex)
-        upper[..., strict] += 1j * vectors[..., len(i) :]
-    upper = upper / scale
-    S = np.empty((*vectors.shape[:-1], n, n), dtype=upper.dtype)
-    S[..., j, i] = upper.conj()
-    S[..., i, j] = upper
-    return S
+    place, scale, imaginary, sign = _places_of_entries(n)
+    S: Any = vectors.take(place, axis=-1) / scale
+    return S + vectors.take(imaginary, axis=-1) * sign if hermitian else S
 
 
+@lru_cache(maxsize=16)
 def entries_of(n: int, hermitian: bool) -> Any:
     """Return the entries of a matrix, in real form, as a sparse map of its vector.
 
@@ -89,6 +83,23 @@ def upper_places(n: int) -> tuple[IntArray, IntArray, Array, IntArray]:
     """Return the places on and above the diagonal, their factors, and the numbers of those above it."""
     i, j = np.triu_indices(n)
     return i, j, np.where(i == j, 1.0, np.sqrt(2)), np.flatnonzero(i != j)
+
+
+@lru_cache(maxsize=64)
+def _places_of_entries(n: int) -> tuple[IntArray, Array, IntArray, Any]:
+    """Return the places in a vector of the real parts of all entries, what divides them, and imaginary parts.
+
+    The last array has the factors of the imaginary parts, zero on the diagonal.
+    """
+    i, j, scale, strict = upper_places(n)
+    place, imaginary = np.zeros((n, n), dtype=np.intp), np.zeros((n, n), dtype=np.intp)
+    divisor, sign = np.ones((n, n)), np.zeros((n, n), dtype=complex)
+    place[i, j] = place[j, i] = np.arange(len(i))
+    divisor[i, j] = divisor[j, i] = scale
+    a, b = i[strict], j[strict]
+    imaginary[a, b] = imaginary[b, a] = len(i) + np.arange(len(strict))
+    sign[a, b], sign[b, a] = 1j / np.sqrt(2), -1j / np.sqrt(2)
+    return place, divisor, imaginary, sign
 
 
 class Local(ABC):

@@ -115,13 +115,14 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
             return None
         slope = local.gradient * term.weight[term.function.owner]
         size = max(size, float((np.abs(slope) * term.A.norms()).max(initial=0.0)))
-        magnitudes = magnitudes + abs(term.B).T @ np.abs(slope)
+        if program.k:
+            magnitudes = magnitudes + abs(term.B).T @ np.abs(slope)
         if term.rows is not None:
             rows.add(term, local, slope, y)
             continue
         for b, cost in enumerate(costs):
             cost += term.A.adjoint(slope, b)
-        c += term.B.T @ slope
+        c += term.B.T @ slope if program.k else 0.0
         offset += float(term.weight @ local.value + slope @ (term.b - y))
     found = replace(
         program,

@@ -393,7 +393,9 @@ class Program(PickledWithoutCache):
         if self.m == 0 or self.k == 0:
             return np.zeros(self.k)
         norms = self.A.norms()
-        sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
+        sizes = np.zeros(self.k)
+        if norms.any():
+            sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
         while (known := sizes > 0).any() and not known.all():
             per_size = np.divide(1.0, sizes, out=np.zeros(self.k), where=known)
             rows = self._largest_in_rows(per_size)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import lapack
 
 from bregopt.arrays import EPS, Array
 from bregopt.program.convex_functions import hmat, hvec, hvec_length
@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _REFINEMENTS = 3
+# Shares of the diagonal, in units of round-off, that may make a matrix definite.
+_SHIFTS = 4, 400, 40_000
 
 
 class Scaling(Protocol):
@@ -174,13 +176,11 @@ class DenseSystem:
         self._unit = 1 / np.sqrt(np.maximum(diagonal, EPS * float(np.abs(diagonal).max(initial=0.0))))
         self._rows = E * self._unit
         scaled = K * self._unit * self._unit[:, None] + self._rows.T @ self._rows
-        scaled[np.diag_indices(len(K))] += 4 * EPS
-        self._root = cho_factor(scaled, lower=True, check_finite=False)
+        self._root = _root_of(scaled, np.ones(len(K)))
         if len(E):
-            self._half = cho_solve(self._root, self._rows.T, check_finite=False)
+            self._half = _solved(self._root, self._rows.T)
             M = self._rows @ self._half
-            M[np.diag_indices(len(M))] *= 1 + 4 * EPS
-            self._schur = cho_factor(M, lower=True, check_finite=False)
+            self._schur = _root_of(M, M.diagonal().copy())
 
     def solve(self, b: Array, r: Array) -> tuple[Array, Array]:
         """Return ``dx`` and ``dnu``, refined."""
@@ -193,9 +193,9 @@ class DenseSystem:
 
     def _once(self, b: Array, r: Array) -> tuple[Array, Array]:
         if not len(r):
-            return cho_solve(self._root, b, check_finite=False), r
-        y = cho_solve(self._root, b + self._rows.T @ r, check_finite=False)
-        nu = cho_solve(self._schur, r - self._rows @ y, check_finite=False)
+            return _solved(self._root, b), r
+        y = _solved(self._root, b + self._rows.T @ r)
+        nu = _solved(self._schur, r - self._rows @ y)
         return y + self._half @ nu, nu
 
 
@@ -207,8 +207,7 @@ class DiagonalSystem:
         self._half = E / diagonal
         if len(E):
             M = self._half @ E.T
-            M[np.diag_indices(len(M))] *= 1 + 4 * EPS
-            self._schur = cho_factor(M, lower=True, check_finite=False)
+            self._schur = _root_of(M, M.diagonal().copy())
 
     def solve(self, b: Array, r: Array) -> tuple[Array, Array]:
         """Return ``dx`` and ``dnu``, refined once."""
@@ -217,6 +216,25 @@ class DiagonalSystem:
         dx, dnu = np.zeros(len(b)), np.zeros(len(r))
         for _ in range(2):
             rest, missed = b - self._K * dx + self._E.T @ dnu, r - self._E @ dx
-            nu = cho_solve(self._schur, missed - self._half @ rest, check_finite=False)
+            nu = _solved(self._schur, missed - self._half @ rest)
             dx, dnu = dx + (rest + self._E.T @ nu) / self._K, dnu + nu
         return dx, dnu
+
+
+def _root_of(M: Array, diagonal: Array) -> Array:
+    """Return the Cholesky factor of a matrix plus the least share of a diagonal that makes it definite.
+
+    Refined steps do not need the exact factor. SciPy's checks take longer than LAPACK with a small matrix.
+    """
+    for share in _SHIFTS:
+        M[np.diag_indices(len(M))] += share * EPS * diagonal
+        root, info = lapack.dpotrf(M.T, lower=1, clean=0)
+        if info == 0:
+            factor: Array = root
+            return factor
+    raise np.linalg.LinAlgError("the matrix is not positive definite")
+
+
+def _solved(root: Array, b: Array) -> Array:
+    x: Array = lapack.dpotrs(root, b, lower=1)[0]
+    return x

@@ -30,12 +30,11 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.presolve.faces import OnFaces
 from bregopt.program import Program
 from bregopt.program.convex_functions import Local, NumbersRelativeEntropy, hvec
 from bregopt.program.convex_terms import tangent_inside, tangent_program
 from bregopt.program.scale import scale_of
-from bregopt.records import cached_property, dataclass
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.entropy.equations import (
     ConeScaling,
     DenseSystem,
@@ -48,7 +47,7 @@ from bregopt.routes.entropy.equations import (
 from bregopt.routes.entropy.standard_form import StandardForm, Term
 from bregopt.routes.monitor import Method
 
-__all__ = ["EntropyPath", "State"]
+__all__ = ["Barrier", "EntropyPath", "State"]
 
 # Fraction of the way to the boundary of a cone or domain that a step takes: the least, and the largest.
 _SHARES = 0.9, 0.98
@@ -60,6 +59,9 @@ _FAR = 0.1
 # Part of its slack that a row may lose by its curvature, the factor of a step that takes more, the least part
 # of the mean product of slack and multiplier that it keeps, and of a step after which the next one centers.
 _CURVED, _SHORTER, _CENTRAL, _CENTERING = 0.5, 0.6, 0.1, 0.5
+# Factors of `mu` that a step of the barrier method tries, and the part of the way to the boundary that a full
+# step may take.
+_TARGETS, _WITHIN = (0.05, 0.2, 0.5, 1.0), 0.7
 # Of a step where nothing but domains bounds it: the shortest, and the part of the decrease that is asked for.
 _SHORTEST, _DECREASE = 1e-10, 0.01
 # Part of a step of the interior-point method below which a decrease of the residual is not waited for: the
@@ -109,8 +111,8 @@ class EntropyPath(Method):
     Parameters
     ----------
     program : Program
-    faces : OnFaces, optional
-        The faces that its rows hold the matrices on, and the rows that are left there.
+    form : StandardForm
+        Its form, possibly on the faces that its rows hold the matrices on.
     nearest : float
         The gap, relative to the objective, below which the method does not go: it stays on the central path.
     """
@@ -118,11 +120,9 @@ class EntropyPath(Method):
     tests_multipliers = False
     patience = 20
 
-    def __init__(self, program: Program, faces: OnFaces | None = None, nearest: float = 0.0) -> None:
-        self.program, self._nearest, self._size = program, nearest, 0.0
-        self._faces = None if faces is None else faces.program.faces
-        self.form = form = StandardForm(program, faces)
-        self._reduced = faces is not None or form.zeros.size > 0
+    def __init__(self, program: Program, form: StandardForm, nearest: float = 0.0) -> None:
+        self.program, self.form, self._nearest, self._size = program, form, nearest, 0.0
+        self.reduced = form.faces is not None or form.zeros.size > 0
         self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
         self._curved = np.zeros(len(form.h))  # 1 for inequalities with convex terms
         for term in form.terms:
@@ -235,12 +235,13 @@ class EntropyPath(Method):
 
     def certificate(self, at: State) -> Certificate:
         """Return the certificate of a point, which is that of the tangent program there."""
-        X, u = self.form.point(at.x)
-        tangent = (tangent_inside if self._reduced else tangent_program)(self.program, X, u)
+        form = self.form
+        X, u = form.point(at.x)
+        tangent = (tangent_inside if self.reduced else tangent_program)(self.program, X, u)
         if tangent is None:
             return _UNPROVEN
-        y = self.form.priced(at.y, tangent)
-        found = certify(PrimalDualPoint(tangent, X, u, y, faces=self._faces))
+        y = form.priced(at.y, tangent)
+        found = certify(PrimalDualPoint(tangent, X, u, y, faces=form.faces))
         self._size = found.size
         return found
 
@@ -344,6 +345,49 @@ class EntropyPath(Method):
         return left
 
 
+# Pays on: a key rate of an image beside a cost, order 8.
+class Barrier(EntropyPath):
+    """The method with ``mu X^-1`` for the slacks of cones: Newton's method for a logarithmic barrier.
+
+    It takes more steps. Near singular matrices a slack of its own may leave the central path for good, and
+    this one cannot. A step goes to the least ``mu`` whose full step stays inside all domains.
+    """
+
+    _target: float | None = None
+
+    def _step(self, at: State, system: _System) -> State | None:
+        for sigma in _TARGETS:
+            step = system.direction(sigma, None)
+            length = _WITHIN * self._length(at, step)
+            if length >= 1:
+                break
+        self._target = sigma * system.mu
+        return self._moved(at, step, min(1.0, length))
+
+    def _length(self, at: State, step: _Step) -> float:
+        return super()._length(at, replace(step, dS=[0 * dS for dS in step.dS]))
+
+    def _with_slacks(
+        self,
+        x: Array,
+        points: list[Array],
+        locals_: list[Local],
+        S: list[Array],
+        s: Array,
+        lam: Array,
+        nu: Array,
+        shortened: bool = False,
+    ) -> State:
+        mu = self._target
+        if mu is None:
+            products = [
+                float(x[cone.place] @ own) / cone.degree for cone, own in zip(self.cones, S, strict=True)
+            ]
+            mu = max([*products, *(s * lam)], default=1.0)
+        S = [cone.inverse(x[cone.place], mu) for cone in self.cones]
+        return State(x, points, locals_, S, s, lam, nu, self.form.multipliers(nu, lam, locals_))
+
+
 class _MatrixCone:
     """The psd matrices of one block."""
 
@@ -357,6 +401,11 @@ class _MatrixCone:
         root = U * np.sqrt(d)
         size = np.abs(np.linalg.eigvalsh(root.conj().T @ self._matrix(dual) @ root)).max()
         return hvec((U * (size / d)) @ U.conj().T)
+
+    def inverse(self, x: Array, mu: float) -> Array:
+        """Return ``mu X^-1``."""
+        d, U = np.linalg.eigh(self._matrix(x))
+        return hvec((U * (mu / d)) @ U.conj().T)
 
     def scaling(self, x: Array, S: Array) -> Scaling:
         """Return the scaling at a point and its slack."""
@@ -380,6 +429,12 @@ class _VectorCone:
     def central(self, x: Array, dual: Array, near: Array) -> Array:
         """Return the nearer slack: these cones are small."""
         return near
+
+    def inverse(self, x: Array, mu: float) -> Array:
+        """Return ``mu x^-1`` in the Jordan algebra."""
+        inverse = -x * (2 * mu / (x[0] ** 2 - x[1:] @ x[1:]))
+        inverse[0] *= -1
+        return inverse
 
     def scaling(self, x: Array, S: Array) -> Scaling:
         """Return the scaling at a point and its slack."""

@@ -20,7 +20,7 @@ from bregopt.routes import base
 from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
 from bregopt.routes.base import Capabilities
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
-from bregopt.routes.entropy.interior_point import EntropyPath
+from bregopt.routes.entropy.interior_point import Barrier, EntropyPath
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
@@ -31,6 +31,8 @@ _STEPS, _PROJECTIONS = 200, 30
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
 # the option `central`. Pays on: correlation matrices nearest to one of rank one in relative entropy, n = 25.
 _NEAREST = 0.01, 0.5
+# Worst error after which the barrier method is tried.
+_LOST = 1e-6
 # Tolerance of the search for a proof that there is no optimum, and the parts of a Farkas vector, relative to
 # its largest, up to which they are tried as zero.
 _TOL, _NOISE = 1e-8, (1e-14, 1e-10, 1e-7)
@@ -99,27 +101,38 @@ class Entropy:
             found, least = _followed(program, revealed, settings, progress, answer.iterations)
             if least < worst:
                 program.reductions[REVEALED] = revealed  # for the certificate
+                answer, worst, faces = found, least, revealed
+        if worst > max(settings.tol, _LOST) and (program.blocks or program.cones.count):
+            found, least = _followed(program, faces, settings, progress, answer.iterations, Barrier)
+            if least < worst:
                 answer, worst = found, least
         return answer if worst <= NEAR else _without_optimum(program, answer) or answer
 
 
 def _followed(
-    program: Program, faces: OnFaces | None, settings: Any, progress: Progress, step: int = 0
+    program: Program,
+    faces: OnFaces | None,
+    settings: Any,
+    progress: Progress,
+    step: int = 0,
+    kind: type[EntropyPath] = EntropyPath,
 ) -> tuple[Answer, float]:
     """Return the answer on faces, and the worst error of its certificate there."""
+    form = StandardForm(program, faces)
     if faces is None and not step and settings.projections and not settings.central:
-        found = _projected(program, settings, progress)
+        found = _projected(program, form, settings, progress)
         if found is not None:
             return found
-    method = EntropyPath(program, faces, settings.tol * _NEAREST[settings.central])
+    method = kind(program, form, settings.tol * _NEAREST[settings.central])
     limit = step + (settings.max_iter or _STEPS)
     at, stop, step, _ = Monitor(program, settings, progress).follow(method, method.first(), limit, step)
-    X, u = method.form.point(at.x)
-    answer, worst = Answer(tuple(X), u, at.y, stop, step), method.certificate(at).worst
-    tangent = tangent_inside(program, X, u)
+    X, u = form.point(at.x)
+    answer = Answer(tuple(X), u, at.y, stop, step)
+    worst = 0.0 if stop is StopReason.CONVERGED else method.certificate(at).worst
+    tangent = tangent_inside(program, X, u) if method.reduced else None
     if tangent is None:
         return answer, worst
-    y = method.form.priced(at.y, tangent)
+    y = form.priced(at.y, tangent)
     answer = replace(answer, y=y)
     if faces is not None:
         kept = np.union1d(faces.kept, np.flatnonzero(y))
@@ -128,9 +141,10 @@ def _followed(
 
 
 # Pays on: a key rate of two parts of order 5.
-def _projected(program: Program, settings: Any, progress: Progress) -> tuple[Answer, float] | None:
+def _projected(
+    program: Program, form: StandardForm, settings: Any, progress: Progress
+) -> tuple[Answer, float] | None:
     """Return the answer by projections, None where they do not apply or do not meet the tolerance."""
-    form = StandardForm(program)
     methods = (own for own in (BlahutArimoto, MaximumEntropy) if own.takes(form))
     kind = next(methods, None)
     if kind is None:
@@ -227,7 +241,7 @@ class _Solved:
     """Matrices, variables, multipliers and the bound of a program that has a solution."""
 
     def __init__(self, program: Program) -> None:
-        method = EntropyPath(program)
+        method = EntropyPath(program, StandardForm(program))
         monitor = Monitor(program, base.Settings(tol=_TOL), Progress(""))
         at = monitor.follow(method, method.first(), _STEPS).at
         self.X, self.u = method.form.point(at.x)

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from scipy.linalg import qr
 
 from bregopt.arrays import Array, IntArray
+from bregopt.linalg import lean
 from bregopt.presolve.faces import OnFaces
 from bregopt.program import Face, LinearMap, Penalty, Program
 from bregopt.program.convex_functions import (
@@ -44,6 +45,7 @@ __all__ = ["Matrices", "StandardForm", "Term"]
 _NONE = np.zeros(0, dtype=np.intp)
 _HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
 _DEPENDENT = 1e-11  # size of an equality, relative to the largest, that depends on the others
+_INDEPENDENT = 1e-6  # least eigenvalue of the products of rows of length one that are surely independent
 _VANISHES = 1e-10  # size of a row on a face, relative to its own, that is round-off
 # Part of the entries, and their number: a map with more of them, or no more, is stored dense. For a small one
 # the calls for sparse products take longer than the products.
@@ -143,6 +145,7 @@ class StandardForm:
 
     Attributes
     ----------
+    faces : sequence of Face, optional
     blocks : list of Matrices
     cones : list of int arrays
         The coordinates of each vector in a second-order cone, its axis first.
@@ -160,12 +163,13 @@ class StandardForm:
         self.program, whole = program, program
         program = _without_hinges(program)
         self._own_variables, self._on_faces = whole.k, faces
+        self.faces = None if faces is None else faces.program.faces
         self.blocks: list[Matrices] = []
         start = 0
         for b, block in enumerate(program.blocks):
             hermitian = _is_hermitian(program, b)
             n = block.n // 2 if hermitian else block.n
-            own = Matrices.of(n, hermitian, start, None if faces is None else faces.program.faces[b])
+            own = Matrices.of(n, hermitian, start, None if self.faces is None else self.faces[b])
             self.blocks.append(own)
             start = own.place.stop
         self.variables = slice(start, start + program.k)
@@ -225,7 +229,9 @@ class StandardForm:
         high, low = (own[~zeros[u][own]] for own in (high, low))
         single = sp.eye_array(self.width, format="csr")[u]
         self.above, self._below = above, below
-        self.G: Any = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
+        G = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
+        # Without matrices Newton's equations may be diagonal, which dense rows would hide.
+        self.G: Any = lean(G) if self.blocks or not G.shape[0] else G
         self.h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
         E, e = R[equal].toarray(), bounds.lo[equal]
         norms = np.linalg.norm(E, axis=1)
@@ -371,9 +377,12 @@ def _stored(L: Any) -> Any:
 
 
 def _independent(E: Array) -> IntArray:
-    """Return the numbers of independent rows, by a pivoted QR factorization."""
+    """Return the numbers of independent rows of length one, by a pivoted QR factorization."""
     if not len(E):
         return np.zeros(0, dtype=np.intp)
+    # A QR factorization of long rows takes eight times as long.
+    if len(E) < E.shape[1] and np.linalg.eigvalsh(E @ E.T)[0] > _INDEPENDENT:
+        return np.arange(len(E))
     R, pivots = qr(E.T, mode="r", pivoting=True, check_finite=False)
     d = np.abs(np.diagonal(R))
     rank = int((d > _DEPENDENT * d[0]).sum()) if len(d) and d[0] > 0 else 0

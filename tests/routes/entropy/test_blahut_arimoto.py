@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp, xlogy
 
 import bregopt as bo
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto
@@ -117,3 +119,30 @@ def test_maximum_entropy_without_an_answer():
     for mean in (6.001, 7.0):
         rows = [bo.sum(p) == 1, eyes @ p == mean]
         assert bo.Problem(bo.Maximize(bo.sum(bo.entr(p))), rows).solve().status == "infeasible"
+
+
+def test_projections_that_overflow_leave_the_problem_to_the_interior_point_method():
+    """A key rate of weight 1e-6 beside a cost: mixing leads far outside, where exponentials overflow."""
+    C = np.array([[0.01065975, -0.00255518], [-0.00255518, -0.00997043]])
+    rho = bo.PSD(2)
+    rate = bo.key_rate(rho, pinching=[np.diag([1.0, 0]), np.diag([0, 1.0])])
+    sol = bo.Problem(bo.Minimize(1e-6 * (rate + bo.inner(C, rho))), [bo.trace(rho) == 1]).solve(tol=1e-9)
+
+    def cost(z):
+        p, c = np.sin(z[0]) ** 2, np.tanh(z[1]) * abs(np.sin(2 * z[0])) / 2
+        X = np.array([[p, c], [c, 1 - p]])
+        entropies = [d * np.log(d) for d in (*np.linalg.eigvalsh(X).clip(1e-300), 1e-300)]
+        return sum(entropies) - xlogy(p, p) - xlogy(1 - p, 1 - p) + np.vdot(C, X)
+
+    found = minimize(cost, [1e-3, 0.1], method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-16})
+    assert sol.status == "optimal"
+    assert abs(1e6 * sol.value - found.fun) < 1e-8
+
+
+def test_costs_that_overflow():
+    """Of numbers the optimum is ``-log sum exp(-c)``, in which no exponential is a double."""
+    p, c = bo.Variable(50), np.linspace(-3000.0, -2500.0, 50)
+    sol = bo.Problem(bo.Minimize(c @ p - bo.sum(bo.entr(p))), [bo.sum(p) == 1]).solve(tol=1e-9)
+    assert sol.status == "optimal"
+    assert sol.iterations == 0
+    assert sol.value == pytest.approx(-logsumexp(-c), rel=1e-12)

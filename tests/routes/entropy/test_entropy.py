@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import bregopt as bo
+from bregopt.routes.entropy import route
+from bregopt.routes.entropy.interior_point import Barrier
 
 X_, Z_ = np.array([[0, 1], [1, 0.0]]), np.diag([1.0, -1.0])
 
@@ -350,3 +352,47 @@ def test_key_rates_whose_slacks_lose_the_central_path(seed):
     assert sol.status == "optimal"
     assert proven.lower <= sol.value + 1e-12
     assert sol.value - proven.lower <= 1e-6
+
+
+def cone_and_entropy():
+    """Return ``max entr(u) - |v|`` with ``sum(v) = 2 u``, of one number, and its value."""
+    u, v = bo.Variable(), bo.Variable(2)
+    objective = bo.Maximize(bo.entr(u) - bo.norm2(v))  # |v| = sqrt 2 u, and log u = -1 - sqrt 2
+    return bo.Problem(objective, [bo.sum(v) == 2 * u]), np.exp(-1 - np.sqrt(2))
+
+
+def entropy_in_a_row():
+    """Return the least energy of a qubit whose entropy is that of probabilities of 0.1 and 0.9, or more."""
+    X = bo.PSD(2, hermitian=True)
+    C = np.array([[1, 1j], [-1j, -1]])
+    rows = [bo.trace(X) == 1, bo.von_neumann_entr(X) >= binary_entropy(0.1)]
+    return bo.Problem(bo.Minimize(bo.inner(C, X)), rows), -0.8 * np.sqrt(2)
+
+
+@pytest.mark.parametrize("case", ["bb84", "cone", "row"])
+def test_the_barrier_method_alone_finds_closed_forms(case, monkeypatch):
+    problem, value = {
+        "bb84": lambda: (bb84(0.03), np.log(2) - binary_entropy(0.03)),
+        "cone": cone_and_entropy,
+        "row": entropy_in_a_row,
+    }[case]()
+    monkeypatch.setattr(route, "EntropyPath", Barrier)
+    monkeypatch.setattr(route._followed, "__defaults__", (0, Barrier))
+    sol = problem.solve(tol=1e-7, solver="entropy", projections=False)
+    assert sol.status == "optimal"
+    assert abs(sol.value - value) <= sol.error + 1e-14
+
+
+def test_the_barrier_method_solves_what_the_other_leaves():
+    """An image of order two of a state beside a small cost: one of 60 stalls far from the optimum."""
+    rng = np.random.default_rng(41)
+    C, E, K = rng.standard_normal((8, 8)), rng.standard_normal((8, 8)), rng.standard_normal((2, 8))
+    rho = bo.PSD(8)
+    rate = bo.key_rate(rho, kraus=[K], pinching=[np.diag([1.0, 0]), np.diag([0, 1.0])])
+    rows = [bo.trace(rho) == 1, bo.inner(E + E.T, rho) == 2 * np.trace(E) / 8]
+    problem = bo.Problem(bo.Minimize(rate + 0.02 * bo.inner(C + C.T, rho)), rows)
+    sol = problem.solve(tol=1e-6)
+    proven = sol.verify()
+    assert sol.status == "optimal"
+    assert proven.lower <= sol.value + 1e-12
+    assert proven.upper - proven.lower < 1e-5
