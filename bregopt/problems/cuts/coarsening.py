@@ -10,24 +10,25 @@ above zero get equal signs, others opposite ones. On each graph rounds of single
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray
 from bregopt.clock import remaining
 from bregopt.records import cached_property, dataclass
 
 __all__ = ["SHRINKS", "Contraction", "SignGraph", "contracted", "cycle", "drifts_away", "refined", "room"]
 
-_COARSEST = 30  # vertices of a graph that is not contracted further
+_COARSEST, _COARSEST_FAST = 30, 60  # vertices of a graph that is not contracted further
 _LARGEST = 1.5  # size of a coarse vertex relative to the mean of the coarsest graph
 SHRINKS = 0.95  # a contraction that leaves a larger share of the vertices is not worth its time
-_STARTS, _STARTS_VERTICES = 4, 120  # most random partitions of the coarsest graph, and their vertices
-_ROUNDS = 5  # of proposals; later rounds match few vertices
+_STARTS = 4  # partitions of the coarsest graph to refine, one by an eigenvector and others at random
+_EIGENVECTORS = 300  # most vertices of a coarsest graph that has an eigenvector
+_ROUNDS, _FEW = 5, 600  # rounds that match many edges at once, while more than so many are left
 _TIES = 1e-3  # random factors of ratings, so that equal weights are matched in another way each time
 # A round stops after so many moves without a better partition. It stops earlier where the mean and the
 # variance of the gains since then, at least so many, make a better one unlikely (Osipov, Sanders 2010).
@@ -39,7 +40,9 @@ _MOVES = 256  # between looks at the clock
 _ROOM, _ROOM_SHARE = 2.0, 0.25
 
 
-def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) -> IntArray:
+def cycle(
+    graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator, fast: bool = False
+) -> IntArray:
     """Return a partition found by contraction, search on the coarse graph, and refinement on the way back.
 
     When time is up it contracts and refines no further.
@@ -48,22 +51,39 @@ def cycle(graph: SignGraph, kept: Sequence[IntArray], rng: np.random.Generator) 
     ----------
     graph : SignGraph
     kept : sequence of int arrays of shape (n,)
-        The answer is at least as good as each of these partitions. Without any it begins with random ones.
+        The answer is at least as good as each of these partitions. Without any it begins with an eigenvector.
     rng : numpy.random.Generator
+    fast : bool
+        Whether fewer contractions and one start do, in two thirds of the time.
     """
-    most = max(int(_LARGEST * graph.total / _COARSEST), 2)
-    if graph.n > _COARSEST and remaining() > 0:
+    coarsest = _COARSEST_FAST if fast else _COARSEST
+    if graph.n > coarsest and remaining() > 0:
+        most = max(int(_LARGEST * graph.total / coarsest), 2)
         contraction = contracted(graph, kept, most, rng)
         if contraction.coarse.n <= SHRINKS * graph.n:
             # A vertex that stands for its coarse vertex has sign 1 in it.
             below = [side[contraction.first] for side in kept]
-            found = refined(graph, contraction.fine(cycle(contraction.coarse, below, rng)))
+            found = refined(graph, contraction.fine(cycle(contraction.coarse, below, rng, fast)))
             return max(found, *kept, key=graph.rank) if kept else found
     if kept:
         return refined(graph, max(kept, key=graph.rank))
-    starts = min(max(_STARTS_VERTICES // graph.n, 1), _STARTS)
-    sides = (refined(graph, graph.split(rng.normal(size=graph.n))) for _ in range(starts))
-    return max(sides, key=graph.rank)
+    scores = [_leading(graph, rng), *(rng.normal(size=graph.n) for _ in range(0 if fast else _STARTS - 1))]
+    return max((refined(graph, graph.split(score)) for score in scores), key=graph.rank)
+
+
+def _leading(graph: SignGraph, rng: np.random.Generator) -> Array:
+    """Return the leading eigenvector of ``W - diag(We) - t zz'``, where ``z`` are the sizes of the vertices.
+
+    Its last term, with a large ``t``, makes sides of equal sizes. A graph that is large, as contraction ends
+    early on stars, has random scores.
+    """
+    if graph.n > _EIGENVECTORS:
+        return rng.normal(size=graph.n)
+    A = graph.W.toarray()
+    A[np.diag_indices(graph.n)] -= A.sum(axis=1)
+    if not graph.free:
+        A -= np.abs(A).sum() / float(graph.size @ graph.size) * np.outer(graph.size, graph.size)
+    return np.linalg.eigh(A)[1][:, -1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +124,9 @@ def contracted(
     rng : numpy.random.Generator
     """
     center, sign = _clusters(graph, kept, most, rng)
-    first, owner = np.unique(center, return_inverse=True)
-    i, j, w = graph.edges.row, graph.edges.col, graph.edges.data
+    own = center == np.arange(graph.n)
+    first, owner = np.flatnonzero(own), (np.cumsum(own) - 1)[center]
+    i, j, w = graph.edges
     outside = np.flatnonzero(owner[i] != owner[j])
     i, j, w = i[outside], j[outside], w[outside] * (sign[i] * sign[j])[outside]
     W = sp.csr_array((w, (owner[i], owner[j])), (len(first), len(first)))  # parallel edges add up
@@ -118,47 +139,53 @@ def _clusters(
 ) -> tuple[IntArray, IntArray]:
     """Return the first vertex of the cluster of each vertex, and its sign relative to that one.
 
-    In each round every free vertex proposes to the best free neighbor; two that propose to each other match.
-    In the end each vertex that is still free joins the pair of its best neighbor, as far as sizes allow.
+    The edges match their ends if both are free, heavy edges first. Then each vertex that is still free joins
+    a pair by its heaviest edge that sizes allow.
     """
-    edges = graph.edges
-    i, j, w = edges.row, edges.col, edges.data
-    suits = graph.size[i] + graph.size[j] <= most
+    (i, j, w), size = graph.edges, graph.size
+    once = i < j
+    i, j, w = i[once], j[once], w[once]
+    suits = size[i] + size[j] <= most
     if not graph.free:  # vertices of opposite signs have no common size
         suits &= w > 0
     for side in kept:
         suits &= w * side[i] * side[j] > 0
     i, j, w = i[suits], j[suits], w[suits]
     # Heavy edges between small vertices are good ones to contract (Holtgrewe, Sanders, Schulz 2010).
-    noise = rng.random(graph.n)
-    rating = np.abs(w) / (graph.size[i] * graph.size[j]) * (1 + _TIES * ((noise[i] + noise[j]) % 1))
-    vertices = np.arange(graph.n)
-    center, sign, free = vertices.copy(), np.ones(graph.n, dtype=np.intp), np.ones(graph.n, dtype=bool)
+    rating = np.abs(w) / (size[i] * size[j]) * (1 + _TIES * rng.random(len(w)))
+    relation = np.where(w > 0, 1, -1)
+    center, sign, free = np.arange(graph.n), np.ones(graph.n, dtype=np.intp), np.ones(graph.n, dtype=bool)
+    left = np.arange(len(w))
+    for _ in range(_ROUNDS):  # an edge that is the heaviest one at both its ends is a match in any case
+        if len(left) <= _FEW:
+            break
+        heaviest = np.zeros(graph.n)
+        for ends in (i[left], j[left]):
+            np.maximum.at(heaviest, ends, rating[left])
+        top = left[(rating[left] >= heaviest[i[left]]) & (rating[left] >= heaviest[j[left]])]
+        center[j[top]], sign[j[top]] = i[top], relation[top]
+        free[i[top]] = free[j[top]] = False
+        left = left[free[i[left]] & free[j[left]]]
 
-    def best(use: Mask) -> tuple[IntArray, IntArray]:
-        """Return the best neighbor of each vertex by some edges, and the sign of their edge."""
-        most = np.zeros(graph.n)
-        np.maximum.at(most, i[use], rating[use])
-        top = np.flatnonzero(use)[rating[use] >= most[i[use]]]
-        chosen, relation = vertices.copy(), np.ones(graph.n, dtype=np.intp)
-        chosen[i[top]], relation[i[top]] = j[top], np.where(w[top] > 0, 1, -1)
-        return chosen, relation
+    def heavy_first(edges: IntArray) -> Iterable[tuple[int, int, int]]:
+        edges = edges[np.argsort(-rating[edges])]
+        return zip(i[edges].tolist(), j[edges].tolist(), relation[edges].tolist(), strict=True)
 
-    for _ in range(_ROUNDS):
-        chosen, relation = best(free[i] & free[j])
-        second = np.flatnonzero((chosen[chosen] == vertices) & (chosen < vertices))
-        center[second], sign[second] = chosen[second], relation[second]
-        free[second] = free[chosen[second]] = False
-    chosen, relation = best(free[i] & ~free[j])
-    joins = np.flatnonzero(chosen != vertices)
-    joins = joins[np.argsort(center[chosen[joins]], kind="stable")]
-    near = chosen[joins]
-    pair, size = center[near], np.cumsum(graph.size[joins])
-    before = np.append(0, size)[np.searchsorted(pair, pair)]  # of those that join other pairs
-    fits = np.bincount(center, graph.size, graph.n)[pair] + size - before <= most
-    joins, near = joins[fits], near[fits]
-    center[joins], sign[joins] = center[near], relation[joins] * sign[near]
-    return center, sign
+    first, signs, alone = center.tolist(), sign.tolist(), free.tolist()
+    for u, v, s in heavy_first(left):
+        if alone[u] and alone[v]:
+            first[v], signs[v] = u, s
+            alone[u] = alone[v] = False
+    free = np.array(alone)
+    full = np.bincount(first, size, graph.n).tolist()
+    for u, v, s in heavy_first(np.flatnonzero(free[i] != free[j])):
+        new, near = (u, v) if alone[u] else (v, u)
+        pair = first[near]
+        if alone[new] and full[pair] + full[new] <= most:
+            first[new], signs[new] = pair, signs[near] * s
+            full[pair] += full[new]
+            alone[new] = False
+    return np.array(first), np.array(signs)
 
 
 def refined(graph: SignGraph, side: IntArray) -> IntArray:
@@ -184,9 +211,9 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     pushed again, and one whose gain falls keeps its place until it comes to the top: `place` is where it
     stands.
     """
-    n, sizes, (starts, ends, weights) = graph.n, graph.sizes, graph.lists
+    n, sizes, near = graph.n, graph.sizes, graph.near
     lowest, highest, first = graph.lowest, graph.highest, graph.first(side)
-    slack, own = int(graph.size.max()), side.tolist()
+    slack, own = max(sizes), side.tolist()
     negative = side * (graph.W @ side)  # a quarter of the change of s'Ws by each move, less than zero
     excess = least = graph.excess(first)
     used = np.flatnonzero(negative < graph.inner) if not excess else np.arange(n)
@@ -195,7 +222,8 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
     for s in (1, -1):
         these = order[side[order] == s]
         heaps[s] = list(zip(negative[these].tolist(), these.tolist(), strict=True))  # ascending, so a heap
-    loss, place, free = negative.tolist(), negative.tolist(), [True] * n
+    loss, free = negative.tolist(), [True] * n
+    place = loss.copy()
     moves: list[int] = []
     kept, total, best = 0, 0.0, -graph.round_off
     lost = squares = 0.0  # the loss since the best partition, and the sum of the squares of its gains
@@ -224,13 +252,15 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
         s, fall = own[chosen], loss[chosen]
         total, lost, squares = total + fall, lost + fall, squares + fall * fall
         free[chosen] = False
-        for at in range(starts[chosen], starts[chosen + 1]):
-            u = ends[at]
+        if chosen not in near:
+            graph.look_up(chosen)
+        for u, w in near[chosen]:
             if free[u]:
-                loss[u] -= weights[at] if own[u] == s else -weights[at]
-                if loss[u] < place[u]:
-                    place[u] = loss[u]
-                    heappush(heaps[own[u]], (loss[u], u))
+                changed = loss[u] - w if own[u] == s else loss[u] + w
+                loss[u] = changed
+                if changed < place[u]:
+                    place[u] = changed
+                    heappush(heaps[own[u]], (changed, u))
         first -= s * sizes[chosen]
         excess = max(first - highest, lowest - first, 0)
         moves.append(chosen)
@@ -300,9 +330,9 @@ class SignGraph:
         return self.least + self.most == self.total
 
     @cached_property
-    def edges(self) -> Any:
-        """The entries of ``W`` with their rows and columns."""
-        return self.W.tocoo()
+    def edges(self) -> tuple[IntArray, IntArray, Array]:
+        """The rows, columns and values of the entries of ``W``."""
+        return np.repeat(np.arange(self.n), np.diff(self.W.indptr)), self.W.indices, self.W.data
 
     @cached_property
     def lowest(self) -> int:
@@ -325,9 +355,16 @@ class SignGraph:
         return sizes
 
     @cached_property
-    def lists(self) -> tuple[list[int], list[int], list[float]]:
-        """Where the neighbors of each vertex begin, the neighbors, and twice the weights of their edges."""
-        return self.W.indptr.tolist(), self.W.indices.tolist(), (2 * self.W.data).tolist()
+    def near(self) -> dict[int, list[tuple[int, float]]]:
+        """The neighbors of the vertices looked up so far, with twice the weights of their edges."""
+        return {}
+
+    def look_up(self, v: int) -> None:
+        """Enter a vertex in :attr:`near`; few vertices of a large graph move."""
+        edges = slice(self.W.indptr[v], self.W.indptr[v + 1])
+        self.near[v] = list(
+            zip(self.W.indices[edges].tolist(), (2 * self.W.data[edges]).tolist(), strict=True)
+        )
 
     @cached_property
     def inner(self) -> Array:
@@ -347,7 +384,7 @@ class SignGraph:
 
     def first(self, side: IntArray) -> int:
         """Return the size of the first side."""
-        return int(self.size[side == 1].sum())
+        return (self.total + int(self.size @ side)) // 2
 
     def excess(self, first: int) -> int:
         """Return by how much a first side of this size is too large or too small."""
@@ -368,11 +405,11 @@ class SignGraph:
         place = np.empty(self.n, dtype=np.intp)
         place[order] = np.arange(self.n)
         # An edge is cut by the first sides that hold its end with the higher score, and not the other one.
-        edges = self.edges
-        begin, end = place[edges.row], place[edges.col]
+        i, j, w = self.edges
+        begin, end = place[i], place[j]
         once = begin < end
-        change = np.bincount(begin[once] + 1, edges.data[once], self.n + 1)
-        change -= np.bincount(end[once] + 1, edges.data[once], self.n + 1)
+        change = np.bincount(begin[once] + 1, w[once], self.n + 1)
+        change -= np.bincount(end[once] + 1, w[once], self.n + 1)
         first = np.concatenate([[0], np.cumsum(self.size[order])])
         excess = np.maximum(np.maximum(first - self.highest, self.lowest - first), 0)
         cut = np.where(excess == excess.min(), np.cumsum(change), np.inf)

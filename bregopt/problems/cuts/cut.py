@@ -348,11 +348,13 @@ def _found(
     def searched() -> IntArray:
         nonlocal search, alone
         if alone is None:
-            rounded, search = search, Search(signs, rng, proof.suggests, options)
+            rounded: list[IntArray] = []
+            if early:
+                rounded, search = [search.best], Search(signs, rng, proof.suggests, options)
             search.refine(begin())
             search.run()
             alone = search.best
-            search.refine([*kept, *([rounded.best] if early else [])])
+            search.refine([*kept, *rounded])
         return search.best
 
     def best() -> IntArray:

@@ -417,7 +417,7 @@ def _bisected(W: Any, sizes: list[int], rng: np.random.Generator, together: int 
         return divided(W, sizes, rng)
     half = len(sizes) // 2
     first = sum(sizes[:half])
-    side = cycle(_signs(W, first, first), [], rng)
+    side = cycle(_signs(W, first, first), [], rng, fast=together > 2)
     for sign, own, offset in ((1, sizes[:half], 0), (-1, sizes[half:], half)):
         vertices = np.flatnonzero(side == sign)
         part[vertices] = offset

@@ -62,13 +62,18 @@ class Search:
         self._sides: list[IntArray] = []
         self._values: list[float] = []
         self._by_cycles = self._by_ascents = -np.inf  # the best values of both ways to begin
-        first = graph.split(np.linspace(1.0, -1.0, graph.n))
-        self.add(first if self._rounds == 0 else refined(graph, first))
+        if self._rounds != 0:
+            self.add(refined(graph, self._first))
 
     @property
     def best(self) -> IntArray:
         """The best partition so far."""
-        return self._sides[int(np.argmax(self._values))]
+        return self._sides[int(np.argmax(self._values))] if self._sides else self._first
+
+    @property
+    def _first(self) -> IntArray:
+        """The best partition in the order of the vertices."""
+        return self._graph.split(np.linspace(1.0, -1.0, self._graph.n))
 
     def add(self, side: IntArray) -> None:
         """Add a partition to the pool; a full pool drops the most similar of those that are no better."""
@@ -99,9 +104,13 @@ class Search:
             Whether multilevel cycles come first; a pool of good partitions needs none, and half the patience.
         """
         rounds = self._rounds
+        if rounds == 0:
+            for _ in items_bar(range(1), "cycles", self._progress):
+                self.add(cycle(self._graph, (), self._rng, fast=True))
+            return
         if rounds is None:
             rounds = min(max(_EDGES // max(self._graph.W.nnz, 1), 1), _MOST_ROUNDS)
-        self._each("cycles", range(min(_CYCLES, max(rounds, 1)) * cycles), lambda k: self.add(self._cycle()))
+        self._each("cycles", range(min(_CYCLES, rounds) * cycles), lambda k: self.add(self._cycle()))
         self._by_cycles = max(self._values)
         patience = min(_PATIENCE, 1 + _PATIENCE_SHARE * self._graph.n) / (1 if cycles else 2)
         self._each("rounds", range(rounds), self._round, patience)
@@ -192,7 +201,7 @@ class Search:
         return cycle(self._graph, kept, self._rng)
 
     def _any(self) -> IntArray:
-        return self._sides[self._rng.integers(len(self._sides))]
+        return self._sides[self._rng.integers(len(self._sides))] if self._sides else self._first
 
     def _overlap(self, side: IntArray, other: IntArray) -> int:
         same = int(side @ other)
