@@ -29,6 +29,7 @@ import large_cuts
 import logdet_completion
 import logdet_lasso
 import margins
+import networkx as nx
 import numpy as np
 import relaxations
 import scipy.sparse as sp
@@ -886,6 +887,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             ),
             "theta of a path of 5 vertices",
             lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
+        ),
+        (
+            *("vertices in cliques", "problems.cuts.theta:_simplicial"),
+            answering("problems.cuts.theta._simplicial", ([], [])),
+            "theta of 300 vertices with preferential attachment",
+            lambda: partial(bo.lovasz_theta, nx.barabasi_albert_graph(300, 2, seed=0)),
         ),
         (
             *("spectra of bands", "linalg:eigenvalues_of"),

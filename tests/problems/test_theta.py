@@ -111,6 +111,37 @@ def test_a_dense_graph_with_many_other_pairs_has_rows_for_edges(monkeypatch):
     assert found.dual_value == pytest.approx(22, rel=1e-5)
 
 
+@pytest.mark.parametrize("plus", [False, "schrijver", "szegedy"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_vertices_whose_neighbors_are_cliques_are_left_out_of_the_same_problem(weighted, plus, monkeypatch):
+    graph, rng = random_graph(3, 24, 0.15), np.random.default_rng(1)
+    w = rng.uniform(0, 3, 24) if weighted else np.ones(24)
+    near = read_graph(graph).adjacency
+    apart, rest = theta._simplicial(near, w)
+    assert apart
+    assert rest
+    found = bo.lovasz_theta(graph, w, plus=plus)
+    monkeypatch.setattr(theta, "_simplicial", lambda near, w: ([], []))
+    whole = bo.lovasz_theta(graph, w, plus=plus)
+    assert found.value <= whole.dual_value * (1 + 1e-9)
+    assert whole.value <= found.dual_value * (1 + 1e-9)
+    assert found.value == pytest.approx(whole.value, rel=1e-5)
+    X, q = np.asarray(found.X), np.sqrt(w)
+    assert np.linalg.eigvalsh(X)[0] >= -1e-12
+    assert np.trace(X) == pytest.approx(1)
+    assert q @ X @ q == pytest.approx(found.value)
+    assert max(X[i, j] if plus == "szegedy" else abs(X[i, j]) for i, j in graph.edges) <= 1e-6
+
+
+def test_theta_of_a_tree_is_the_size_of_its_largest_independent_set():
+    tree = networkx.barabasi_albert_graph(1_600, 1, seed=2)
+    found = bo.lovasz_theta(tree)
+    matching = networkx.max_weight_matching(tree, maxcardinality=True)
+    assert found.value == pytest.approx(1_600 - len(matching), rel=1e-12)  # Konig: a tree is bipartite
+    assert found.dual_value == pytest.approx(found.value, rel=1e-12)
+    assert isinstance(found.X, bo.LowRank)
+
+
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_an_answer_that_is_cut_off_is_as_good_as_sets_and_covers():
     graph = random_graph(2, 120, 0.1)

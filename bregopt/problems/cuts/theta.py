@@ -8,6 +8,10 @@ So theta is at least that, and at most the sum of the largest weights of cliques
 
 With ``X >= 0`` the value is Schrijver's, closer to independent sets; with ``X_ij <= 0`` on edges it is
 Szegedy's, closer to covers. Both are on the same sides of them.
+
+Where ``u`` and its neighbors are a clique, and none of them is heavier, theta is ``w_u`` plus that of the
+graph without them. It is at most that, as ``w_u`` is the theta of the clique, and at least, as ``u`` is alone
+where its neighbors are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ __all__ = ["ThetaNumber", "lovasz_theta"]
 # for each vertex: `path` takes them, and `lagrangian` rows for edges. 300 vertices take 6.5 and 6.9 CPU
 # seconds with 9 rows a vertex, 23 and 5 with 16; 80 vertices with 9 take 0.9 and more than 15.
 _DENSE, _MOST_ROWS = 2, 10
-_LARGEST_DENSE = 1_500  # order of its matrices
+_LARGEST_DENSE = 1_500  # order of matrices with all their entries
 _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
 _STARTS = 20  # columns of X that lead to independent sets
 
@@ -98,7 +102,8 @@ def lovasz_theta(
     -------
     ThetaNumber
         Theta is its `value`; `dual_value` is an upper bound on theta and on all independent sets. A dense
-        graph, which is solved with rows for its other pairs, has no `duals`.
+        graph, which is solved with rows for its other pairs, has no `duals`, nor has one of which vertices
+        are left out: those whose neighbors are a clique, and none of them heavier, with these.
 
     Raises
     ------
@@ -121,15 +126,7 @@ def lovasz_theta(
         w = _weights_of(parsed, weights)
         near = sp.csr_array(parsed.adjacency != 0)
         cover = _cover(near, w)
-        i, j = sp.triu(near, 1).nonzero()
-        others = parsed.n * (parsed.n + 1) // 2 - len(i)
-        dense = _DENSE * others < len(i) and others <= _MOST_ROWS * parsed.n and parsed.n <= _LARGEST_DENSE
-        if dense and not plus and "solver" not in options:
-            answer = _by_other_pairs(near, np.sqrt(w), options)
-        else:
-            answer = _by_edges(i, j, np.sqrt(w), plus, options)
-            if not plus and parsed.n <= _LARGEST_REPAIRED:
-                answer = _feasible(answer, i, j, np.sqrt(w), options.get("tol", Settings.tol))
+        answer = _answer(near, w, plus, options)
         chosen = max(_sets(near, w, answer.X), key=lambda own: float(w[own].sum()))
     above = sum(float(w[own].max()) for own in cover)
     answer = _between(answer, chosen, above, w, options.get("tol", Settings.tol))
@@ -157,6 +154,59 @@ def _weights_of(graph: Graph, weights: ArrayLike | Mapping[Hashable, float] | No
     if w.min() < 0 or not w.any():
         raise ValueError(f"weights go from {w.min():g} to {w.max():g}; expected none below 0 and one above")
     return w
+
+
+# Pays on: theta of 300 vertices with preferential attachment.
+def _simplicial(near: Any, w: Array) -> tuple[list[int], list[int]]:
+    """Return vertices apart whose neighbors are cliques, and those that are neither of them nor neighbors."""
+    closed = [{v, *near.indices[near.indptr[v] : near.indptr[v + 1]].tolist()} for v in range(len(w))]
+    left, apart = set(range(len(w))), []
+    queue = sorted(left, key=lambda v: -len(closed[v]))
+    while queue:
+        u = queue.pop()
+        own = closed[u]
+        if u in left and 0 < w[u] and all(w[v] <= w[u] and own <= closed[v] for v in own):
+            apart.append(u)
+            left -= own
+            beyond = set().union(*(closed[v] for v in own)) - own
+            for v in beyond:
+                closed[v] -= own
+            queue += sorted(beyond)
+    return apart, sorted(left)
+
+
+def _answer(near: Any, w: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
+    """Return the answer; one vertex stands for all that are apart and in cliques of their neighbors."""
+    apart, rest = _simplicial(near, w)
+    if not apart:
+        return _by_cost(near, np.sqrt(w), plus, options)
+    weight, k = float(w[apart].sum()), len(rest)
+    inner = sp.block_diag([near[rest][:, rest], sp.csr_array((1, 1), dtype=bool)], format="csr")
+    answer = _by_cost(inner, np.sqrt(np.append(w[rest], weight)), plus, options)
+    # Its unit vector is that of the vertices apart.
+    values = np.concatenate([np.ones(k), np.sqrt(w[apart] / weight)])
+    places = np.concatenate([np.arange(k), np.full(len(apart), k)])
+    V = sp.csr_array((values, ([*rest, *apart], places)), (len(w), k + 1))
+    X = answer.X
+    if X is not None and not isinstance(X, LowRank) and len(w) > _LARGEST_DENSE:
+        theta, Q = np.linalg.eigh(X)
+        X = LowRank(Q * np.sqrt(np.maximum(theta, 0.0)))
+    if X is not None:
+        X = LowRank(V @ X.factor) if isinstance(X, LowRank) else V @ (V @ X).T
+    return replace(answer, X=X, duals=None)
+
+
+def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
+    """Return the answer of the form that costs less, with a feasible ``X`` after a limit."""
+    n, (i, j) = len(q), sp.triu(near, 1).nonzero()
+    others = n * (n + 1) // 2 - len(i)
+    dense = _DENSE * others < len(i) and others <= _MOST_ROWS * n and n <= _LARGEST_DENSE
+    if dense and not plus and "solver" not in options:
+        return _by_other_pairs(near, q, options)
+    answer = _by_edges(i, j, q, plus, options)
+    if not plus and n <= _LARGEST_REPAIRED:
+        answer = _feasible(answer, i, j, q, options.get("tol", Settings.tol))
+    return answer
 
 
 def _by_edges(i: IntArray, j: IntArray, q: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
