@@ -133,6 +133,14 @@ def test_vertices_whose_neighbors_are_cliques_are_left_out_of_the_same_problem(w
     assert max(X[i, j] if plus == "szegedy" else abs(X[i, j]) for i, j in graph.edges) <= 1e-6
 
 
+def test_a_light_vertex_does_not_stand_for_its_heavier_neighbor():
+    graph = networkx.cycle_graph(5)
+    graph.add_edge(0, 5)
+    found = bo.lovasz_theta(graph, [1, 1, 1, 1, 1, 0.1])
+    assert found.dual_value >= 5**0.5  # of the cycle alone
+    assert found.value >= 5**0.5 * (1 - 1e-6)
+
+
 def test_theta_of_a_tree_is_the_size_of_its_largest_independent_set():
     tree = networkx.barabasi_albert_graph(1_600, 1, seed=2)
     found = bo.lovasz_theta(tree)
