@@ -61,7 +61,8 @@ _EXPOSING_DAMPING = 1e-13
 _EXPOSING_FAR = 1e-3
 # Steps of the second one, which squares its error.
 _TURNS = 10
-# Number of vanishing combinations that it uses: usually each gives more equations than there are unknowns.
+# Least number of vanishing combinations that it uses: usually each gives more equations than there are
+# unknowns. On small faces of large matrices it takes more, to have four times as many.
 _TURN_COMBINATIONS = 5
 # Entry of the combinations that vanish below which no step gains a digit.
 _TURNED = 1e-14
@@ -467,10 +468,10 @@ class Equalities:
         ``Q_j`` is the combination ``N_j``. The null space becomes ``V - U D'``, with
         ``D = sum_j t_j V'Q_jU W^-1`` and ``W`` the eigenvalues of ``F``. There ``V'QV`` becomes
         ``V'QV - V'QU D' - D U'QV``, up to multiples of the other equalities. Each ``Q`` gives many
-        equations, so a few random ``Q`` suffice.
+        equations, so that few random ``Q`` suffice.
         """
         d = N.shape[1]
-        count = min(d, _TURN_COMBINATIONS)
+        count = min(d, max(_TURN_COMBINATIONS, 4 * d // K.shape[1]))
         mix = np.eye(d) if count == d else np.random.default_rng(0).normal(size=(d, count))
         moved = [np.zeros((count, d, 1))]  # right-hand sides do not turn
         for A, U, values, V in zip(reversed(self._stacks), *map(reversed, split), strict=True):

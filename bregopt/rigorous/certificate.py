@@ -401,7 +401,7 @@ class Verification:
     reasons : dict from str to str
         For each side that is not proven, "lower" or "upper", the reason and the next step.
     given : tuple of str
-        Bounds that the caller stated and the proof uses: it holds if they do.
+        What the proof uses besides the data, such as bounds that the caller stated: it holds if that does.
     intervals : tuple of str
         The parameters for every value of which, in their intervals, the bounds hold.
     seconds : float

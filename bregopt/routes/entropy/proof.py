@@ -24,6 +24,7 @@ from bregopt.arrays import IntArray
 from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.presolve.boxes import Boxes
+from bregopt.presolve.faces import implied_faces
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Program
 from bregopt.program.convex_terms import Tangent, row_vectors
@@ -35,7 +36,8 @@ from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.tangents import data_of_tangent, value_of_terms, violated_row
 from bregopt.rigorous.upper import distance
 from bregopt.routes import routing
-from bregopt.routes.entropy.route import rows_alone, with_margin
+from bregopt.routes.entropy.route import revealed, rows_alone, with_margin
+from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.solution import Solution
 from bregopt.routes.verification import candidate, verified
 
@@ -45,6 +47,8 @@ __all__ = ["bounds_of_terms"]
 _TOLS = 1e-10, 1e-9, 1e-8
 _INWARD = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)  # shares of its mean eigenvalue by which a matrix moves inside
 _ENOUGH = 1e-9  # distance of both bounds, relative to the value, below which nothing more is tried
+_SINGULAR = 1e-9  # least eigenvalue, relative to the largest, of an answer that may be on a face
+_SMALL = 0.1  # part of the objective's terms that stands for a value that is smaller
 _LARGEST_FIT = 200_000  # coefficients of rows whose multipliers are fitted to the slopes
 _ROUNDED = "the arguments of entropies are the linear maps of the program, in doubles"
 
@@ -66,6 +70,11 @@ def bounds_of_terms(
         return verified(replace(program, terms=()), raw, resolve, *stated)  # the rows contradict each other
     found = _Bounds(program, *stated)
     found.improve(tangent, raw)
+    reduced = None
+    if resolve and not found.within(_ENOUGH) and any(map(_is_singular, raw.X)):
+        reduced = _on_faces(program)
+    if reduced is not None:
+        return _better(_answer(found, program, start, 0), reduced, start)
     solves = 0
     best = raw
     for tol in _TOLS if resolve else ():
@@ -89,6 +98,55 @@ def bounds_of_terms(
             )
         if not options:
             break
+    return _answer(found, program, start, solves)
+
+
+def _is_singular(X: Any) -> bool:
+    d = np.linalg.eigvalsh(np.asarray(X))
+    return bool(d[0] <= _SINGULAR * d[-1])
+
+
+def _on_faces(program: Program) -> Verification | None:
+    """Return proven bounds on the faces that the rows imply up to round-off, None where they imply none."""
+    rows = rows_alone(program)
+    if any(program.divergences) or not program.bounds.hard.all():
+        return None
+    faces = implied_faces(rows) or revealed(rows)
+    if faces is None or not all(face.order for face in faces.program.faces):
+        return None
+    own = StandardForm(program, faces).program_on_faces()
+    raw = routing.solve(own, "entropy", warn=False, tol=_TOLS[1])
+    if raw.X is None:
+        return None
+    assert raw._program is not None
+    assert raw._program.tangent is not None
+    found = bounds_of_terms(raw._program.tangent, raw, True, None, None)
+    orders = zip(program.blocks, faces.program.faces, strict=True)
+    named = [f"{block.name} of order {face.order}" for block, face in orders if face.codimension]
+    given = f"up to round-off the rows imply faces, {', '.join(named)}, and there some rows of others"
+    return replace(found, given=(*found.given, given))
+
+
+def _better(whole: Verification, reduced: Verification, start: float) -> Verification:
+    """Return the bounds of the whole program, or the nearer ones on faces."""
+    lower, upper = max(whole.lower, reduced.lower), min(whole.upper, reduced.upper)
+    reasons = {side: text for side, text in whole.reasons.items() if side in reduced.reasons}
+    nearer = (lower, upper) != (whole.lower, whole.upper)
+    given = reduced.given if nearer else whole.given
+    seconds = time.perf_counter() - start
+    return replace(
+        whole,
+        lower=lower,
+        upper=upper,
+        reasons=reasons,
+        given=given,
+        seconds=seconds,
+        solves=1 + reduced.solves,
+    )
+
+
+def _answer(found: _Bounds, program: Program, start: float, solves: int) -> Verification:
+    """Return the best bounds, in the user's sign."""
     bottom, top, reasons = found.lower, found.upper, found.reasons
     if program.maximize:
         bottom, top = -top, -bottom
@@ -134,7 +192,7 @@ class _Bounds:
     def within(self, share: float) -> bool:
         """Whether the lower bound is as near the value as a share of the objective, and both are known."""
         width = min(self.upper, self._value) - self.lower  # no solve narrows enclosures above the value
-        near = share * max(abs(self.upper), abs(self.lower), self._size)
+        near = share * max(abs(self.upper), abs(self.lower), _SMALL * self._size)
         return self.upper < math.inf and self.lower > -math.inf and width <= near
 
     def improve(self, tangent: Tangent, raw: Solution) -> None:

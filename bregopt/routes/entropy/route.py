@@ -25,7 +25,7 @@ from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
 
-__all__ = ["Entropy", "rows_alone", "with_margin"]
+__all__ = ["Entropy", "revealed", "rows_alone", "with_margin"]
 
 _STEPS, _PROJECTIONS = 200, 30
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
@@ -96,12 +96,12 @@ class Entropy:
         answer, worst = _followed(program, faces, settings, progress)
         if answer.stop is not StopReason.STALLED or worst <= settings.tol:
             return answer
-        revealed = None if any(program.divergences) else _revealed(rows)
-        if revealed is not None:
-            found, least = _followed(program, revealed, settings, progress, answer.iterations)
+        on_faces = None if any(program.divergences) else revealed(rows)
+        if on_faces is not None:
+            found, least = _followed(program, on_faces, settings, progress, answer.iterations)
             if least < worst:
-                program.reductions[REVEALED] = revealed  # for the certificate
-                answer, worst, faces = found, least, revealed
+                program.reductions[REVEALED] = on_faces  # for the certificate
+                answer, worst, faces = found, least, on_faces
         if worst > max(settings.tol, _LOST) and (program.blocks or program.cones.count):
             found, least = _followed(program, faces, settings, progress, answer.iterations, Barrier)
             if least < worst:
@@ -178,7 +178,7 @@ def rows_alone(program: Program) -> Program:
     )
 
 
-def _revealed(rows: Program) -> OnFaces | None:
+def revealed(rows: Program) -> OnFaces | None:
     """Return the program on the faces that combinations of rows imply, None where they imply none.
 
     The multipliers of the largest ``t`` with ``X - t I`` psd expose them where it is zero.

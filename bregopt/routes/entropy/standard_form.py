@@ -23,7 +23,7 @@ from scipy.linalg import qr
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import lean
 from bregopt.presolve.faces import OnFaces
-from bregopt.program import Face, LinearMap, Penalty, Program
+from bregopt.program import Bounds, Face, LinearMap, Penalty, Program
 from bregopt.program.convex_functions import (
     ConvexFunction,
     Local,
@@ -36,8 +36,10 @@ from bregopt.program.convex_functions import (
     hvec,
     hvec_length,
 )
-from bregopt.program.convex_terms import row_vectors
+from bregopt.program.convex_terms import ConvexTerm, row_vectors
+from bregopt.program.linear_map import Term as LinearTerm
 from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, on_ranges
+from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
 __all__ = ["Matrices", "StandardForm", "Term"]
@@ -97,6 +99,11 @@ class Matrices:
     def matrix_of(self, own: Array) -> Any:
         """Return the symmetric or Hermitian matrix of its own coordinates."""
         return hmat(own, self.n, self.hermitian)
+
+    def forms(self, rows: Array) -> Array:
+        """Return the matrices, in real form, whose inner products with ``M`` in real form are given rows."""
+        S = hmat(rows[:, self.place], self.n, self.hermitian)
+        return np.block([[S.real, -S.imag], [S.imag, S.real]]) / 2 if self.hermitian else np.asarray(S)
 
     def block(self, x: Array) -> Array:
         """Return the program's block."""
@@ -199,6 +206,45 @@ class StandardForm:
             if term.soft is not None and local is not None:
                 y[term.soft] = -term.weight * local.gradient
         return y
+
+    def program_on_faces(self) -> Program:
+        """Return the program of the matrices ``M`` with ``X = V M V*``, and of independent rows.
+
+        Raises
+        ------
+        ValueError
+            If rows have penalties, or matrices divergences.
+        """
+        program, m, hard = self.program, len(self.above) + len(self._below), self.program.bounds.hard
+        if not hard.all() or any(program.divergences):
+            raise ValueError("the program has penalties or divergences; expected hard rows and convex terms")
+        rows = sp.csr_array(sp.vstack([sp.csr_array(self.E), sp.csr_array(self.G)[:m]]))
+        lower = np.concatenate([self.e, np.full(m, -np.inf)])
+        return replace(
+            program,
+            blocks=tuple(
+                replace(block, n=own.copies * own.n, face=None, cost=DenseRows(own.forms(self.c[None])))
+                for block, own in zip(program.blocks, self.blocks, strict=True)
+            ),
+            A=self._map_of(rows),
+            B=sp.csr_array(rows[:, self.variables]),
+            bounds=Bounds.of_hard_rows(lower, np.concatenate([self.e, self.h[:m]])),
+            c=self.c[self.variables],
+            terms=tuple(self._stated(term) for term in self.terms),
+            labels=(),
+            parameter_slopes=(),
+        )
+
+    def _map_of(self, rows: Any) -> LinearMap:
+        """Return the parts of rows in the matrices."""
+        at, dense = np.arange(rows.shape[0]), rows.toarray() if sp.issparse(rows) else rows
+        parts = [LinearTerm(b, at, DenseRows(own.forms(dense))) for b, own in enumerate(self.blocks)]
+        return LinearMap(len(at), tuple(own.copies * own.n for own in self.blocks), tuple(parts))
+
+    def _stated(self, term: Term) -> ConvexTerm:
+        rows = None if term.place is None else len(self.e) + term.place
+        B = sp.csr_array(term.L[:, self.variables])
+        return ConvexTerm(term.function, self._map_of(term.L), B, term.b, term.weight, rows)
 
     def priced(self, y: Array, tangent: Program) -> Array:
         """Return multipliers with those of rows that fix a number at zero, from its cost in a program."""

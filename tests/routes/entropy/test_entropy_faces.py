@@ -145,3 +145,73 @@ def test_capacity_of_an_amplitude_damping_channel():
     p = np.linspace(0, 1, 200_001)[1:-1]  # inputs are diagonal by covariance
     rates = binary_entropy(p) + binary_entropy((1 - g) * p) - binary_entropy(g * p)
     assert sol.value == pytest.approx(rates.max(), abs=1e-8)
+
+
+SIGNALS = np.array([[1, 0.0], [0, 1], [np.sqrt(0.5), np.sqrt(0.5)], [np.sqrt(0.5), -np.sqrt(0.5)]])
+OVERLAPS = SIGNALS @ SIGNALS.T / 4  # of four signals of a qubit: the register of a sender has rank two
+
+
+def register(others):
+    """Return the operator that copies the bits of the first basis, and the projections on its bits."""
+    e, bits = np.eye(4), np.eye(2)
+    kraus = sum(np.kron(np.kron(bits[:, [z]], np.outer(e[z], e[z])), others) for z in range(2))
+    return kraus, [np.kron(np.outer(bit, bit), np.eye(kraus.shape[1])) for bit in bits]
+
+
+def prepared(rate):
+    """Return BB84 with signals that are prepared and measured, and its key rate."""
+    rho, e = bo.PSD(8), np.eye(4)
+    rows = [bo.partial_trace(rho, (4, 2), keep=0) == OVERLAPS]
+    for x, y in np.ndindex(4, 4):
+        share = (1 - 2 * rate) * (SIGNALS[x] @ SIGNALS[y]) ** 2 + rate
+        observed = np.kron(np.outer(e[x], e[x]), np.outer(SIGNALS[y], SIGNALS[y]))
+        rows.append(bo.inner(observed, rho) == share / 4)
+    kraus, key = register(np.eye(2))
+    entropy = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)
+    own = 2 * bo.key_rate(rho, kraus=[kraus], pinching=key)
+    return bo.Problem(bo.Minimize(own), rows), np.log(2) - entropy, "of order 4"
+
+
+def announced(rate, share=0.25):
+    """Return a station in the middle that announces one of four Bell states, and its key rate."""
+    passed, failed, e = bo.PSD(16), bo.PSD(16), np.eye(4)
+    rows = [passed + failed == np.kron(OVERLAPS, OVERLAPS)]
+    bell = np.eye(2).ravel() / np.sqrt(2)
+    state = (1 - 2 * rate) * np.outer(bell, bell) + rate / 2 * np.eye(4)
+    for x, y in np.ndindex(4, 4):
+        v = np.kron(SIGNALS[x], SIGNALS[y])
+        observed = np.kron(np.outer(e[x], e[x]), np.outer(e[y], e[y]))
+        rows.append(bo.inner(observed, passed) == share * (v @ state @ v) / 16)
+    kraus, key = register(np.diag([1.0, 1, 0, 0]))
+    entropy = -rate * np.log(rate) - (1 - rate) * np.log1p(-rate)
+    own = bo.key_rate(passed, kraus=[kraus], pinching=key)
+    return bo.Problem(bo.Minimize(own), rows), share / 16 * (np.log(2) - entropy), "of order 4"
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize(("protocol", "rate"), [(prepared, 0.05), (prepared, 1e-4), (announced, 0.03)])
+def test_protocols_that_are_not_reduced_have_both_bounds(protocol, rate):
+    """Marginals of rank two leave the states no interior, and no row shows it alone."""
+    problem, exact, named = protocol(rate)
+    sol = problem.solve(tol=1e-9)
+    proven = sol.verify()
+    assert abs(sol.value - exact) < 1e-10
+    assert proven.lower <= exact <= proven.upper
+    assert proven.upper - proven.lower < 1e-10
+    assert any(named in text for text in proven.given)
+    assert not any(named in text for text in sol.verify(resolve=False).given)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_faces_of_rows_have_both_bounds(hermitian):
+    """A qubit in four dimensions, turned: its largest entropy with an energy is that of two numbers."""
+    rng = np.random.default_rng(3)
+    M = rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) * hermitian
+    Q, _ = np.linalg.qr(M if hermitian else M.real)
+    rho = bo.PSD(4, hermitian=hermitian)
+    rows = [bo.trace(rho) == 1, bo.inner(np.outer(Q[:, 0], Q[:, 0].conj()), rho) == 0.3]
+    rows.append(bo.inner(Q[:, 2:] @ Q[:, 2:].conj().T, rho) == 0)
+    sol = bo.Problem(bo.Maximize(bo.von_neumann_entr(rho)), rows).solve(tol=1e-9)
+    proven, exact = sol.verify(), -0.3 * np.log(0.3) - 0.7 * np.log(0.7)
+    assert proven.lower <= exact <= proven.upper
+    assert proven.upper - proven.lower < 1e-9
