@@ -25,10 +25,12 @@ All numbers are fractions, or integers in units of a power of two.
 
 import math
 import sys
+from bisect import bisect_left
 from fractions import Fraction
 from itertools import pairwise
 
-from bregopt_check import CUT, demand, least_eigenvalue, read, report
+import bregopt_check
+from bregopt_check import CUT, demand, has_factor, read
 
 COMPARED = 14  # groups up to which all cuts are compared
 LARGEST = 2_000  # vertices of a balanced cut, which makes a complete graph
@@ -47,11 +49,11 @@ class Graph:
     A piece is a list of vertices and a dictionary from pairs of their places to weights.
     """
 
-    def __init__(self, lists, facts):
-        self.n, self.difference, side = facts["vertices"], facts["difference"], lists["side"]
+    def __init__(self, facts):
+        self.n, self.difference, side = facts["vertices"], facts["difference"], facts["side"]
         self.parts = facts.get("sizes", [])
         self.largest = self.difference < 0 and not self.parts
-        ends, weights = list(zip(lists["i"], lists["j"], strict=True)), list(map(Fraction, lists["weights"]))
+        ends, weights = list(zip(facts["i"], facts["j"], strict=True)), list(map(Fraction, facts["weights"]))
         right = all(0 <= i < j < self.n for i, j in ends) and len(set(ends)) == len(ends)
         demand(right and len(side) == self.n, "its edges or sides are damaged")
         demand(self.largest or min(weights, default=0) >= 0, "a weight is negative")
@@ -200,12 +202,12 @@ def parts(values, starts, width=1):
     return [values[a * width : b * width] for a, b in pairwise(starts)]
 
 
-def tree_bound(lists, kind, number, n, edges, sizes):
+def tree_bound(facts, kind, number, n, edges, sizes):
     """Return a bound on all cuts of a piece, in units of its weights."""
     demand((kind == "triples") == bool(sizes), "a tree has rows of another problem")
 
     def own(name):
-        return lists[f"{name}{number}"]
+        return facts[f"{name}{number}"]
 
     paths = [
         list(zip(p[::3], p[1::3], p[2::3], strict=True)) for p in parts(own("path"), own("path_start"), 3)
@@ -418,17 +420,30 @@ def least_of(M):
     W = [[-x * (1 << bits) for x in row] for row in M]
     whole = all(x.denominator == 1 for row in W for x in row)
     demand(whole, "a weight has no finite number of binary digits")
-    return least_eigenvalue([[int(x) for x in row] for row in W], bits)
+    W = [[int(x) for x in row] for row in W]
+    return Fraction(least_eigenvalue(W), 1 << bits)
+
+
+def least_eigenvalue(W):
+    """Return a lower bound on the eigenvalues of a matrix, nearly the largest one."""
+    powers = range(64 * max(sum(map(abs, row)) for row in W).bit_length() + 64)
+
+    def power(k):
+        return (64 + k % 64 << k // 64 >> 6) - 1
+
+    if has_factor(W):
+        return power(bisect_left(powers, True, key=lambda k: not has_factor(W, power(k))) - 1)
+    return -power(bisect_left(powers, True, key=lambda k: has_factor(W, -power(k))))
 
 
 # --- Statements ---------------------------------------------------------------------------------------
 
 
-def checked(path, lists=None, facts=None):
+def checked(path, facts=None):
     """Print what a file proves; return whether that is all it states."""
-    if facts is None:
-        lists, facts = read(path, (CUT,))
-    graph = Graph(lists, facts)
+    facts = facts or read(path)
+    demand(facts["format"] == CUT, f"it has the format {facts['format']!r}, not {CUT!r}")
+    graph = Graph(facts)
     demand(
         len(facts["trees"]) == len(graph.pieces), "it has another number of trees than the graph has pieces"
     )
@@ -436,7 +451,7 @@ def checked(path, lists=None, facts=None):
     for k, (fact, (vertices, edges), own) in enumerate(
         zip(facts["trees"], graph.pieces, graph.own, strict=True)
     ):
-        bound = tree_bound(lists, fact["kind"], k, len(vertices), edges, graph.parts)
+        bound = tree_bound(facts, fact["kind"], k, len(vertices), edges, graph.parts)
         demand(bound >= own, "the leaves prove less than the cut of the file")
         total += own if bound < own + graph.unit else bound  # cuts differ by multiples of the unit
     least = "no cut weighs more" if graph.largest else "no cut of these sizes weighs less"
@@ -459,7 +474,7 @@ def checked(path, lists=None, facts=None):
 
 def main(paths=None):
     """Print what files prove; return 0 if that is all they state, 1 if it is not, 2 if one is refused."""
-    return report(sys.argv[1:] if paths is None else paths, checked, __doc__)
+    return bregopt_check.main(paths, checked, __doc__)
 
 
 if __name__ == "__main__":

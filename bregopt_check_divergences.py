@@ -20,11 +20,12 @@ K is within -log(1 - r / s) of log X0, as the logarithm is monotone: any K near 
 """
 
 import math
+from bisect import bisect_left
 from fractions import Fraction
 from itertools import product
 from operator import add, mul
 
-from bregopt_check import HARD, HINGE, INF, LOG, demand, least_eigenvalue
+from bregopt_check import EQUAL, demand, has_factor
 
 try:
     import flint
@@ -32,7 +33,7 @@ except ImportError:
     flint = None
 
 FROBENIUS, LOGDET, VON_NEUMANN = "frobenius", "logdet", "von_neumann"
-LOGDET_ROW, SQUARE = 2, 4  # of rows: w (a / b - log(a / b) - 1), w (a - b)^2; the other is von Neumann's
+HINGE, LOGDET_ROW, SQUARE, LOG = 1, 2, 4, 5  # penalties of rows; 3 is von Neumann's
 BITS = 192  # of the balls, beyond the unit of the file
 STEPS = 200  # of iterations that propose matrices
 
@@ -52,9 +53,9 @@ class Balls:
         x = Fraction(x)
         return flint.arb(flint.fmpq(x.numerator, x.denominator))
 
-    def matrix(self, W, bits, shift=0):
-        """Return a matrix of integers times 2^-bits, plus a multiple of the identity."""
-        unit, shift = flint.arb(flint.fmpq(1, 1 << bits)), self.number(shift)
+    def matrix(self, W, unit, shift=0):
+        """Return a matrix of integers times a unit, plus a multiple of the identity."""
+        unit, shift = self.number(unit), self.number(shift)
         pairs = ((i, row) for i, row in enumerate(W))
         return flint.arb_mat(
             [[w * unit + (shift if i == j else 0) for j, w in enumerate(row)] for i, row in pairs]
@@ -75,7 +76,7 @@ class Balls:
     def least(self, M):
         """Return a lower bound on the eigenvalues of all matrices in a ball."""
         W, reach = self.integers(M)
-        return least_eigenvalue(W, self.bits) - Fraction(reach, 1 << self.bits)
+        return Fraction(least_eigenvalue(W, reach), 1 << self.bits)
 
     def log_det(self, M, name):
         """Return the logarithm of the determinant of a matrix that is proven positive definite."""
@@ -94,8 +95,8 @@ class Balls:
             if step < 2.0**-60:
                 break
         W, _ = self.integers(((M + M * S) / 2).mid())
-        lift = min(math.floor(least_eigenvalue(W, self.bits) * (1 << self.bits)), 0)
-        return self.matrix(W, self.bits, Fraction(-lift, 1 << self.bits)).mid()
+        unit = Fraction(1, 1 << self.bits)
+        return self.matrix(W, unit, -unit * min(least_eigenvalue(W), 0)).mid()
 
     def logarithm(self, M, name):
         """Return a matrix near the logarithm of all matrices in a ball, and its distance from them.
@@ -144,38 +145,45 @@ def above(x):
     return -below(-x)
 
 
+def least_eigenvalue(W, reach=0):
+    """Return a lower bound on the eigenvalues of a matrix less a reach, nearly the largest one."""
+    powers = range(64 * (max(sum(map(abs, row)) for row in W) + reach).bit_length() + 64)
+
+    def power(k):
+        return (64 + k % 64 << k // 64 >> 6) - 1
+
+    if has_factor(W, reach):
+        return power(bisect_left(powers, True, key=lambda k: not has_factor(W, reach + power(k))) - 1)
+    return -power(bisect_left(powers, True, key=lambda k: has_factor(W, reach - power(k))))
+
+
 class Term(Balls):
     """The divergence and the cap of a matrix."""
 
-    def __init__(self, P, lists, fact, b):
+    def __init__(self, P, b, near=None):
         super().__init__(P.bits)
-        n, self.name, self.n = fact["n"], fact["name"], fact["n"]
-        self.cap = Fraction(float.fromhex(fact["cap"])) if "cap" in fact else None
-        self.mu = Fraction(float.fromhex(fact["mu"])) if "mu" in fact else None
-        self.divergence = fact.get("divergence")
-        demand(f"factor{b}" not in lists, f"only bregopt checks the X0 of low rank of {self.name}")
+        fact = P.blocks[b]
+        self.name, self.n = fact["name"], fact["n"]
+        self.cap, self.mu = (Fraction(fact[x], P.one) if x in fact else None for x in ("cap", "mu"))
         demand(self.cap is None or self.cap > 0, f"the cap of {self.name} is not positive")
         if self.mu is None:
             return
+        self.divergence = fact["divergence"]
         demand(self.mu > 0 and self.divergence in (FROBENIUS, LOGDET, VON_NEUMANN), "a divergence is unknown")
 
-        def square(name, default=None):
-            flat = list(map(Fraction, lists.get(name, default)))
-            demand(len(flat) == n * n, f"{name} has another size")
-            rows = [flat[i * n : (i + 1) * n] for i in range(n)]
-            demand(
-                all(rows[i][j] == rows[j][i] for i in range(n) for j in range(i)), f"{name} is not symmetric"
-            )
+        def square(rows, unit=P.one):
+            rows = [[Fraction(x, unit) for x in row] for row in rows]
+            right = len(rows) == self.n and rows == [list(column) for column in zip(*rows, strict=True)]
+            demand(right, f"a matrix of {self.name} is not symmetric, or has another size")
             return rows
 
-        self.X0, self.radii = square(f"anchor{b}_mid"), square(f"anchor{b}_radius")
-        self.H = square(f"weights{b}", [1.0] * n * n)
-        self.X = square(f"X{b}") if f"X{b}" in lists and f"weights{b}" in lists else None
+        self.X0, self.radii = square(fact["X0"]), square(fact["radii"])
+        self.H = square(fact.get("weights", [[P.one] * self.n] * self.n))
+        self.X = square(*near) if near and near[0] else None
         positive = all(x >= 0 for own in (self.radii, self.H) for row in own for x in row)
         demand(positive, f"a radius or a weight of {self.name} is negative")
-        demand(self.divergence == FROBENIUS or f"weights{b}" not in lists, "only Frobenius has weights")
-        stated = INF if P.traces[b] is None else Fraction(P.traces[b], P.one)
-        self.trace = stated if all(map(all, self.H)) else min(stated, implied_trace(P, b))
+        demand(self.divergence == FROBENIUS or "weights" not in fact, "only Frobenius has weights")
+        self.trace = math.inf if all(map(all, self.H)) else implied_trace(P, b)
         self.anchor = self.dense(self.X0)
         self.whole = self.dense(self.X0, self.radii)
 
@@ -189,17 +197,17 @@ class Term(Balls):
 
     # --- Lower bounds
 
-    def lower(self, W, reach, bits, price):
-        """Return a lower bound on <W, X> + price mu D(X, X0), with a reach of W in units of 2^-bits."""
-        W = self.matrix(W, bits, -Fraction(reach, 1 << bits))
+    def lower(self, W, reach, unit):
+        """Return a lower bound on <W, X> + mu D(X, X0), with a reach of W in its units."""
+        W = self.matrix(W, unit, -reach * unit)
         constant = Fraction(0)
         if self.cap is not None:
-            T = self.positive_part(self.slope_at_cap(W, price))
+            T = self.positive_part(self.slope_at_cap(W))
             W = W + T
             constant = -self.cap * above(T.trace())
             if self.mu is None:
                 return constant + min(self.least(W), 0) * self.cap * self.n
-        mu = self.mu * price
+        mu = self.mu
         if self.divergence == FROBENIUS:
             return constant + self.frobenius(W, mu)
         scaled = W / self.number(mu)
@@ -211,11 +219,11 @@ class Term(Balls):
             found = self.whole.trace() - (K - scaled + eye(self.n) * self.number(away)).exp().trace()
         return constant + mu * below(found)
 
-    def slope_at_cap(self, W, price):
+    def slope_at_cap(self, W):
         """Return a multiplier of the cap, whose positive part is the best one: it needs no proof."""
         if self.mu is None:
             return -W
-        cap, mu = eye(self.n) * self.number(self.cap), self.number(self.mu * price)
+        cap, mu = eye(self.n) * self.number(self.cap), self.number(self.mu)
         if self.divergence == FROBENIUS:
             return (self.anchor - cap) * (2 * mu) - W
         if self.divergence == LOGDET:
@@ -244,15 +252,16 @@ class Term(Balls):
                 rest[i][j] = V[i, j]
         if all(map(all, squares)):
             return total
-        demand(self.trace < INF, f"{self.name} has entries without a weight, and no row bounds the trace")
+        demand(
+            self.trace < math.inf, f"{self.name} has entries without a weight, and no row bounds the trace"
+        )
         return total - above(norm(flint.arb_mat(rest))) * self.trace
 
     # --- Values
 
-    def upper(self, X, reach, bits):
-        """Return an upper bound on mu D(X, X0) for all X within a reach, in units of 2^-bits."""
-        r = Fraction(reach, 1 << bits)
-        M = self.matrix(X, bits)
+    def upper(self, X, reach, unit):
+        """Return an upper bound on mu D(X, X0) for all X within a reach, in its units."""
+        r, M = reach * unit, self.matrix(X, unit)
         if self.cap is not None:
             demand(self.least(eye(self.n) * self.number(self.cap) - M) >= r, f"{self.name} is above its cap")
         if self.mu is None:
@@ -281,39 +290,83 @@ class Term(Balls):
 
 def implied_trace(P, b):
     """Return a bound on the trace of a matrix by single rows of nonnegative coefficients on diagonals."""
-    largest, trace = {}, INF
-    for row, kind, (lo, hi, lo_rad, hi_rad) in zip(P.rows, P.kinds, P.ends, strict=True):
-        for sign, end, radius in ((1, hi, hi_rad), (-1, lo, lo_rad)):
-            fits = end is not None and kind in (HARD, LOG)
-            if not fits or not all(c >= 0 and i == j and sign * a >= e for (c, i, j), (a, e) in row.items()):
+    largest, trace, place = {}, math.inf, {p: pair[0] for pair, p in P.matrices[b].items()}
+    diagonal = {p for block in P.matrices for (i, j), p in block.items() if i == j}
+    for relation, row in P.rows + P.given:
+        for sign in (-1, 1) if relation == EQUAL else (-1,):
+            entries = {p: (sign * a, e) for p, (a, e) in row.items() if p >= 0}
+            if not all(p in diagonal and a >= e for p, (a, e) in entries.items()):
                 continue
-            supply = max(sign * end + radius, 0)
-            own = {
-                p[1]: Fraction(supply, sign * a - e)
-                for p, (a, e) in row.items()
-                if p[0] == b and sign * a > e
-            }
-            largest |= {i: min(x, largest.get(i, INF)) for i, x in own.items()}
-            trace = min(trace, max(own.values(), default=0)) if len(own) == P.orders[b] else trace
-    return min(trace, sum(largest.values()) if len(largest) == P.orders[b] else INF)
+            supply = max(row[-1][1] - sign * row[-1][0], 0)
+            own = {place[p]: Fraction(supply, a - e) for p, (a, e) in entries.items() if p in place and a > e}
+            largest |= {i: min(x, largest.get(i, math.inf)) for i, x in own.items()}
+            trace = min(trace, max(own.values(), default=0)) if len(own) == P.blocks[b]["n"] else trace
+    return min(trace, sum(largest.values()) if len(largest) == P.blocks[b]["n"] else math.inf)
 
 
-def row_conjugate(P, k, v, price):
-    """Return a lower bound on the least penalty(a) + v a / one of a soft row, for a price of the penalty."""
-    lo, hi, lo_rad, hi_rad = P.ends[k]
-    kind, w = P.kinds[k], Fraction(P.weights[k] * price, P.one**2)
-    end, wide = (lo, lo_rad) if v > 0 else (hi, hi_rad)
-    if not v and (kind != LOG or not price):
-        return 0
-    demand(end is not None and (kind != LOG or v > 0), "a multiplier of a soft row has the wrong sign")
-    y, ends = Fraction(v, P.one), [Fraction(b, P.one) for b in (end - wide, end + wide)]
-    demand(price or kind == LOG, "a contradiction has a soft row")
-    demand(kind != HINGE or abs(y) <= w, "a multiplier is larger than the weight of its row")
-    if kind == HINGE or not price:
-        return min(y * b for b in ends)
-    if kind == SQUARE:
-        return min(y * b for b in ends) - y * y / (4 * w)
-    return min(conjugate(kind, *map(Balls.number, (w, y, b))) for b in ends)
+def terms(P, point, side):
+    """Return what divergences, caps and soft rows add to the cost of a point, whose matrices may change."""
+    lower, t, found = side == "lower", point.z[-1], []
+    special = [b for b, fact in enumerate(P.blocks) if {"cap", "mu"} & fact.keys()]
+    demand(t or lower or not special, "a divergence has no rays")
+    for b in special if t else ():
+        near = P.facts[side].get("near")
+        own, unit = Term(P, b, near and (near[b], t)), Fraction(1, P.one * t)
+        matrix = point.matrix(point.matrices[b])
+        if lower:
+            found.append(-own.lower(*matrix, unit / 2))
+            point.matrices[b] = []
+        else:
+            found.append(own.upper(*matrix, unit))
+    for k, (row, fact) in enumerate(zip(P.soft, P.facts["soft"], strict=True), len(P.rows + P.given)):
+        own = SoftRow(P, fact, t)
+        demand(not lower or k in P.facts[side]["fixed"], "a multiplier of a soft row changes")
+        found.append(-own.conjugate(point.z[k]) if lower else own.penalty(*point.ends(row)))
+    return sum(found) * P.one * (t or 1)
+
+
+class SoftRow:
+    """A row that pays a penalty, at points with the number t."""
+
+    def __init__(self, P, fact, t):
+        self.kind, weight, low, high, _ = fact
+        self.t, self.one, self.w = t, P.one, Fraction(weight, P.one)
+        self.low, self.high = ([Fraction(x * bool(t), P.one) for x in end] for end in (low, high))
+        demand(all(end[1] >= 0 for end in (self.low, self.high) if end), "a radius is negative")
+        demand(self.w >= 0, "a weight is negative")
+        demand(self.kind != LOG or (low and not high), "a logarithm has other bounds than a lower one")
+        self.stated = [Fraction(x, P.one) for x in low]
+
+    def conjugate(self, v):
+        """Return a lower bound on the least penalty(a) + v a of an activity a."""
+        end = (self.low if v > 0 else self.high) if self.t else self.stated if v > 0 else []
+        if not v and (self.kind != LOG or not self.t):
+            return 0
+        demand(end and (self.kind != LOG or v > 0), "a multiplier of a soft row has the wrong sign")
+        demand(self.t or self.kind == LOG, "a contradiction has a soft row")
+        y, ends = Fraction(v, self.t or 1), (end[0] - end[1], end[0] + end[1])
+        demand(self.kind != HINGE or abs(y) <= self.w, "a multiplier is larger than the weight of its row")
+        if self.kind == HINGE or not self.t:
+            return min(y * b for b in ends)
+        if self.kind == SQUARE:
+            return min(y * b for b in ends) - y * y / (4 * self.w)
+        return min(conjugate(self.kind, *map(Balls.number, (self.w, y, b))) for b in ends)
+
+    def penalty(self, least, largest):
+        """Return an upper bound on the penalty of a row whose activity is in an interval."""
+        demand(self.t or self.kind in (HINGE, LOG), "a ray has a soft row")
+        paid, unit = Fraction(0), self.one * (self.t or 1)
+        for end, activity, sign in ((self.low, least, -1), (self.high, largest, 1)):
+            if not end or not (self.t or self.kind == HINGE):
+                continue
+            a, b = Fraction(activity, unit), end[0] - sign * end[1]
+            if self.kind == LOG:
+                paid = penalty(self.kind, self.w, a, b)
+            elif sign * (a - b) > 0:
+                size = abs(a - b)
+                own = {HINGE: self.w * size, SQUARE: self.w * size**2}.get(self.kind)
+                paid = max(paid, penalty(self.kind, self.w, a, b) if own is None else own)
+        return paid
 
 
 def conjugate(kind, w, y, b):
@@ -326,24 +379,6 @@ def conjugate(kind, w, y, b):
         return below(w * b * (1 - (-y / w).exp()))
     demand(1 + y * b / w > 0, "a multiplier is outside the domain of its divergence")
     return below(w * (1 + y * b / w).log())
-
-
-def row_penalty(P, k, value, spread, ends):
-    """Return an upper bound on the penalty of a row whose value is within a spread."""
-    kind, w, paid = P.kinds[k], Fraction(P.weights[k], P.one), Fraction(0)
-    lo, hi, lo_rad, hi_rad = ends
-    demand(kind != LOG or (hi is None and lo is not None), "a logarithm has other bounds than a lower one")
-    for end, wide, sign in ((lo, lo_rad, -1), (hi, hi_rad, 1)):
-        if end is None:
-            continue
-        a, b = Fraction(value + sign * spread, P.one**2), Fraction(end - sign * wide, P.one)
-        if kind == LOG:
-            paid = penalty(kind, w, a, b)
-        elif sign * (a - b) > 0:
-            size = abs(a - b)
-            own = {HINGE: w * size, SQUARE: w * size**2}.get(kind)
-            paid = max(paid, penalty(kind, w, a, b) if own is None else own)
-    return paid
 
 
 def penalty(kind, w, a, b):

@@ -9,110 +9,90 @@ in the file. Some equalities may be combinations of others then, which eliminati
 """
 
 from fractions import Fraction
-from itertools import islice, product
+from functools import cache
+from itertools import product
 from operator import mul
 
-from bregopt_check import HARD, demand, is_psd, least_eigenvalue
+from bregopt_check import EQUAL, demand, has_factor, is_psd
 
 
-def reduce(P):
-    """Restrict a problem to the faces that its file names, one after the other."""
-    for b, block in enumerate(P.blocks):
-        if "null" in block:  # the row z'X z, of which the file lists z
-            z, known = [int(v) for v in P.lists[f"null{b}"]], block["null"] in range(len(P.rows))
-            row = P.rows[block["null"]] if known else {None: None}
-            pairs = [(i, j) for j in range(len(z)) for i in range(j + 1) if z[i] and z[j]]
-            right = len(z) == P.orders[b] and z == P.lists[f"null{b}"] and not row
-            demand(right, f"the row of null{b} has other coefficients")
-            row |= {(b, i, j): (z[i] * z[j] * P.one * (1 + (i < j)), 0) for i, j in pairs}
-            P.cost = dict.fromkeys(row, (0, 0)) | P.cost
-    for w, directions in faces(P):
-        restricted = {}
-        for b, ((T, units), F) in enumerate(zip(directions, combination(P, w), strict=True)):
-            plain = not {"cap", "mu"} & P.blocks[b].keys()
-            demand(not units or plain, "a face is of a matrix with a divergence or a cap")
-            S = [[F.get((min(i, j), max(i, j)), 0) for j in units] for i in units]
-            half = [[sum(map(mul, t, column)) for column in S] for t in T]
-            for i, j in product(range(len(T)), range(len(T))):
-                rest = F.get((i, j), 0) - sum(map(mul, half[i], T[j])) if i <= j else 0
+def restrict(P):
+    """Restrict a problem to the faces that its statement names, one after the other."""
+    for weights, stated in P.facts["faces"]:
+        F, named = combination(P, weights), {b: own for b, *own in stated}
+        demand(all(0 <= b < len(P.matrices) for b in named), "a face is of no matrix")
+        for b, block in enumerate(P.matrices):
+            indices = [i for i, j in block if i == j]
+            units, T = named.get(b, ([], [[]] * len(indices)))
+            demand(not units or len(P.blocks[b]) == 2, "a face is of a matrix with a divergence or a cap")
+            T = dict(zip(indices, T, strict=True))
+            identity = [[P.one * (c == k) for c in range(len(units))] for k in range(len(units))]
+            demand([T[i] for i in units] == identity, "a face has no rows of the identity")
+            S = [[F.get(block[min(i, j), max(i, j)], 0) for j in units] for i in units]
+            half = {i: [sum(map(mul, row, column)) for column in S] for i, row in T.items()}
+            for (i, j), p in block.items():
+                rest = (F.get(p, 0) << 2 * P.bits) - sum(map(mul, half[i], T[j]))
                 demand(rest == 0 or (i == j and rest > 0), "the rows imply no such face")
-            definite = not units or least_eigenvalue(S, 2 * P.bits + 1) > 0 or is_psd(S, 1)
+            definite = not units or has_factor(S) or is_psd(S, 1)
             demand(definite, "the rows imply no such face")
-            restricted |= {b: (T, units)} if units else {}
-        for b, own in restricted.items():
-            restrict(P, b, *own)
+        for b, (units, T) in named.items():
+            eliminate(P, b, units, T)
 
 
-def faces(P):
-    """Yield multipliers of rows, in units, and for each matrix T and its rows that are the identity's."""
-
-    def direction(flat, n, order):
-        width = len(flat) // max(n, 1)
-        T = [[int(x) if x == int(x) else Fraction(x) for x in flat[i * width :][:width]] for i in range(n)]
-        rows = [[int(c == k) for c in range(width)] for k in range(width)]
-        units = [next((i for i in range(n)[::order] if T[i] == row), None) for row in rows]
-        demand(None not in units and len(flat) == width * n, "a face has no rows of the identity")
-        return T, units
-
-    if "exposing" in P.lists:
-        w = {k: v for k, v in enumerate(P.sums("exposing", len(P.rows))) if v}
-        yield w, [direction(P.lists[f"face{b}"], n, 1) for b, n in enumerate(P.orders)]
-    rows = P.index("faces_row", None, 0, len(P.rows) - 1)
-    signs, blocks = P.index("faces_sign", None, -1, 1), P.index("faces_block", None, 0, len(P.orders) - 1)
-    numbers = iter(P.lists["faces_z"])
-    for k, sign, own in zip(rows, signs, blocks, strict=True):
-        z = list(islice(numbers, P.orders[own]))
-        yield {k: sign * P.one}, [direction(z if b == own else [], n, -1) for b, n in enumerate(P.orders)]
+def combination(P, weights):
+    """Return twice the matrices of A*(w), by unknowns, of which rows say that <A*(w), X> <= 0."""
+    found = {}
+    for k, w in weights:
+        relation, row = P.rows[k]
+        demand(k >= 0 and (relation == EQUAL or w <= 0), "a face is of rows without an end")
+        for p, (a, e) in row.items():
+            demand(not e, "a row of a face has a radius")
+            found[p] = found.get(p, 0) + w * a
+    demand(found.pop(-1, 0) >= 0, "the rows imply no face")
+    diagonal = {p: i == j for block in P.matrices for (i, j), p in block.items()}
+    demand(all(p in diagonal for p, a in found.items() if a), "a row of a face has a variable")
+    return {p: a * (1 + diagonal[p]) for p, a in found.items() if a}
 
 
-def combination(P, w):
-    """Return twice the matrices of A*(w), of which rows say that <A*(w), X> <= 0."""
-    found, supply = [{} for _ in P.orders], 0
-    for k, v in w.items():
-        lo, hi, *wide = P.ends[k]
-        end = hi if v > 0 else lo
-        demand(end is not None and not any(wide) and P.kinds[k] == HARD, "a face is of rows without an end")
-        supply += v * end
-        for (b, i, j), (a, e) in P.rows[k].items():
-            demand(b >= 0 and not e, "a row of a face has a variable, or a radius")
-            found[b][i, j] = found[b].get((i, j), 0) + v * a * (2 if i == j else 1)
-    demand(supply <= 0, "the rows imply no face")
-    return found
-
-
-def restrict(P, b, T, units):
+def eliminate(P, b, units, T):
     """Replace a matrix X with X T = 0 by M, its entries outside the rows of T that are those of the identity.
 
     X = H M H': the rows of H are those of the identity too, or less the others of T.
     """
-    others = [i for i in range(P.orders[b]) if i not in units]
-    H = {i: {k: 1} for k, i in enumerate(others)}
-    H |= {i: {k: -T[o][c] for k, o in enumerate(others) if T[o][c]} for c, i in enumerate(units)}
+    block = P.matrices[b]
+    rows = dict(zip([i for i, j in block if i == j], T, strict=True))
+    H = {i: {i: P.one} for i in rows if i not in units}
+    H |= {i: {o: -rows[o][c] for o in H if rows[o][c]} for c, i in enumerate(units)}
+    kept = {pair: p for pair, p in block.items() if not {*pair} & {*units}}
+    places = {p: pair for pair, p in block.items()}
 
     def folded(row):
-        found = {p: own for p, own in row.items() if p[0] != b}
-        for p in row.keys() - found.keys():
-            a, e = row[p]
-            for (i, g), (j, h) in product(H[p[1]].items(), H[p[2]].items()):
-                q = b, min(i, j), max(i, j)
+        found = {}
+        for p, (a, e) in row.items():
+            if p not in places:
+                found[p] = a << 2 * P.bits, e << 2 * P.bits
+                continue
+            i, j = places[p]
+            for (k, g), (m, h) in product(H[i].items(), H[j].items()):
+                q = kept[min(k, m), max(k, m)]
                 v, r = found.get(q, (0, 0))
                 found[q] = v + a * g * h, r + e * abs(g * h)
-        demand(all(x.denominator == 1 for own in found.values() for x in own), "a face has too many digits")
-        return {p: (int(v), int(r)) for p, (v, r) in found.items()}
+        demand(not any(x % P.one**2 for own in found.values() for x in own), "a face has too many digits")
+        return {p: (v >> 2 * P.bits, r >> 2 * P.bits) for p, (v, r) in found.items() if v or r}
 
-    P.rows = [{p: own for p, own in folded(row).items() if any(own)} for row in P.rows]
-    P.cost, P.orders[b] = folded(P.cost), len(others)
+    for rows in (P.rows, P.given):
+        rows[:] = [(relation, {-1: (0, 0)} | folded(row)) for relation, row in rows]
+    P.cost, P.soft, P.matrices[b] = folded(P.cost), [folded(row) for row in P.soft], kept
 
 
-def consequences(P, ends, solving):
-    """Return the equalities that solved ones imply, by elimination in fractions."""
-    basis, found = {}, set()
-    for k in sorted(range(len(P.rows)), key=lambda k: k not in solving):
-        lo, hi, *wide = ends[k]
-        exact = lo == hi is not None and not any(wide) and P.kinds[k] == HARD
-        if not exact or any(e for _, e in P.rows[k].values()):
+@cache
+def implied(point):
+    """Return the rows of a point that vanish where solved ones do, by elimination in fractions."""
+    rows, solved, basis, found = point.rows, point.solved, {}, set()
+    for k in sorted(range(len(rows)), key=lambda k: k not in solved):
+        if (k not in solved and rows[k][0] != EQUAL) or any(e for _, e in rows[k][1].values()):
             continue
-        row = {p: Fraction(a) for p, (a, _) in P.rows[k].items() if a} | {None: Fraction(lo)}
+        row = {p: Fraction(a) for p, (a, _) in rows[k][1].items() if a}
         for p, other in basis.items():
             factor = row.get(p, 0)
             for q, a in other.items() if factor else ():
@@ -120,7 +100,7 @@ def consequences(P, ends, solving):
         row = {p: a for p, a in row.items() if a}
         if not row:
             found.add(k)
-        elif k in solving and {*row} != {None}:
-            p = next(p for p in row if p is not None)
+        elif k in solved and {*row} != {-1}:
+            p = next(p for p in row if p != -1)
             basis[p] = {q: a / row[p] for q, a in row.items()}
     return found

@@ -26,8 +26,9 @@ from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.lower import lower_bound, with_psd_slacks
-from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas, integer_multipliers
-from bregopt.rigorous.reduction import RowFace, implied_bounds, reduced, reduced_in_steps
+from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
+from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
+from bregopt.rigorous.statement import Statement, integers_of, text
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table
 
@@ -235,50 +236,83 @@ class BoundCertificate:
         if self.face is not None:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
-        arrays |= self._for_the_checker()
+        stated = self._statement()
+        if stated:
+            claims = {"claimed lower": facts["lower"], "claimed upper": facts["upper"]}
+            arrays["statement"] = text({"format": schema.FORMAT, **claims, **stated})
         with replacing(path) as file:
             file.write(zipped(schema.sealed(arrays, facts), compressed=True))
 
-    def _for_the_checker(self) -> dict[str, Any]:
-        """Return arrays that save `bregopt-check` a search: faces, and multipliers with psd slacks."""
-        data: Data | None = self.data
-        faces: tuple[RowFace, ...] = ()
-        if max((block.n for block in self.data.matrices), default=0) > _LARGEST_CHECKED:
-            data = None
-        elif self.factor is None:  # whose multipliers are those of the problem itself
-            try:
-                (data, _), faces = reduced_in_steps(self.data, self.face)
-            except ValueError:  # a face that no rows imply: all checks refuse it
-                data = None
-        arrays: dict[str, Any] = {
-            "faces_row": np.array([face.row for face in faces], dtype=int),
-            "faces_sign": np.array([face.sign for face in faces], dtype=int),
-            "faces_block": np.array([face.block for face in faces], dtype=int),
-            "faces_z": np.concatenate([np.zeros(0), *(face.z for face in faces)]),
-        }
-        for name in ("y", "farkas"):
-            y = getattr(self, name)
-            if y is None or data is None:
-                continue
-            own = data if name == "y" else feasibility(data)
-            implied = implied_bounds(own).with_traces(self.traces)
-            least = self.claims[0] if name == "y" else math.ulp(0.0)
-            near = with_psd_slacks(own, y)
-            proven = lower_bound(own, near, implied, self.X).value >= least
-            if proven and not own.free.any():
-                arrays[name] = near
-                continue
-            # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue.
-            if name == "y":
-                bound, exact = exact_bound(own, implied, y)
-            else:
-                bound, exact = math.inf, exact_farkas(own, implied, y) or {}
-            fractions = integer_multipliers(exact, data.m) if exact and bound >= least else ()
-            if 0 < len(fractions) <= schema.LARGEST_PARTS:
-                arrays["fractions"] = fractions
-            elif proven:
-                arrays[name] = near
-        return arrays
+    def _statement(self) -> dict[str, Any]:
+        """Return the problem and the points for `bregopt-check`; nothing for large matrices and factors."""
+        low_rank = any(own.anchor is not None and own.anchor.factor is not None for own in self.data.matrices)
+        if max((own.n for own in self.data.matrices), default=0) > _LARGEST_CHECKED or low_rank:
+            return {}
+        if self.factor is not None:
+            return {}
+        try:
+            (data, _), steps = reduced_in_steps(self.data, self.face)
+        except ValueError:  # a face that no rows imply: all checks refuse it
+            return {}
+        written = Statement(self.data, self.traces)
+        faces, kept = written.faces(steps, self.face)
+        found = written.problem(faces)
+        multipliers = self._multipliers(data)
+        if multipliers is not None:
+            found["lower"] = written.multipliers(data, *multipliers)
+        if self.point is not None:
+            found["upper"] = _stated_point(written, data, kept, self.point, 1)
+        elif self.digits is not None:
+            own = self.digits
+            found["upper"] = written.point(data, kept, own.X, own.u, own.equations.tolist(), range(data.k))
+        if self.ray is not None:
+            found["ray"] = _stated_point(written, data, kept, self.ray, 0)
+        if multipliers is not None and self.X is not None:
+            weighted = [own.anchor is not None and own.anchor.weights is not None for own in data.matrices]
+            near = [X if own else np.zeros((0, 0)) for X, own in zip(self.X, weighted, strict=True)]
+            found["lower"]["near"] = written.near(near, multipliers[1])
+        return found
+
+    def _multipliers(self, data: Data) -> tuple[list[int], int] | None:
+        """Return multipliers in integers, with psd slacks where these prove the claim, and the price."""
+        infeasible = self.farkas is not None
+        y = self.farkas if infeasible else self.y
+        digits = None if self.digits is None else integers_of([*self.digits.y.T.tolist(), [1.0]])
+        if y is None:
+            return digits
+        own, price = (feasibility(data), 0.0) if infeasible else (data, 1.0)
+        implied = implied_bounds(own).with_traces(self.traces)
+        least = math.ulp(0.0) if infeasible else self.claims[0]
+        near = with_psd_slacks(own, y)
+        proven = lower_bound(own, near, implied, self.X).value >= least
+        if proven and not own.free.any():
+            return integers_of([[v] for v in (*near.tolist(), price)])
+        # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue.
+        if infeasible:
+            bound, exact = math.inf, exact_farkas(own, implied, y) or {}
+        else:
+            bound, exact = exact_bound(own, implied, y)
+        if exact and bound >= least:
+            shared = math.lcm(*(v.denominator for v in exact.values()))
+            *whole, last = (int(exact.get(k, 0) * shared) for k in range(data.m + 1))
+            return whole, -last
+        if not proven and digits is not None:
+            return digits
+        return integers_of([[v] for v in (*(near if proven else y).tolist(), price)])
+
+    def _check_statement(self, fields: schema.Fields) -> None:
+        """Refuse a file whose statement for `bregopt-check` is of another problem, or claims other bounds."""
+        if "statement" not in fields:
+            return
+        found = fields.facts("statement")
+        expected = Statement(self.data, self.traces).problem([])
+        expected |= {f"claimed {side}": x.hex() for side, x in zip(_NAMES, self.claims, strict=True)}
+        for name, value in expected.items():
+            if name != "faces" and found.get(name) != value:
+                raise ValueError(
+                    f"{fields.path}: {name} of the statement is not that of the other arrays; expected a "
+                    "file of certificate.save, as it was written"
+                )
 
     @classmethod
     def load(cls, path: str | Path) -> BoundCertificate:
@@ -323,10 +357,16 @@ class BoundCertificate:
             face=schema.read_face(fields, data),
             digits=_read_digits(fields, data),
         )
-        if fields.format == schema.FORMAT:
-            schema.read_for_the_checker(fields, data)
+        found._check_statement(fields)
         fields.finish()
         return found
+
+
+def _stated_point(
+    written: Statement, data: Data, kept: list[list[int]], point: Point, t: int
+) -> dict[str, Any]:
+    X = [M[None] for M in point.X]
+    return written.point(data, kept, X, point.u[None], point.equations.tolist(), point.movable.tolist(), t)
 
 
 def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:

@@ -33,7 +33,6 @@ __all__ = [
     "exact_farkas",
     "exact_inverse",
     "exact_ray",
-    "integer_multipliers",
     "integers",
     "is_semidefinite",
     "keeps_sign",
@@ -403,22 +402,6 @@ def _solutions(equations: Sequence[Vector], support: IntArray, v: Array) -> Iter
         if near not in seen and any(near.values()):
             seen.append(near)
             yield {k: x for k, x in near.items() if x}
-
-
-def integer_multipliers(near: Vector, m: int) -> Array:
-    """Return numbers in the ratios of m multipliers and of a price below zero, which changes its sign.
-
-    Parameters
-    ----------
-    near : dict from int to Fraction
-        As :func:`exact_bound` or :func:`exact_farkas` return them.
-    m : int
-    """
-    shared = math.lcm(*(v.denominator for v in near.values()))  # they are integers if doubles hold them
-    digits = max(int(abs(v) * shared).bit_length() for v in near.values())
-    unit = Fraction(shared, 2 ** max(digits - 1000, 0))
-    numbers = [near.get(k, Fraction(0)) * unit for k in range(m + 1)]
-    return sums_of_doubles([*numbers[:m], -numbers[m]])
 
 
 def sums_of_doubles(numbers: Sequence[Fraction]) -> Array:

@@ -36,13 +36,12 @@ __all__ = [
     "packed_point",
     "read_data",
     "read_face",
-    "read_for_the_checker",
     "read_point",
     "sealed",
 ]
 
 FORMAT = "bregopt bounds 3"
-OLDER_FORMAT = "bregopt bounds 2"  # without the arrays of `bregopt-check`
+OLDER_FORMAT = "bregopt bounds 2"  # without the statement for `bregopt-check`
 LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
 _DIVERGENCES = ("frobenius", "logdet", "von_neumann")
@@ -119,6 +118,17 @@ class Fields:
         if math.isnan(value):
             raise self.error(name, text, "a number in hexadecimal digits")
         return value
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """Return the table in a JSON text."""
+        raw = self._array(name, np.dtype("u1"), (None,))
+        try:
+            found = json.loads(bytes(raw).decode())
+        except (ValueError, RecursionError) as error:
+            raise self.error(name, error, "JSON") from error
+        if not isinstance(found, dict):
+            raise self.error(name, found, "a table")
+        return found
 
     def parts(self, name: str) -> list[Fields]:
         """Return the entries of a list of tables, with the arrays of this file."""
@@ -219,9 +229,12 @@ def digest(arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _plain(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays of doubles and of 64-bit integers."""
-    kinds = {name: "<f8" if np.asarray(array).dtype.kind == "f" else "<i8" for name, array in arrays.items()}
-    return {name: np.ascontiguousarray(array, dtype=kinds[name]) for name, array in arrays.items()}
+    """Return arrays of doubles, of 64-bit integers and of bytes."""
+    kinds = {"f": "<f8", "u": "u1"}
+    return {
+        name: np.ascontiguousarray(array, dtype=kinds.get(np.asarray(array).dtype.kind, "<i8"))
+        for name, array in arrays.items()
+    }
 
 
 def _seal(arrays: Mapping[str, Any]) -> Array:
@@ -431,16 +444,6 @@ def read_point(fields: Fields, name: str, data: Data) -> Point | None:
         fields.subset(f"{name}_equations", data.m),
         fields.subset(f"{name}_movable", data.k),
     )
-
-
-def read_for_the_checker(fields: Fields, data: Data) -> None:
-    """Refuse arrays of `bregopt-check` that are none: bregopt finds the faces and fractions itself."""
-    rows, blocks = fields.indices("faces_row", (None,), data.m), len(data.matrices)
-    fields.indices("faces_block", (len(rows),), blocks)
-    fields.integers("faces_sign", (len(rows),), -1, 1)
-    fields.floats("faces_z", (None,))
-    if "fractions" in fields:
-        fields.floats("fractions", (None, data.m + 1))
 
 
 def read_face(fields: Fields, data: Data) -> IntegerFace | None:

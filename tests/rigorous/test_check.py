@@ -1,6 +1,7 @@
 """The checker of one file: problems of exact optima, statements of bregopt, forged files, and its lemmas."""
 
 import ast
+import copy
 import json
 import shutil
 import subprocess
@@ -12,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from rational import KINDS, pair, problem
 
 import bregopt as bo
 import bregopt_check as check
 from bregopt.rigorous import schema
 from bregopt.rigorous.rational import ldl
+from bregopt.rigorous.statement import text
 
 
 def saved(solution, path):
@@ -27,16 +28,42 @@ def saved(solution, path):
     return verification
 
 
+def write(path, facts):
+    """Write a statement alone, which is all that the checker reads."""
+    with path.open("wb") as file:
+        np.savez(file, statement=np.frombuffer(json.dumps(facts).encode(), np.uint8))
+
+
 def bounds(path):
     """Return what the checker proves of both sides, None where it proves nothing."""
-    lists, facts = check.read(path)
-    P, found = check.Problem(lists, facts), []
-    for side in ("lower", "upper"):
+    P, found = check.Problem(check.read(path)), []
+    for side in ("lower", "ray" if "ray" in P.facts else "upper"):
         try:
-            found.append(check.proven(P, side))
+            found.append(check.bound(P, side))
         except check.Unproven:
             found.append(None)
     return found
+
+
+def changed(facts, rng):
+    """Return a statement with other numbers in a point, or other equations."""
+    forged = copy.deepcopy(facts)
+    point = forged[rng.choice([side for side in ("lower", "upper") if side in facts])]
+    kind = rng.integers(6)
+    if kind < 3:  # all numbers, one, or the factor
+        size = max(map(abs, point["at"]), default=0) * 10.0 ** rng.integers(-12, 1)
+        at = range(len(point["at"]) - 1) if kind == 0 else [int(rng.integers(len(point["at"])))]
+        for k in at:
+            point["at"][k] += int(rng.normal() * size)
+    elif kind == 3:
+        point["singular"] = int(point["singular"] * 10.0 ** rng.integers(-3, 4))
+    elif kind == 4:
+        point["fixed"] = [k for k in point["fixed"] if rng.random() < 0.5]
+    else:
+        point["equations"] = [
+            [k, s + int(rng.integers(3))] for k, s in point["equations"] if rng.random() < 0.7
+        ]
+    return forged
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,25 +84,27 @@ def test_statements_of_bregopt_are_proven_and_hold_the_integer_optimum(kind, see
 @pytest.mark.parametrize("kind", ["equalities", "inequalities", "blocks", "maximize", "trace"])
 @pytest.mark.parametrize("seed", range(4))
 def test_lower_bounds_are_those_of_the_formula_in_fractions(kind, seed, tmp_path):
-    # A second implementation of the page's first inequality, from NumPy's reader of the file.
+    # A second implementation of the page's inequality, from NumPy's reader of the file.
     saved(problem(np.random.default_rng(seed), kind).problem.solve(), tmp_path / "bounds.npz")
     lower = bounds(tmp_path / "bounds.npz")[0]
     with np.load(tmp_path / "bounds.npz") as arrays:
-        facts, own = json.loads(bytes(arrays["facts"])), dict(arrays)
-    *y, price = own["fractions"].sum(axis=0) if "fractions" in own else [*own["y"], 1.0]
-    y, price = [Fraction(v) for v in y], Fraction(price)
-    pairs = zip(y, own["lo"].tolist(), own["hi"].tolist(), strict=True)
-    total = sum((v * Fraction(lo if v > 0 else hi) for v, lo, hi in pairs if v), Fraction(0))
-    for b, block in enumerate(facts["blocks"]):
+        facts = json.loads(bytes(arrays["statement"]))
+    y, t = [Fraction(v, facts["lower"]["at"][-1]) for v in facts["lower"]["at"]], 2 ** facts["bits"]
+    slack = {p: Fraction(a, t) for p, a, _ in facts["cost"][2]}
+    total = -Fraction(facts["cost"][0], t)
+    for v, (relation, end, _, entries) in zip(y, facts["rows"], strict=False):
+        assert relation == 0 or v >= 0
+        total += v * Fraction(end, t)
+        for p, a, _ in entries:
+            slack[p] = slack.get(p, 0) - v * Fraction(a, t)
+    place = 0
+    for block in facts["matrices"]:
         W = [[Fraction(0)] * block["n"] for _ in range(block["n"])]
-        rows = sp.csr_array(tuple(own[f"A{b}_{part}"] for part in ("data", "indices", "indptr")))
-        rows.resize((len(y), len(own[f"i{b}"])))
-        for p, (i, j) in enumerate(zip(own[f"i{b}"].tolist(), own[f"j{b}"].tolist(), strict=True)):
-            column = rows[:, [p]].toarray().ravel().tolist()
-            spent = sum((v * Fraction(a) for v, a in zip(y, column, strict=True)), Fraction(0))
-            W[i][j] = W[j][i] = (price * Fraction(float(own[f"C{b}_mid"][p])) - spent) / (1 + (i < j))
+        for i, j in zip(*np.triu_indices(block["n"]), strict=True):
+            W[i][j] = W[j][i] = slack.get(place, Fraction(0)) / (1 + int(i < j))
+            place += 1
         assert ldl(W) is not None
-    assert lower == total / price + Fraction(float.fromhex(facts["offset"]))
+    assert lower == total
 
 
 @pytest.mark.parametrize("seed", range(len(KINDS)))
@@ -84,14 +113,9 @@ def test_bounds_of_changed_points_never_exclude_the_optimum(seed, tmp_path):
     known = problem(rng, KINDS[seed])
     certificate = saved(known.problem.solve(), tmp_path / "bounds.npz").certificate
     optimum = -known.value if certificate.data.maximize else known.value
-    fields = schema.Fields.of_file(tmp_path / "bounds.npz")
-    points = [name for name in fields._arrays if name in ("y",) or name.startswith(("point_X", "point_u"))]
+    facts = check.read(tmp_path / "bounds.npz")
     for _ in range(25):
-        arrays = dict(fields._arrays)
-        name = points[rng.integers(len(points))]
-        arrays[name] = arrays[name] + 10.0 ** rng.integers(-9, 2) * rng.normal(size=arrays[name].shape)
-        with (tmp_path / "forged.npz").open("wb") as file:
-            np.savez(file, **schema.sealed(arrays, {k: v for k, v in fields._facts.items() if k != "format"}))
+        write(tmp_path / "forged.npz", changed(facts, rng))
         lower, upper = bounds(tmp_path / "forged.npz")
         assert lower is None or lower <= optimum
         assert upper is None or upper >= optimum
@@ -101,43 +125,74 @@ def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, 
     X = bo.PSD(3)
     path, forged = tmp_path / "bounds.npz", tmp_path / "forged.npz"
     saved(bo.Problem(bo.Maximize(bo.sum(X)), [bo.diag(X) == 1]).solve(), path)
-    fields = schema.Fields.of_file(path)
-    facts = {k: v for k, v in fields._facts.items() if k != "format"}
+    facts = check.read(path)
 
-    def code(arrays, facts):
-        with forged.open("wb") as file:
-            np.savez(file, **schema.sealed(arrays, facts))
+    def code(**other):
+        write(forged, {name: value for name, value in (facts | other).items() if value is not None})
         return check.main([forged])
 
-    assert code(fields._arrays, facts) == 0
-    tiny = {name: fields._arrays[name] + 1e-300 for name in ("C0_radius", "lo_rad", "hi_rad")}
-    assert code(fields._arrays | tiny, facts) == 0  # a unit below the least double
-    assert code(fields._arrays, facts | {"lower": (-8.9).hex()}) == 1
-    assert code(fields._arrays, facts | {"upper": (-9.1).hex()}) == 1
-    assert code({k: v for k, v in fields._arrays.items() if k != "y"}, facts) == 1
-    assert code(fields._arrays | {"i0": fields._arrays["i0"] * 0}, facts) == 2  # one entry several times
-    assert code(fields._arrays | {"hi_rad": fields._arrays["hi_rad"] - 1}, facts) == 2
-    assert code(fields._arrays | {"A0_indices": fields._arrays["A0_indices"] + 50}, facts) == 2
-    assert code(fields._arrays, facts | {"rows": 10**9}) == 2
-    for name, value in (("lo", np.inf), ("hi", -np.inf), ("lo", 1.5), ("hi", 0.5)):
-        assert code(fields._arrays | {name: np.full(3, value)}, facts) == 2  # no row has such ends
+    assert code() == 0
+    assert code(**{"claimed lower": (-8.9).hex()}) == 1
+    assert code(**{"claimed upper": (-9.1).hex()}) == 1
+    assert code(lower=None) == 1
+    _, end, _, entries = facts["rows"][0]
+    for row in (
+        [0, end, -1, entries],  # a radius below zero
+        [0, end, 0, [[p, a, -1] for p, a, _ in entries]],
+        [0, end, 0, entries + entries],  # one entry several times
+        [0, end, 0, [[p + 50, a, e] for p, a, e in entries]],
+        [0, end, 0, [[-1, a, e] for _, a, e in entries]],
+        [0, end, 0, [[p, "9", e] for p, _, e in entries]],
+        [0, None, 0, entries],
+        [0, float("nan"), 0, entries],
+    ):
+        assert code(rows=[row, *facts["rows"][1:]]) == 2
+    assert code(matrices=[{"name": "X", "n": 10**9}]) == 2
+    assert code(free=-1) == 2
+    assert code(rows=facts["rows"][1:]) in (1, 2)
+    at = facts["lower"]["at"]
+    for point in (at[:-1], [*at[:-1], -at[-1]], [*at[:-1], 0]):
+        assert code(lower=facts["lower"] | {"at": point}) == 1
+    # A direction is no point: nothing says that the rows can be met.
+    ray = {"at": [1, 0, 0, 0, 0, 0, 0], "fixed": [], "equations": [], "singular": 0}
+    rows = [[1, 1, 0, [[0, 1, 0]]], [1, 1, 0, [[0, -1, 0]]]]
+    assert code(bits=0, rows=rows, cost=[0, 0, [[0, -1, 0]]], upper=ray | {"at": [0] * 7}) == 1
+    free = {"bits": 0, "rows": [[1, 1, 0, [[1, 1, 0]]]], "cost": [0, 0, [[0, -1, 0]]], "lower": None}
+    free |= {"claimed lower": (-np.inf).hex(), "claimed upper": (-np.inf).hex()}
+    assert code(**free, upper=ray, ray=ray) == 1
+    point = ray | {"at": [1, 1, 0, 1, 0, 0, 1]}
+    assert code(**free, upper=point, ray=ray) == 0
     content = path.read_bytes()
-    for at in np.random.default_rng(0).integers(0, len(content), 60):
+    for place in np.random.default_rng(0).integers(0, len(content), 60):
         broken = bytearray(content)
-        broken[at] ^= 1 << int(at % 8)
+        broken[place] ^= 1 << int(place % 8)
         forged.write_bytes(broken)
-        assert check.main([forged]) in (0, 2)  # a bit of the archive's own dates changes nothing
+        assert check.main([forged]) in (0, 2)  # a bit of another array changes nothing
     monkeypatch.setattr(check, "LARGEST", 2**20)
     with zipfile.ZipFile(forged, "w", zipfile.ZIP_DEFLATED) as bomb:
-        bomb.writestr("lo.npy", bytes(2**20 + 1))
+        bomb.writestr("statement.npy", bytes(2**20 + 1))
     assert check.main([forged]) == 2
     assert check.main([tmp_path / "missing.npz"]) == 2
     assert check.main(["--help"]) == 0
     assert check.main([]) == 2
     printed = capsys.readouterr().out
     assert "too large" in printed
-    assert "missing.npz: refused: No such file" in printed
+    assert "missing.npz: refused: it cannot be read (FileNotFoundError" in printed
     assert "FILE.npz" in printed
+
+
+def test_statements_of_other_problems_are_refused_by_bregopt(tmp_path):
+    X = bo.PSD(3)
+    path, forged = tmp_path / "bounds.npz", tmp_path / "forged.npz"
+    saved(bo.Problem(bo.Maximize(bo.sum(X)), [bo.diag(X) == 1]).solve(), path)
+    fields = schema.Fields.of_file(path)
+    facts = {k: v for k, v in fields._facts.items() if k != "format"}
+    stated = check.read(path)
+    for other in ({"claimed lower": (-10.0).hex()}, {"cost": [0, 0, []]}, {"rows": stated["rows"][:2]}):
+        with forged.open("wb") as file:
+            np.savez(file, **schema.sealed(fields._arrays | {"statement": text(stated | other)}, facts))
+        with pytest.raises(ValueError, match=f"{next(iter(other))} of the statement is not that"):
+            bo.BoundCertificate.load(forged)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -178,20 +233,29 @@ def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     found = saved(bo.Problem(bo.Minimize(bo.inner(C + C.T, X) + v[1]), rows).solve(), tmp_path / "cone.npz")
     assert found.relative_width < 1e-5
     assert check.main([tmp_path / "cone.npz"]) == 0
-    fields = schema.Fields.of_file(tmp_path / "cone.npz")
-    outside = {"point_u": fields._arrays["point_u"] * [1, 1.01, 1]}  # no row has the second one
-    for wrong in ({"point_equations": np.zeros(0, int)}, {"y": 0.9 * fields._arrays["y"]}, outside):
-        with (tmp_path / "forged.npz").open("wb") as file:
-            facts = {k: v for k, v in fields._facts.items() if k != "format"}
-            np.savez(file, **schema.sealed(fields._arrays | wrong, facts))
+    facts = check.read(tmp_path / "cone.npz")
+    point, multipliers = facts["upper"], facts["lower"]
+    assert point["equations"]
+    *x, v, t = point["at"]  # no row has the last variable
+    for wrong in (
+        {"upper": point | {"equations": []}},
+        {"upper": point | {"at": [*x, v + t, t]}},
+        {"upper": point | {"singular": point["singular"] * 10}},
+        {
+            "lower": multipliers
+            | {"at": [9 * y for y in multipliers["at"][:-1]] + [10 * multipliers["at"][-1]]}
+        },
+    ):
+        write(tmp_path / "forged.npz", facts | wrong)
         assert check.main([tmp_path / "forged.npz"]) == 1
-        sides = bounds(tmp_path / "forged.npz")
-        assert sides.count(None) == 1 or "y" in wrong
     free = bo.Problem(bo.Minimize(bo.trace(X) - 2 * X[0, 1]), [X[0, 1] - X[1, 2] == 0.3])
     solution = free.solve()
     solution.verify(trace_bound=10.0).certificate.save(tmp_path / "given.npz")
     assert check.main([tmp_path / "given.npz"]) == 0
     assert "given: the trace of X is at most 10.0" in capsys.readouterr().out
+    tight = check.read(tmp_path / "given.npz") | {"claimed lower": (-np.inf).hex()}
+    write(tmp_path / "given.npz", tight | {"given": [[0, 1]]})  # a bound on some optimal matrix, not on all
+    assert check.main([tmp_path / "given.npz"]) == 0
 
 
 def test_free_variables_beside_singular_slacks(tmp_path):
@@ -272,7 +336,7 @@ def test_files_that_are_missing_are_named(tmp_path, capsys, monkeypatch):
     assert "it needs bregopt_check_divergences.py" in printed
     monkeypatch.setitem(sys.modules, "bregopt_check_divergences", divergences)
     monkeypatch.setattr(divergences, "flint", None)
-    assert check.main([near]) == 2
+    assert check.main([near]) == 1
     assert "pip install python-flint" in capsys.readouterr().out
 
 
@@ -284,23 +348,28 @@ def test_equalities_that_leave_a_face_together(tmp_path):
         bo.Problem(bo.Minimize(11 * X[0, 2] - 9 * X[1, 2]), rows).solve(solver="path", tol=1e-8), path
     )
     assert found.relative_width < 1e-6
-    fields = schema.Fields.of_file(path)
-    facts = {k: v for k, v in fields._facts.items() if k != "format"}
-    weight, T = fields._arrays["exposing"], fields._arrays["face0"]
+    facts = check.read(path)
     assert check.main([path]) == 0
     lower, upper = bounds(path)
     assert lower <= -2 <= upper
+    ((weights, ((block, units, T),)),) = facts["faces"]
     for wrong in (
-        {"exposing": -weight},
-        {"exposing": weight + np.eye(len(weight))[0]},
-        {"exposing": 0 * weight},
-        {"face0": T[:, :0]},
-        {"face0": 2 * T},
-        {name: fields._arrays[name] + (weight != 0) for name in ("lo", "hi")},
+        [[[k, -w] for k, w in weights], [[block, units, T]]],
+        [[[0, weights[0][1] + 1], *weights[1:]], [[block, units, T]]],
+        [[[k, 0] for k, _ in weights], [[block, units, T]]],
+        [weights, [[block, units, [[2 * x for x in row] for row in T]]]],
+        [weights, [[block, [i for i in range(3) if i not in units], T]]],
+        [weights, [[block - 1, units, T]]],
     ):
-        with forged.open("wb") as file:
-            np.savez(file, **schema.sealed(fields._arrays | wrong, facts))
+        write(forged, facts | {"faces": [wrong]})
         assert check.main([forged]) == 2
+    rows = [list(row) for row in facts["rows"]]
+    for k, w in weights:  # the rows say that the form is positive
+        rows[k][1] += (w > 0) - (w < 0)
+    write(forged, facts | {"rows": rows})
+    assert check.main([forged]) == 2
+    write(forged, facts | {"faces": []})
+    assert check.main([forged]) == 1
 
 
 def test_rows_and_numbers_count_as_the_file_states_them(tmp_path, capsys):
@@ -308,28 +377,25 @@ def test_rows_and_numbers_count_as_the_file_states_them(tmp_path, capsys):
     X, path, forged = bo.PSD(3), tmp_path / "face.npz", tmp_path / "forged.npz"
     rows = [bo.diag(X) == 1, bo.quad_form(np.ones(3), X) == 0]
     saved(bo.Problem(bo.Minimize(X[0, 1]), rows).solve(tol=1e-9), path)
-    fields = schema.Fields.of_file(path)
     assert check.main([path]) == 0
-    facts = {k: v for k, v in fields._facts.items() if k != "format"}
-    assert facts["blocks"][0]["null"] == 3
-    nowhere = {name: fields._arrays[name][:0] for name in fields._arrays if name.startswith("faces_")}
-    point = {"point_X0": np.array([[1.0, -1, 0], [-1, 1, 0], [0, 0, 1]]), "point_equations": np.arange(3)}
-    for wrong, changed in (
-        (nowhere | point, {"upper": (-0.9).hex()}),
-        ({"faces_z": np.array([1.0, 1, -1])}, {}),
-        ({"faces_sign": np.array([-1])}, {}),
-        ({"faces_row": np.array([0])}, {}),
-        ({}, {"blocks": [facts["blocks"][0] | {"null": -1}]}),
-        ({"faces_row": fields._arrays["faces_row"].astype(float)}, {}),
+    facts = check.read(path)
+    assert facts["rows"][3][1:] == [
+        0,
+        0,
+        [[p, a << facts["bits"], 0] for p, a in enumerate([1, 2, 2, 1, 2, 1])],
+    ]
+    ((weights, ((block, units, T),)),) = facts["faces"]
+    point = {"at": [1, -1, 0, 1, 0, 1, 1], "fixed": [], "equations": [], "singular": 0}
+    for wrong in (
+        {"faces": [], "upper": point, "claimed upper": (-0.9).hex()},
+        {"faces": [[weights, [[block, units, [*T[:-2], [-x for x in T[-2]], T[-1]]]]]]},
+        {"faces": [[[[3, -1]], [[block, units, T]]]]},
+        {"faces": [[[[0, 1]], [[block, units, T]]]]},
+        {"faces": [[[[-1, 1]], [[block, units, T]]]]},
     ):
-        with forged.open("wb") as file:
-            np.savez(file, **schema.sealed(fields._arrays | wrong, facts | changed))
+        write(forged, facts | wrong)
         assert check.main([forged]) in (1, 2)
         assert "upper bound -0.9: proven" not in capsys.readouterr().out
-    whole = {name: np.rint(fields._arrays[name]).astype(int) for name in ("lo", "hi")}
-    with forged.open("wb") as file:  # the same numbers as integers
-        np.savez(file, **schema.sealed(fields._arrays | whole, facts))
-    assert check.main([forged]) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -341,35 +407,54 @@ def test_eigenvalues_and_definiteness_of_integers(seed):
     assert check.is_psd(W.tolist())
     below = W - np.diag((np.arange(n) == n - 1).astype(int))
     assert check.is_psd(below.tolist()) == (np.linalg.eigvalsh(below)[0] > -1e-9)
-    least = float(np.linalg.eigvalsh(below)[0])
-    found = check.least_eigenvalue([[int(x) << 200 for x in row] for row in below], 200)
-    size = abs(W).sum() + 1
-    assert found <= least + 1e-12 * size
-    assert found >= min(least - 0.01 * abs(least), 0) - 1e-12 * size
+    least, size = float(np.linalg.eigvalsh(below)[0]), abs(W).sum() + 1
+    wide = [[int(x) << 200 for x in row] for row in below]
+    for share in (-1e-6, 1e-6):  # on both sides of the least eigenvalue
+        reach = int((least + share * size) * 2.0**200)
+        assert check.is_psd(wide, reach) == check.has_factor(wide, reach) == (share < 0)
+    for module in ("cuts", "divergences"):
+        found = check.chapter(module).least_eigenvalue(wide) / 2.0**200
+        assert min(least - 0.02 * abs(least), 0) - 1e-12 * size <= found <= least + 1e-12 * size
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_solutions_of_equations_are_within_the_radius(seed):
     rng = np.random.default_rng(seed)
-    m, bits = int(rng.integers(1, 6)), 90
+    m, unit = int(rng.integers(1, 6)), 2**90
     A, b = rng.integers(-9, 10, (m, m + 4)), rng.integers(-9, 10, m)
     if np.linalg.matrix_rank(A) < m:
         pytest.skip("dependent rows")
-    rows = [{p: (int(a) << bits, 0) for p, a in enumerate(row) if a} for row in A]
-
-    step = np.linalg.lstsq(A.astype(float), b.astype(float), rcond=None)[0]
-    near = [round(x * 2.0**20) << bits - 20 for x in step]
-    lacks = [
-        ((int(v) << 2 * bits) - check.dot(row, [(x, 0) for x in near])[0], 0)
-        for v, row in zip(b, rows, strict=True)
+    rows = [
+        [0, int(v), 0, [[p, int(a), 0] for p, a in enumerate(row) if a]] for row, v in zip(A, b, strict=True)
     ]
-    movable = set(range(m + 4))
-    radius = check.distance(rows, movable, lacks, bits) / 2.0**bits
-    left = np.array([v for v, _ in lacks], dtype=float) / 2.0 ** (2 * bits)
-    assert np.linalg.norm(np.linalg.lstsq(A.astype(float), left, rcond=None)[0]) <= 1.0001 * radius
-    assert radius <= 1e3 * np.linalg.norm(left) * np.linalg.cond(A) / np.linalg.norm(A, 2)
-    with pytest.raises(check.Unproven, match="independent"):
-        check.distance([*rows, rows[0]], movable, [(1, 0)] * (m + 1), bits)
+    none = {
+        "matrices": [],
+        "nonnegative": 0,
+        "cones": [],
+        "cost": [0, 0, []],
+        "given": [],
+        "soft": [],
+        "faces": [],
+    }
+    near = [round(x * 2.0**20) * unit >> 20 for x in np.linalg.lstsq(A, b, rcond=None)[0]]
+    singular = np.linalg.svd(A, compute_uv=False)[-1]
+    point = {"at": [*near, unit], "fixed": [], "equations": [[k, 60] for k in range(m)]}
+    facts = {
+        "bits": 0,
+        "free": m + 4,
+        "rows": rows,
+        "upper": point | {"singular": int(0.9 * singular * 2.0**60)},
+    }
+    radius = check.Point(check.Problem(none | facts), "upper").radius / unit
+    left = [
+        float(sum(int(a) * x for a, x in zip(row, near, strict=True)) - int(v) * unit) / unit
+        for row, v in zip(A, b, strict=True)
+    ]
+    moved = np.linalg.norm(np.linalg.lstsq(A.astype(float), left, rcond=None)[0])
+    assert moved <= radius <= 1.2 * np.linalg.norm(left) / singular
+    for wrong in ({"singular": int(1.1 * singular * 2.0**60)}, {"singular": 0}):
+        with pytest.raises(check.Unproven, match="independent"):
+            check.Point(check.Problem(none | facts | {"upper": point | wrong}), "upper")
 
 
 def closed_forms():
@@ -429,16 +514,9 @@ def test_divergences_caps_and_logarithms_hold_values_of_closed_forms(tmp_path, c
         lower, upper = bounds(path)
         assert lower - room <= value <= upper + room, name
         assert upper - lower < 1e-6, name
-        fields = schema.Fields.of_file(path)
-        points = [key for key in fields._arrays if key in ("y", "X0") or key.startswith("point_")]
-        points = [key for key in points if fields._arrays[key].dtype.kind == "f" and fields._arrays[key].size]
+        facts = check.read(path)
         for _ in range(12):
-            arrays, key = dict(fields._arrays), points[rng.integers(len(points))]
-            change = 10.0 ** rng.integers(-6, 1) * rng.normal(size=arrays[key].shape)
-            arrays[key] = arrays[key] + (change + change.T if change.ndim == 2 else change)
-            with forged.open("wb") as file:
-                facts = {k: v for k, v in fields._facts.items() if k != "format"}
-                np.savez(file, **schema.sealed(arrays, facts))
+            write(forged, changed(facts, rng))
             lower, upper = bounds(forged)
             assert lower is None or lower <= value + room, name
             assert upper is None or upper >= value - room, name

@@ -122,7 +122,6 @@ def test_numbers_of_too_many_parts_are_refused(tmp_path):
     replace(certificate, digits=certificate.digits._replace(y=many)).save(tmp_path / "long.npz")
     with pytest.raises(ValueError, match=r"digits_y is .*; expected 1 to 64 parts"):
         type(certificate).load(tmp_path / "long.npz")
-    assert check.main([str(tmp_path / "long.npz")]) != 0
 
 
 def soft():

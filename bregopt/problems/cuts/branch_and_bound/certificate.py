@@ -41,6 +41,7 @@ from bregopt.problems.cuts.proof import Lattice
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import UNIT, down, up
+from bregopt.rigorous.statement import text
 
 __all__ = ["FORMAT", "CutCertificate", "Task", "penalty"]
 
@@ -314,9 +315,16 @@ class CutCertificate:
         path = path_of(path)
         if path.suffix != ".npz":
             raise ValueError(f"the file is called {path.name!r}; expected a name that ends with .npz")
+        arrays, facts = replace(self, name=self.name if name is None else str(name))._packed()
+        arrays["statement"] = text(_stated(arrays, facts))
+        with replacing(path) as file:
+            file.write(zipped(schema.sealed(arrays, facts, FORMAT), compressed=True))
+
+    def _packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the arrays and the facts of a file."""
         arrays, facts = _packed_task(self.task)
         facts |= {
-            "name": self.name if name is None else str(name),
+            "name": self.name,
             "claim": float(self.claim).hex(),
             "closed": bool(self.optimal),
             "trees": [],
@@ -326,8 +334,7 @@ class CutCertificate:
             own, fact = _packed_tree(leaves)
             arrays |= {f"{key}{number}": array for key, array in own.items()}
             facts["trees"].append(fact)
-        with replacing(path) as file:
-            file.write(zipped(schema.sealed(arrays, facts, FORMAT), compressed=True))
+        return arrays, facts
 
     @classmethod
     def load(cls, path: str | Path) -> CutCertificate:
@@ -368,6 +375,11 @@ class CutCertificate:
             optimal=fields.fact("closed", lambda value: isinstance(value, bool), "true or false"),
             name=fields.text("name"),
         )
+        if "statement" in fields and fields.facts("statement") != _stated(*found._packed()):
+            raise ValueError(
+                f"{fields.path}: the statement is not that of the other arrays; expected a file of "
+                "certificate.save, as it was written"
+            )
         fields.finish()
         return found
 
@@ -469,6 +481,11 @@ def _check_multipliers(z: Array, place: str) -> None:
 
 
 # --- The file -----------------------------------------------------------------------------------------
+
+
+def _stated(arrays: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the statement for `bregopt-check`, of the same numbers."""
+    return {"format": FORMAT, **facts, **{name: np.ravel(own).tolist() for name, own in arrays.items()}}
 
 
 def _packed_task(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
