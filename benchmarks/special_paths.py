@@ -806,8 +806,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("4,800 distances, n = 100", case("path", "4,800 distances, n = 100")),
         ),
         (
-            *("all rows where most of a sample act", "routes.ipm.path_route:_most_act"),
-            answering("routes.ipm.path_route._most_act", False),
+            *("all rows where most of a sample act", "routes.working_set:most_act"),
+            answering("routes.ipm.path_route.most_act", False),
             "1,600 triplets of overlapping classes, n = 64",
             solving(triplets, 64, 1600, 0.0, solver="path"),
         ),

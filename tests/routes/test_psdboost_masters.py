@@ -16,7 +16,7 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import oracle, semidefinite_master
+from bregopt.routes.matrix_generation import generation, oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -207,6 +207,19 @@ def test_rows_are_taken_in_as_they_are_needed(monkeypatch):
     assert max(most) <= 2_000
     reference = margin_problem(far, near, 10 / 3_000).solve(solver="path", tol=1e-7)
     assert sol.value == pytest.approx(reference.value, abs=1e-6 * max(1, abs(reference.value)))
+
+
+def test_the_interior_point_takes_all_rows_where_most_of_a_sample_act(monkeypatch):
+    monkeypatch.setattr(generation, "_SAMPLING_ROWS", 200)
+    tuning = replace(bo.tuning("psdboost"), sample_rows=60)
+    rng = np.random.default_rng(0)
+    one_cloud, apart = rng.normal(size=(2, 300, 24)), comparisons(300, 24, 1)
+    for (far, near), taken in ((one_cloud, True), (apart, False)):
+        problem = margin_problem(far, near, 10 / 300)
+        sol = problem.solve(solver="psdboost", tuning=tuning, tol=1e-5)
+        assert sol.status == "optimal"
+        margin_by_clarabel(far, near, 10 / 300).agrees(sol.value, sol.error)
+        assert isinstance(sol.X, bo.LowRank) != taken
 
 
 def test_answer_has_its_true_rank_and_says_what_that_costs():

@@ -38,6 +38,7 @@ from bregopt.routes.working_set import (
     WorkingSetTuning,
     can_be_inactive,
     entries_of,
+    most_act,
     newton_flops,
     on_working_set,
     sizes_at,
@@ -64,9 +65,6 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _DUAL = ("dual form",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
-# Share of a sample's rows whose multipliers act, those above a fraction of the largest, from which all rows
-# are taken. Triplets of overlapping classes had .93 to 1, those of distinct ones .34 to .63.
-_MOST_ACT, _ACTING = 0.8, 1e-3
 # Least tolerance of the problem with a sample of the rows, which only estimates the active set.
 _SAMPLE_TOL = 1e-2
 
@@ -453,16 +451,9 @@ def first_active_set(
     answer = method(sampled, rough, None, Progress("some rows"))
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return ActiveSet.resting(program.bounds).joined(rows)
-    if program.m <= 2 * entries_of(program) and _most_act(answer.y[can_be_inactive(sampled.bounds)]):
+    if most_act(program, sampled, answer.y):
         return ActiveSet.resting(program.bounds).joined(np.arange(program.m))
     return _active_set_at(program, answer.X, answer.u, optional, count)
-
-
-# Pays on: 1,600 triplets of overlapping classes, n = 64.
-def _most_act(y: Array) -> bool:
-    """Whether most rows of a sample act, so that most of all rows do: rounds would only repeat the work."""
-    size = np.abs(y)
-    return bool(np.count_nonzero(size > _ACTING * size.max(initial=0.0)) > _MOST_ACT * len(size))
 
 
 def _in_small_constraints(program: Program, count: int) -> Mask:

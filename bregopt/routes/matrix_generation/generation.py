@@ -37,6 +37,7 @@ from bregopt.routes.matrix_generation.master import LinearMaster, MatrixGenerati
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.working_set import most_act
 
 __all__ = ["PSDBoost", "PSDBoostSettings", "balanced", "matrix_generation"]
 
@@ -214,13 +215,17 @@ def matrix_generation(
     Returns
     -------
     Answer
-        Its ``X`` is a ``LowRank``.
+        Its ``X`` is a ``LowRank``, except where the interior-point method took all rows.
     """
     (face,) = program.faces
     if face.order == 0:
-        interior = PathSettings(tol=settings.tol, max_iter=settings.max_iter)
-        return follow_path(program, interior, start, progress)
+        return _on_path(program, settings, start, progress)
     return _Generation(program, settings, master, progress).run(start)
+
+
+def _on_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Return the answer of the interior-point method on all rows."""
+    return follow_path(program, PathSettings(tol=settings.tol, max_iter=settings.max_iter), start, progress)
 
 
 class _Generation:
@@ -251,7 +256,8 @@ class _Generation:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
         round_, limit = 0, self._settings.max_iter or _DEFAULT_MAX_ITER
         try:
-            self._begin(start)
+            if self._begin(start):
+                return _on_path(self._program, self._settings, None, self._progress)
             while round_ < limit:
                 round_ += 1
                 outcome = self._master.solve(self._gap)
@@ -272,8 +278,11 @@ class _Generation:
         X = best.of_least_rank(_TRUNCATION_TOL * self._settings.tol)
         return Answer((X,), best.u, best.y, stop, round_)
 
-    def _begin(self, start: Start | None) -> None:
-        """Add the master's first directions: from an earlier answer, a sample or uniform multipliers."""
+    def _begin(self, start: Start | None) -> bool:
+        """Add the master's first directions: from an earlier answer, a sample or uniform multipliers.
+
+        The answer is whether directions will not do, as most rows of the sample act.
+        """
         y = _uniform(self._program)
         if start is not None:
             y = self._program.bounds.clip(start.y)
@@ -281,14 +290,23 @@ class _Generation:
                 self._master.add(_directions(np.asarray(X)))
         # Pays on: 3,000 comparisons, n = 20.
         elif self._semidefinite and (sample := _sampled(self._program, self._settings)) is not None:
-            self._solve_sample(sample)
+            y_of_sample = self._solve_sample(sample)
+            if self._settings.master == "auto" and most_act(self._program, sample, y_of_sample):
+                return True
         found = self._leading(y, self._cuts)
         if start is not None:
             self._incumbent.offer_bound(y, found)
         self._master.add(found.vectors)
+        return False
 
-    def _solve_sample(self, sample: Program) -> None:
-        """Solve the problem of a sample of the rows roughly, for a first point and working set."""
+    def _solve_sample(self, sample: Program) -> Array:
+        """Solve the problem of a sample of the rows roughly, for a first point and working set.
+
+        Returns
+        -------
+        array of shape (m,)
+            The multipliers of the sample.
+        """
         loose = replace(self._settings, tol=max(_SAMPLE_TOL, self._settings.tol), verbose=False)
         first = _Generation(sample, loose, "psd", Progress("sample"))
         answer = first.run(None)
@@ -299,6 +317,7 @@ class _Generation:
             self._incumbent.offer_point(X, answer.u)
             self._master.fix_rows(X, answer.u, int(_SAMPLE_WORKING_SET * sample.m))
             self._master.add(first._master.used)
+        return answer.y
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
         if outcome.state is State.INFEASIBLE:
