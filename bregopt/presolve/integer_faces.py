@@ -24,7 +24,7 @@ import scipy.linalg
 from bregopt.arrays import EPS, Array
 from bregopt.presolve.faces import Exposure, on_faces
 from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
-from bregopt.program import Program
+from bregopt.program import Penalty, Program
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.integer_faces import IntegerFace, as_integers, on_integer_face
@@ -41,6 +41,8 @@ _FAR = 0.35
 _LARGEST_UNKNOWNS = 600
 # Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
 _NULL = 1e-10
+# Eigenvalues of F, relative to the largest, above which they count.
+_RANGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +58,30 @@ class OnIntegerFace(OnRevealedFaces):
     lifting_slacks = (1e-10,)  # the bound is that on the face
 
 
-def integer_face(program: Program, X: Sequence[Array]) -> OnIntegerFace | None:
-    """Return the program on the face of integers that an iterate shows, None where it shows none."""
-    directions = tuple(_integer_null_space(np.asarray(X_b)) for X_b in X)
+def integer_face(program: Program, X: Sequence[Array], optimum: bool = False) -> OnIntegerFace | None:
+    """Return the program on the face of integers that an iterate shows, None where it shows none.
+
+    An `optimum` of low rank has a larger null space, and several gaps: each is tried, and of its null space
+    the part that rows imply.
+    """
+    found = _on_face_of(program, tuple(_integer_null_space(np.asarray(X_b)) for X_b in X), optimum)
+    for d in range(len(X[0]) - 2, 0, -1) if optimum and len(X) == 1 else ():
+        if found is None:
+            found = _on_face_of(program, (_integer_null_space(np.asarray(X[0]), d),), optimum)
+    return found
+
+
+def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) -> OnIntegerFace | None:
     unknowns = sum(T.shape[1] * (T.shape[1] + 1) // 2 for T in directions)
     if not 0 < unknowns <= _LARGEST_UNKNOWNS:
         return None
     data = data_of(program)
     face = _exposing(data, directions)
+    face = _of_its_range(data, face) if optimum and face is not None else face
     on = None if face is None else on_integer_face(data, face)
     if face is None or on is None:
         return None
+    directions = face.directions
     kept = np.arange(program.m)  # the implied rows too: without them, their residuals would be sums of many
     rows = np.flatnonzero(face.weight)
     exposures = tuple(
@@ -80,7 +95,7 @@ def integer_face(program: Program, X: Sequence[Array]) -> OnIntegerFace | None:
     return found
 
 
-def _integer_null_space(X: Array) -> Array:
+def _integer_null_space(X: Array, dimension: int = 0) -> Array:
     """Return ``T`` of a matrix; without columns where there is no gap in its eigenvalues, or no integers."""
     n = len(X)
     none = np.zeros((n, 0))
@@ -89,20 +104,41 @@ def _integer_null_space(X: Array) -> Array:
     values, Q = np.linalg.eigh(X)
     ratio = values[1:] / np.maximum(values[:-1], EPS * values[-1])
     zero = int((values <= _ZERO * values[-1]).sum())  # of an answer on the face
-    d = zero or int(np.argmax(ratio)) + 1
+    d = dimension or zero or int(np.argmax(ratio)) + 1
     if ratio[d - 1] < _LEAST_RATIO or d >= n - 1:
         return none
-    W = Q[:, :d]
-    others = np.delete(np.arange(n), np.argmax(X.diagonal()))
+    return _integer_basis(Q[:, :d], int(np.argmax(X.diagonal())))
+
+
+def _integer_basis(W: Array, apart: int) -> Array:
+    """Return ``T`` with the range of `W`, whose identity is not in the row `apart`; no columns for none."""
+    n, d = W.shape
+    others = np.delete(np.arange(n), apart)
     J = np.sort(others[scipy.linalg.qr(W[others].T, mode="r", pivoting=True)[1][:d]])
     T = np.linalg.solve(W[J].T, W.T).T
-    near = np.rint(T)
-    return near if np.abs(T - near).max() <= _FAR else none
+    near: Array = np.rint(T)
+    return near if np.abs(T - near).max(initial=0.0) <= _FAR else np.zeros((n, 0))
+
+
+def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
+    """Return the face with the range of ``F`` itself: an optimum shows directions that no rows ask for."""
+    found = []
+    for block, T in zip(data.matrices, face.directions, strict=True):
+        F = block.sparse_matrix(block.A.T @ face.weight).toarray()
+        values, Q = np.linalg.eigh(F)
+        d = int((values > _RANGE * np.abs(values).max(initial=0.0)).sum())
+        if T.shape[1] == 0 or d == 0 or d == T.shape[1]:
+            found.append(T if d else T[:, :0])
+        else:
+            found.append(_integer_basis(Q[:, len(Q) - d :], int(np.argmin(F.diagonal()))))
+    return IntegerFace(face.weight, tuple(found))
 
 
 def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
     """Return the combination of the rows that is ``T S T'`` and nearest to the projectors, in integers."""
-    A, share, b = data.A, data.share, data.lo
+    equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
+    rows = np.flatnonzero(equal)
+    A, share, b = data.A[rows], data.share, data.lo[rows]
     pairs = [np.triu_indices(T.shape[1]) for T in directions]
     # The coordinates of S have an orthonormal basis of symmetric matrices.
     unit = [np.where(i == j, 0.5, np.sqrt(0.5)) for i, j in pairs]  # times t_i t_j' + t_j t_i'
@@ -127,4 +163,6 @@ def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
         np.linalg.inv(T.T @ T)[pair] * (2 * u) for T, pair, u in zip(directions, pairs, unit, strict=True)
     ]
     w, factor = as_integers((weights @ (N @ (N.T @ np.concatenate(nearest))))[None])
-    return IntegerFace(w[0], tuple(directions)) if factor[0] else None
+    weight = np.zeros(data.m)
+    weight[rows] = w[0]
+    return IntegerFace(weight, tuple(directions)) if factor[0] and w.any() else None

@@ -39,6 +39,7 @@ _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones
 _TOL = 1e-7  # of further solves
 _SHARP_TOL = 1e-8  # of a further solve on a face, which ends in a few steps more
+_FEW, _FEW_ROWS = 2, 300  # matrices and rows beside variables or inequalities, of which faces are sought
 _SINGULAR = 1e-13  # least eigenvalue, relative to the trace, of an answer on a face
 _NO_FARKAS = (
     "the Farkas vector is not proven: A*(y) is too near the boundary of the cone; relax the constraints that "
@@ -88,8 +89,10 @@ def verified(
     if face is None and raw.X is not None and math.isinf(max(map(abs, certificate.claims))):
         face = _integer_face(program, raw, math.inf)
         if face is not None:
-            search = _Search(program, data, *reduced(data, face), raw, traces, resolve, face, search.solves)
-            certificate = search.bounded()
+            other = _Search(program, data, *reduced(data, face), raw, traces, resolve, face, search.solves)
+            found = other.bounded()
+            if np.isfinite(found.claims).sum() > np.isfinite(certificate.claims).sum():
+                search, certificate = other, found
     if generated and raw.X is not None:
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
@@ -375,12 +378,17 @@ def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFac
     The least eigenvalue of the answer, relative to the trace, is below the `largest` one.
     """
     X = () if raw.X is None else raw._point[0]
-    if not (X and has_rows_of_integers(program)) or any(isinstance(M, LowRank) for M in X):
+    if not X or any(isinstance(M, LowRank) for M in X):
+        return None
+    plain = all(b.nearness is None and b.cap is None and b.face is None for b in program.blocks)
+    few = plain and len(X) <= _FEW and program.m <= _FEW_ROWS and largest == math.inf
+    if not has_rows_of_integers(program) and not few:
         return None
     from bregopt.presolve.integer_faces import integer_face  # few programs wait
 
     least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
-    found = integer_face(program, X) if min(least, default=math.inf) < largest else None
+    near = min(least, default=math.inf) < largest
+    found = integer_face(program, X, optimum=few) if near else None
     return None if found is None else found.face
 
 

@@ -106,6 +106,22 @@ def test_sums_of_squares_are_identities(name):
     assert lowest >= -1e-9
 
 
+@pytest.mark.parametrize(("a", "b"), [(100, 1), (3, 2), (1, 5)])
+def test_squares_that_rows_fix_together_are_on_a_face(a, b):
+    # Rosenbrock's a (y - x^2)^2 + (b - x)^2: three rows fix the squares of y and x^2 and their product, so
+    # that no Gram matrix is definite. Its minimum is zero at (b, b^2).
+    p = {(0, 2): a, (2, 1): -2 * a, (4, 0): a, (2, 0): 1, (1, 0): -2 * b, (0, 0): b * b}
+    monomials = [(0, 0), (0, 1), (1, 0), (2, 0)]
+    solution = sum_of_squares(p, monomials).solve(tol=1e-9)
+    verified = solution.verify()
+    assert -1e-6 * b**2 < verified.lower <= 0 <= verified.upper < 1e-6 * b**2
+    found = solution.rational()
+    identity = {power: Fraction(c) for power, c in p.items()}
+    identity[0, 0] -= found.u["t"]
+    assert expanded(*found.factors[0], monomials) == {power: c for power, c in identity.items() if c}
+    assert -1e-6 * b**2 < found.u["t"] <= 0
+
+
 def test_minimum_of_the_camel_to_eight_digits():
     found = sum_of_squares(*POLYNOMIALS["camel"]).solve(tol=1e-9).rational()
     assert found.value == found.u["t"]
