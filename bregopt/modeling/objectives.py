@@ -13,8 +13,10 @@ from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_numbe
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
 from bregopt.modeling.affine import Formula
+from bregopt.modeling.atoms import trace
+from bregopt.modeling.complex_expressions import ComplexForms, real
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, embedded
-from bregopt.modeling.convex.atom import check_objective
+from bregopt.modeling.convex.atom import check_objective, leaves
 from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import ExpressionLike, Operand
@@ -128,16 +130,18 @@ def logdet_div(
 
 
 def von_neumann_div(
-    X: PSD, X0: CenterLike, complement: float | None = None, rank_tol: float = RANK_TOL
+    X: Operand | ArrayLike, X0: CenterLike, complement: float | None = None, rank_tol: float = RANK_TOL
 ) -> CurvedExpression:
-    """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``.
+    """Return the von Neumann divergence ``tr(X log X - X log X0 - X + X0)``; it is jointly convex.
 
     Parameters
     ----------
-    X : PSD
-    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, or LowRank
+    X : PSD, or affine expression of shape (n, n)
+        With an expression, or variables in `X0`, it is ``quantum_rel_entr(X, X0) - tr X + tr X0``, and
+        either may be constant, as there.
+    X0 : array_like of shape (n, n), symmetric (Hermitian) positive definite, LowRank or affine expression
     complement, rank_tol : float
-        As for :func:`logdet_div`.
+        As for :func:`logdet_div`, where `X` is a variable and `X0` has none.
 
     Returns
     -------
@@ -148,13 +152,34 @@ def von_neumann_div(
     ------
     TypeError, ValueError
         If ``X0`` is not symmetric, not of the order of ``X``, or dense and not positive definite, or if
-        `complement` is not above 0.
+        `complement` is not above 0, or stated beside expressions.
 
     References
     ----------
     Kulis, Sustik, Dhillon (2009), eq. 1 and Definition 4.
     """
+    of_variable = isinstance(X, PSD | HermitianPSD) or not isinstance(X, Operand)
+    if not of_variable or _has_variables(X0):
+        if complement is not None or isinstance(X0, LowRank):
+            raise TypeError(
+                f"X of von_neumann_div is {type(X).__name__} and X0 {type(X0).__name__}; expected a bo.PSD "
+                "variable and numbers where complement is stated or X0 is LowRank"
+            )
+        from bregopt.modeling.convex.entropies import quantum_rel_entr  # other divergences need none of it
+
+        return quantum_rel_entr(X, X0) - _trace_of(X) + _trace_of(X0)
     return _divergence("von_neumann", X, X0, complement, rank_tol)
+
+
+def _has_variables(e: Any) -> bool:
+    if isinstance(e, HermitianPSD):
+        return True
+    parts = e.parts if isinstance(e, ComplexOperand) else real(e) if isinstance(e, ComplexForms) else e
+    return isinstance(parts, Operand) and any(not isinstance(own, Parameter) for own in leaves(parts))
+
+
+def _trace_of(e: Any) -> Any:
+    return real(trace(e)) if isinstance(e, Operand) else float(np.trace(np.asarray(e)).real)
 
 
 def frobenius_div(X: PSD, X0: CenterLike, weights: ArrayLike | None = None) -> CurvedExpression:

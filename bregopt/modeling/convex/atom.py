@@ -40,6 +40,7 @@ __all__ = [
     "curvature_of",
     "distinct",
     "is_symmetric",
+    "leaves",
     "sign_of",
     "soft_rows",
     "svec",

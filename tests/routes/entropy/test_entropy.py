@@ -396,3 +396,31 @@ def test_the_barrier_method_solves_what_the_other_leaves():
     assert sol.status == "optimal"
     assert proven.lower <= sol.value + 1e-12
     assert proven.upper - proven.lower < 1e-5
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_von_neumann_divergences_of_expressions(hermitian):
+    """With both arguments affine the divergence is jointly convex, and zero where they agree."""
+    rng = np.random.default_rng(5)
+
+    def state():
+        M = rng.standard_normal((3, 3)) + 1j * rng.standard_normal((3, 3)) * hermitian
+        M = M @ M.conj().T / np.trace(M @ M.conj().T).real
+        return M if hermitian else M.real
+
+    def log(M):
+        d, U = np.linalg.eigh(M)
+        return (U * np.log(d)) @ U.conj().T
+
+    X, Y = bo.PSD(3, hermitian=hermitian), bo.PSD(3, hermitian=hermitian)
+    K, C = state(), state()
+    cases = [(X, Y), (K @ X @ K.conj().T, C), (C, Y), (K @ X @ K.conj().T, Y + np.eye(3))]
+    for A, B in cases:
+        f = bo.von_neumann_div(A, B)
+        cost = bo.real(bo.inner(state(), X)) + bo.real(bo.inner(state(), Y))
+        sol = bo.Problem(bo.Minimize(f + cost), [bo.trace(X) == 1, bo.trace(Y) == 2]).solve(tol=1e-8)
+        a, b = (np.asarray(getattr(e, "value", e)) for e in (A, B))
+        assert sol.status == "optimal"
+        assert f.value == pytest.approx(np.trace(a @ (log(a) - log(b)) - a + b).real, abs=1e-10)
+    with pytest.raises(TypeError, match="where complement is stated"):
+        bo.von_neumann_div(2 * X, np.eye(3), complement=1.0)
