@@ -360,6 +360,7 @@ def test_equalities_that_leave_a_face_together(tmp_path):
         [weights, [[block, units, [[2 * x for x in row] for row in T]]]],
         [weights, [[block, [i for i in range(3) if i not in units], T]]],
         [weights, [[block - 1, units, T]]],
+        [[[0, 0]], [[block - 1, units, T]]],
     ):
         write(forged, facts | {"faces": [wrong]})
         assert check.main([forged]) == 2
@@ -412,6 +413,13 @@ def test_eigenvalues_and_definiteness_of_integers(seed):
     for share in (-1e-6, 1e-6):  # on both sides of the least eigenvalue
         reach = int((least + share * size) * 2.0**200)
         assert check.is_psd(wide, reach) == check.has_factor(wide, reach) == (share < 0)
+    assert not check.has_pivots([[0, 1], [1, 5]])
+    for _ in range(5):  # singular, less one unit of 600 binary digits
+        F = [
+            [int(x) * 2**280 + int(y) for x, y in rng.integers(-(2**40), 2**40, (n, 2))] for _ in range(n + 1)
+        ]
+        W = [[sum(a * b for a, b in zip(f, g, strict=True)) - (f is g is F[-1]) for g in F] for f in F]
+        assert not check.has_factor(W)
     for module in ("cuts", "divergences"):
         found = check.chapter(module).least_eigenvalue(wide) / 2.0**200
         assert min(least - 0.02 * abs(least), 0) - 1e-12 * size <= found <= least + 1e-12 * size
@@ -455,6 +463,21 @@ def test_solutions_of_equations_are_within_the_radius(seed):
     for wrong in ({"singular": int(1.1 * singular * 2.0**60)}, {"singular": 0}):
         with pytest.raises(check.Unproven, match="independent"):
             check.Point(check.Problem(none | facts | {"upper": point | wrong}), "upper")
+
+
+def test_moves_of_entries_and_signs_of_multipliers_count():
+    facts = {"bits": 0, "nonnegative": 0, "cones": [], "given": [], "soft": [], "faces": []}
+    facts |= {"matrices": [{"name": "X", "n": 2}], "free": 0, "cost": [0, 0, []]}
+    near = {"at": [9, 4, 9, 4], "fixed": [0, 2], "equations": [[0, 0]], "singular": 1}  # 4 X_01 = 3
+    point = check.Point(check.Problem(facts | {"rows": [[0, 3, 0, [[1, 4, 0]]]], "upper": near}), "upper")
+    W, reach = point.matrix(point.matrices[0])
+    assert W == [[9, 4], [4, 9]]
+    assert reach >= point.radius >= 1
+    # u is at most 5, and has no lower bound.
+    facts |= {"matrices": [], "free": 1, "cost": [0, 0, [[0, 1, 0]]], "rows": [[1, -5, 0, [[0, -1, 0]]]]}
+    facts["lower"] = {"at": [-1, 1], "fixed": [], "equations": [], "singular": 0}
+    with pytest.raises(check.Unproven, match="violated"):
+        check.bound(check.Problem(facts), "lower")
 
 
 def closed_forms():
