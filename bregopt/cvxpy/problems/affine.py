@@ -266,16 +266,25 @@ def _summed_up(atom: Any, elements: Elements, rows: Coefficients) -> bool:
         return False
     rows.frozen.update(own.frozen)
     rows.add_constant(elements, own.constant)
-    weights = sp.csr_array((elements.weight, (elements.row, elements.at)), (rows.m, atom.size))
     for known, found in ((rows.elements, own.elements), (rows.parameters, own.parameters)):
         for leaf, parts in ({} if found is None else found).items():
-            row, at, weight = joined(parts)
-            total = (weights @ sp.csr_array((weight, (row, at)), (atom.size, leaf.size))).tocoo()
             assert known is not None
-            known.setdefault(leaf, []).append(
-                Elements(total.row.astype(np.intp), total.col.astype(np.intp), total.data)
-            )
+            known.setdefault(leaf, []).append(_composed(elements, parts, rows.m, atom.size, leaf.size))
     return True
+
+
+def _composed(elements: Elements, parts: Sequence[Elements], m: int, size: int, leaf_size: int) -> Elements:
+    """Return `m` rows of an expression's elements as rows of a leaf's elements, which are given by `parts`."""
+    row, at, weight = joined(parts)
+    if len(row) <= size and len(set(row.tolist())) == len(row):  # one term for each element: no sums
+        term = np.full(size, -1)
+        term[row] = np.arange(len(row))
+        chosen = term[elements.at]
+        k = np.flatnonzero(chosen >= 0)
+        return elements.taken(k, at[chosen[k]], weight[chosen[k]])
+    weights = sp.csr_array((elements.weight, (elements.row, elements.at)), (m, size))
+    total = (weights @ sp.csr_array((weight, (row, at)), (size, leaf_size))).tocoo()
+    return Elements(total.row.astype(np.intp), total.col.astype(np.intp), total.data)
 
 
 def _added(atom: Any, elements: Elements, rows: Coefficients) -> None:
