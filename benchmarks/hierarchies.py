@@ -2,8 +2,10 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/hierarchies.py
 
-A cell has the CPU time of one `problem.solve` in seconds, and the error of the value where it is beyond the
-published digits.
+A cell has the CPU time of a `problem.solve` in seconds, the median over three fresh problems, or the only one
+that takes more than five seconds. The error of the value follows where it is beyond the published digits.
+CSDP solves the file that bregopt writes of a linear problem; its time includes starting and reading it. The
+table goes to benchmarks/results/hierarchies.md.
 
 Words of projectors bound quantum correlations (Navascues, Pironio, Acin 2008), moments bound polynomials
 (Lasserre 2001), the Terwilliger algebra bounds codes (Schrijver 2005), and products of voltages bound the
@@ -12,16 +14,24 @@ cost of power (Lavaei, Low 2012).
 
 from __future__ import annotations
 
+import statistics
 import time
 import warnings
 from collections.abc import Callable
 from itertools import combinations, product
 from math import comb, cos, pi, sqrt
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
+from relaxations import by_csdp
 from textbook import WAYS
+
+import bregopt as bo
+
+RESULTS = Path(__file__).parent / "results" / "hierarchies.md"
+ROUNDS, LONG, LIMIT = 3, 5.0, 60.0
 
 Word = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -231,19 +241,40 @@ PUBLISHED = {
 }
 
 
+def solved(known: Published, options: dict[str, Any]) -> str:
+    """Return the cell of a way to solve a problem."""
+    times: list[float] = []
+    while len(times) < ROUNDS and not (times and times[-1] > LONG):
+        problem, begin = known.make(), time.process_time()
+        problem.solve(**options)
+        times.append(time.process_time() - begin)
+    error = known.error(float(problem.value))
+    return f"{statistics.median(times):.3g}" + (f", off by {error:.0e}" if error > known.digits else "")
+
+
+def beside(known: Published) -> str:
+    """Return the cell of CSDP."""
+    problem = bo.from_cvxpy(known.make())
+    if not problem.program().bounds.all_hard:  # squares of costs
+        return ""
+    runs = [by_csdp(problem, LIMIT) for _ in range(ROUNDS)]
+    if any("seconds" not in run for run in runs):
+        return str(runs[0]["status"])
+    return f"{statistics.median(run['seconds'] for run in runs):.3g}"
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table, and save it."""
     warnings.simplefilter("ignore")
-    print(f"| problem | published | {' | '.join(WAYS)} |")
-    print("|:--|--:|" + "--:|" * len(WAYS))
+    for options in WAYS.values():
+        chsh().solve(**options)  # what is imported once
+    lines = [f"| problem | published | {' | '.join(WAYS)} | CSDP |", "|:--|--:|" + "--:|" * (len(WAYS) + 1)]
+    print("\n".join(lines))
     for name, known in PUBLISHED.items():
-        cells = []
-        for options in WAYS.values():
-            problem, begin = known.make(), time.process_time()
-            problem.solve(**options)
-            seconds, error = time.process_time() - begin, known.error(float(problem.value))
-            cells.append(f"{seconds:.2f}" + (f", off by {error:.0e}" if error > known.digits else ""))
-        print(f"| {name} | {known.value:.7g} | {' | '.join(cells)} |", flush=True)
+        cells = [*(solved(known, options) for options in WAYS.values()), beside(known)]
+        lines.append(f"| {name} | {known.value:.7g} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -183,14 +183,14 @@ def solved(name: str, way: str, tol: float) -> dict[str, Any]:
     return {"seconds": seconds, "status": status, "value": float(value), "error": float(error)}
 
 
-def by_csdp(name: str, cap: float) -> dict[str, Any]:
+def by_csdp(problem: bo.Problem, cap: float) -> dict[str, Any]:
     """Return seconds and status of CSDP on the file that bregopt writes."""
     csdp = PROGRAMS[0]
     if csdp.missing():
         return {"status": "not installed"}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.dat-s"
-        bo.write_sdpa(PROBLEMS[name](bo), path)
+        bo.write_sdpa(problem, path)
         done = called([csdp.program, *csdp.command(path, None)], Path(folder), cap, dict(os.environ))
     if done is None:
         return {"status": f"stopped at {cap:g} s"}
@@ -212,7 +212,7 @@ def rows_of(name: str, cap: float) -> list[str]:
     """Return the lines of a problem, one for each tolerance."""
     program = PROBLEMS[name](bo).program()
     runs = {(way, tol): in_process(name, way, tol, cap) for tol in _TOLERANCES for way in _WAYS}
-    peer = by_csdp(name, cap)
+    peer = by_csdp(PROBLEMS[name](bo), cap)
     proven = [run for run in runs.values() if np.isfinite(run.get("error", np.inf))]
     best = min(proven, key=lambda run: float(run["error"]))["value"] if proven else np.nan
     size = f"{name} | {', '.join(str(block.n) for block in program.blocks)} | {program.m:,}"
