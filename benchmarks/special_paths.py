@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import cvxpy as cp
 import entropies
 import large_cuts
 import logdet_completion
@@ -491,6 +492,18 @@ def again() -> Call:
     problem = distance_problem("logdet", 40, 300, soft=False)()
     problem.solve()
     return partial(problem.solve, warm_start=True)
+
+
+def nearest_by_norm(n: int) -> Call:
+    """Return a call that solves CVXPY's problem of the nearest correlation matrix in the Frobenius norm."""
+    A, X = uniform_matrix(n, np.random.default_rng(n)), cp.Variable((n, n), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.norm(X - A, "fro")), [cp.diag(X) == 1])
+
+    def call() -> Any:
+        problem.solve(method="bregopt", tol=1e-8)
+        return problem.solver_stats.extra_stats
+
+    return call
 
 
 def right_hand_sides(n: int, count: int) -> Call:
@@ -1012,6 +1025,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("bounds of ratios", "routes.entropy.interior_point:_bounds_of_ratios"),
             replaced("routes.entropy.interior_point._bounds_of_ratios", _no_bounds),
             *("relative entropies of ten numbers beside costs", solving(priced_relative_entropies)),
+        ),
+        # CVXPY.
+        (
+            *("squares of norms", "cvxpy.problems.objective:squared_norm"),
+            answering("cvxpy.problems.method.squared_norm", None),
+            *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
         ),
         # Certificates and proofs.
         (

@@ -266,6 +266,41 @@ def test_divergences_take_their_own_route():
         assert problem.solver_stats.solver_name == "bregopt: bregman"
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_norm_of_a_distance_is_found_by_its_square(weighted, scale):
+    rng = np.random.default_rng(4)
+    A, H = rng.uniform(-1, 1, (6, 6)), rng.uniform(0.5, 1.5, (6, 6))
+    X = cp.Variable((6, 6), PSD=True)
+    distance = scale * (X - (A + A.T) / 2)
+    distance = cp.multiply(H + H.T, distance) if weighted else distance
+    problem = cp.Problem(cp.Minimize(cp.norm(distance, "fro")), [cp.diag(X) == 1, X[0, 1] >= 0.5])
+    problem.solve(method="bregopt", tol=1e-10)
+    answer, duals = problem.solver_stats.extra_stats, [c.dual_value for c in problem.constraints]
+    assert (problem.status, answer.solver) == ("optimal", "bregman")
+    assert problem.value**2 == pytest.approx(answer.value, rel=1e-9)
+    value = problem.value
+    problem = cp.Problem(cp.Minimize(problem.objective.args[0] / scale), problem.constraints)
+    problem.solve(solver=cp.CLARABEL)
+    assert value == pytest.approx(scale * problem.value, rel=1e-6)
+    for dual, c in zip(duals, problem.constraints, strict=True):
+        np.testing.assert_allclose(dual / scale, c.dual_value, atol=1e-3)
+
+
+def test_the_norm_of_no_distance_has_its_own_answer():
+    """At a distance of zero the root of a small gap is no small gap."""
+    X = cp.Variable((4, 4), PSD=True)
+    near = np.ones((4, 4)) + 1e-7 * np.eye(4)
+    for target in (np.eye(4), near):
+        problem = cp.Problem(cp.Minimize(cp.norm(X - target, "fro")), [cp.diag(X) == 1])
+        problem.solve(method="bregopt")
+        assert problem.status == "optimal"
+        assert problem.value == pytest.approx(np.linalg.norm(target.diagonal() - 1), abs=1e-8)
+    problem = cp.Problem(cp.Minimize(cp.norm(X - near, "fro")), [cp.diag(X) == -1])
+    problem.solve(method="bregopt")
+    assert (problem.status, problem.value) == ("infeasible", np.inf)
+
+
 def test_statistics_hold_the_certificate():
     problem = PROBLEMS["linear"]()
     problem.solve(method="bregopt", tol=1e-7, solver="path")

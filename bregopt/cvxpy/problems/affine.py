@@ -274,7 +274,7 @@ def _summed_up(atom: Any, elements: Elements, rows: Coefficients) -> bool:
 
 
 def _composed(elements: Elements, parts: Sequence[Elements], m: int, size: int, leaf_size: int) -> Elements:
-    """Return `m` rows of an expression's elements as rows of a leaf's elements, which are given by `parts`."""
+    """Return `m` rows of an expression's elements, which `parts` have as rows of a leaf, in that leaf."""
     row, at, weight = joined(parts)
     if len(row) <= size and len(set(row.tolist())) == len(row):  # one term for each element: no sums
         term = np.full(size, -1)

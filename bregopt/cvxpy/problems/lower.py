@@ -483,6 +483,8 @@ class Lowered:
         The values of the others, which are substituted.
     real_form : RealForm or None
         The problem in real numbers that was read for a complex one.
+    squared : bool
+        Whether the objective is the square of the user's.
     """
 
     problem: Problem
@@ -498,6 +500,7 @@ class Lowered:
     parameters: dict[Any, Parameter]
     written: dict[Any, Array]
     real_form: RealForm | None
+    squared: bool = False
 
     def is_current(self) -> bool:
         """Whether the parameters whose values are substituted still have these values."""

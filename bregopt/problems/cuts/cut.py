@@ -151,7 +151,7 @@ def min_balanced_cut(
         covers the search, too. Beyond 200 vertices the relaxation ends as soon as its bound proves the cut;
         without ``tol`` also at a gap of at most 1e-3 that is small against the distance of bound and cut.
         ``rounds`` is the number of rounds of the search, by default as many as pay; 0 takes one multilevel
-        cycle, as METIS does: with ``bound=False`` a cut of 10,000 vertices in half a second.
+        cycle, as METIS does: with ``bound=False`` a cut of 10,000 vertices in a third of a second.
 
     Returns
     -------
