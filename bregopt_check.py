@@ -241,7 +241,7 @@ def bound(P, side):
     """Return the bound that the point of a statement proves: lower, upper, or minus infinity by a ray."""
     demand(side in P.facts, "it has no point that this program checks")
     point, more = Point(P, side), 0
-    if P.soft or any({"cap", "mu"} & block.keys() for block in P.blocks):
+    if P.soft or P.facts.get("terms") or any({"cap", "mu"} & block.keys() for block in P.blocks):
         more = chapter("divergences").terms(P, point, side)
     found, t = point.value() + more, point.z[-1]
     demand(t or (found < 0 and side != "upper"), "the rows are not contradicted, or there is no point or ray")

@@ -1,4 +1,4 @@
-r"""Prove the terms of soft rows, divergences, caps and logarithms of a certificate.
+r"""Prove the terms of soft rows, divergences, caps, logarithms, entropies and exponentials of a certificate.
 
 It needs `bregopt_check.py` beside it, which calls it, and the balls of python-flint for all but linear and
 square penalties. A matrix may have one of the divergences
@@ -17,6 +17,9 @@ and a cap, X <= cap I. Lower bounds are those of <W, X> + mu D(X, X0) over psd X
 
 They grow with W, so that W less its radius is one of the matrices W. If |exp K - X0| <= r and X0 >= s I, then
 K is within -log(1 - r / s) of log X0, as the logarithm is monotone: any K near it will do.
+
+Convex terms of an objective bound it from below in a row of the statement, its `terms`: a point is in their
+epigraph, whose other rows are linear.
 """
 
 import math
@@ -285,6 +288,98 @@ class Term(Balls):
         return self.mu * above(found)
 
 
+# --- Convex terms -------------------------------------------------------------------------------------
+
+
+class Epigraph(Balls):
+    """The convex terms of an objective at all points near one."""
+
+    def __init__(self, P, point):
+        super().__init__(P.bits)
+        demand(
+            point.z[-1] and not P.facts["faces"], "an objective with terms has neither rays nor faces here"
+        )
+        self.P, self.point, self.unit = P, point, Fraction(1, P.one * point.z[-1])
+        excess, *terms = P.facts["terms"]
+        total = sum(self.value(kind, *own) for kind, *own in terms)
+        within = total <= self.ends(excess)[0]
+        demand(within, "the point is not proven in the epigraph of the objective")
+
+    def ends(self, row):
+        """Return the least and the largest activity of a stated row."""
+        return [x * self.unit for x in self.point.ends(self.P.row(*row))]
+
+    def value(self, kind, weights, orders, rows):
+        """Return an upper bound on a term."""
+        weights, own = [Fraction(w, self.P.one) for w in weights], [self.ends(row) for row in rows]
+        demand(kind == "entropy" or min(weights) >= 0, "a weight of a term is negative")
+        if kind == "entropy":
+            found = zip(weights, self.matrices(orders, own), strict=True)
+            return sum(w * self.entropy(*near, largest=w > 0) for w, near in found)
+        if kind == "relative entropy":
+            (A, r), (B, away) = self.matrices(orders, own)
+            demand(len(weights) == 1 and A.nrows() == B.nrows(), "a relative entropy has another form")
+            K, wide = self.logarithm(B - eye(B.nrows()) * self.number(away), "a term")
+            return weights[0] * (self.entropy(A, r) - below(inner(A, K)) + self.change(A, r, K, wide))
+        demand(kind in NUMBERS, "a term is unknown")
+        size = {"relative entropy of numbers": 2, "logarithm of a sum": sum(orders)}.get(kind, 1)
+        count = len(weights)
+        demand(len(own) == size * count > 0, "a term has another number of arguments")
+        step, width = (count, 1) if kind == "relative entropy of numbers" else (1, size)
+        groups = [own[k * width :: step][:size] for k in range(count)]
+        return sum(
+            w * above(NUMBERS[kind](*map(interval, group))) for w, group in zip(weights, groups, strict=True)
+        )
+
+    def matrices(self, orders, own):
+        """Return the matrices of arguments, and bounds on the norms of their changes, that stay definite."""
+        demand(sum(n * n for n in orders) == len(own) and min(orders) > 0, "a term has other arguments")
+        found, rest = [], iter(own)
+        for n in orders:
+            ends = [[next(rest) for _ in range(n)] for _ in range(n)]
+            mid = [[sum(ends[i][j] + ends[j][i]) / 4 for j in range(n)] for i in range(n)]
+            wide = [[(hi - lo) / 2 for lo, hi in row] for row in ends]
+            r = max(sum(wide[i][j] + wide[j][i] for j in range(n)) for i in range(n)) / 2
+            M = flint.arb_mat([[self.number(x) for x in row] for row in mid])
+            demand(self.least(M) > r, "a matrix of a term is not proven positive definite")
+            found.append((M, r))
+        return found
+
+    def entropy(self, M, r, largest=True):
+        """Return an upper bound on tr A log A for all A near M, or a lower one: A <= P = M + r I.
+
+        tr A log A is at most <A, log P>, and at least that less tr P - tr A (Klein).
+        """
+        K, away = self.logarithm(M + eye(M.nrows()) * self.number(r), "a term")
+        own, change = inner(M, K), self.change(M, r, K, away)
+        return above(own) + change if largest else below(own) - change - 2 * r * M.nrows()
+
+    def change(self, M, r, K, away):
+        """Return a bound on the change of <A, L> for A within r of M, and L within a distance of K."""
+        n = M.nrows()
+        return n * r * above(norm(K)) + away * (above(M.trace()) + n * r)
+
+
+def interval(ends):
+    """Return the ends of an interval as balls."""
+    return [*map(Balls.number, ends)]
+
+
+def times_log(ends, b=1):
+    """Return an upper bound on a log(a / b), convex in a, on an interval."""
+    demand(ends[0] >= 0 and b > 0, "a number of a term is outside the domain of a logarithm")
+    return max((a * (a / b).log() if a > 0 else flint.arb(0) for a in ends), key=above)
+
+
+NUMBERS = {  # upper bounds on functions of numbers in intervals
+    "entropy of numbers": times_log,
+    "relative entropy of numbers": lambda a, b: times_log(a, b[0]),
+    "exponential": lambda y: y[1].exp(),
+    "logistic": lambda y: (1 + y[1].exp()).log(),
+    "logarithm of a sum": lambda *group: sum((y[1].exp() for y in group), flint.arb(0)).log(),
+}
+
+
 # --- Rows ---------------------------------------------------------------------------------------------
 
 
@@ -309,6 +404,8 @@ def terms(P, point, side):
     lower, t, found = side == "lower", point.z[-1], []
     special = [b for b, fact in enumerate(P.blocks) if {"cap", "mu"} & fact.keys()]
     demand(t or lower or not special, "a divergence has no rays")
+    if P.facts.get("terms") and not lower:
+        Epigraph(P, point)
     for b in special if t else ():
         near = P.facts[side].get("near")
         own, unit = Term(P, b, near and (near[b], t)), Fraction(1, P.one * t)

@@ -22,6 +22,7 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
@@ -74,6 +75,8 @@ class BoundCertificate:
         The face that rows imply together, on which multipliers and points are.
     digits : Digits or None
         Multipliers and a point in high precision, proven in fractions.
+    terms : tuple of StatedTerm
+        Convex terms in whose epigraph `point` is; their arguments are the last rows.
     """
 
     data: Data
@@ -88,6 +91,7 @@ class BoundCertificate:
     name: str = ""
     face: IntegerFace | None = None
     digits: Digits | None = None
+    terms: tuple[StatedTerm, ...] = ()
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds of the minimization that the points prove, computed from the data.
@@ -109,6 +113,8 @@ class BoundCertificate:
             lower = exact_bound(data, implied, self.y)[0] if lower == -math.inf else lower
         if self.point is not None:
             upper = upper_bound(data, self.point).value
+            if self.terms and not (upper < math.inf and in_epigraph(data, self.terms, self.point)):
+                upper = math.inf
         if self.digits is not None:
             check_exact(data)
             exact = proven_by_digits(data, self.digits, self.traces)
@@ -128,6 +134,8 @@ class BoundCertificate:
         wanted += [
             (name, y.shape, rows) for name, y in (("y", self.y), ("farkas", self.farkas)) if y is not None
         ]
+        needed = 1 + sum(term.size for term in self.terms) if self.terms else 0
+        wanted.append(("has rows for its terms", data.m >= needed, True))
         if self.X is not None:
             wanted.append(("X", [X.shape for X in self.X], square))
         if self.factor is not None:
@@ -236,6 +244,9 @@ class BoundCertificate:
         if self.face is not None:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
+        if self.terms:
+            packed, facts["terms"] = packed_terms(self.terms)
+            arrays |= packed
         stated = self._statement()
         if stated:
             claims = {"claimed lower": facts["lower"], "claimed upper": facts["upper"]}
@@ -254,7 +265,7 @@ class BoundCertificate:
             (data, _), steps = reduced_in_steps(self.data, self.face)
         except ValueError:  # a face that no rows imply: all checks refuse it
             return {}
-        written = Statement(self.data, self.traces)
+        written = Statement(self.data, self.traces, self.terms)
         faces, kept = written.faces(steps, self.face)
         found = written.problem(faces)
         multipliers = self._multipliers(data)
@@ -305,7 +316,7 @@ class BoundCertificate:
         if "statement" not in fields:
             return
         found = fields.facts("statement")
-        expected = Statement(self.data, self.traces).problem([])
+        expected = Statement(self.data, self.traces, self.terms).problem([])
         expected |= {f"claimed {side}": x.hex() for side, x in zip(_NAMES, self.claims, strict=True)}
         for name, value in expected.items():
             if name != "faces" and found.get(name) != value:
@@ -356,7 +367,10 @@ class BoundCertificate:
             name=fields.text("name"),
             face=schema.read_face(fields, data),
             digits=_read_digits(fields, data),
+            terms=read_terms(fields, data),
         )
+        if found.terms and (found.ray, found.factor, found.digits) != (None, None, None):
+            raise fields.error("terms", len(found.terms), "none beside a ray, a factor or digits")
         found._check_statement(fields)
         fields.finish()
         return found

@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement as pairs
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from bregopt.arrays import Array
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.epigraph import StatedTerm
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 from bregopt.rigorous.reduction import RowFace
@@ -40,6 +42,7 @@ Row = dict[int, tuple[int, int]]  # coefficients with radii, by unknowns; the un
 
 _EQUAL, _LEAST = 0, 1  # relations of rows
 _SPARE = 32  # binary digits of points beyond those of their doubles
+_FEWEST = 64  # binary digits of multipliers, to which those of boxes are rounded
 _TINY = 20  # binary digits below the largest multiplier, from which on one stays fixed
 _MORE = 1e-9  # of an eigenvalue of which a bound is known
 _ROOM = 1e-13  # of multipliers of boxes, relative to the sum that they make positive
@@ -97,16 +100,19 @@ class Statement:
         The problem before its reduction to faces.
     traces : array of shape (blocks,)
         Bounds on traces that the author states.
+    terms : sequence of StatedTerm
+        Convex terms, whose arguments are the last rows, after that of the objective less its other part.
     """
 
-    def __init__(self, data: Data, traces: Array) -> None:
-        self.data, self.traces = data, traces
+    def __init__(self, data: Data, traces: Array, terms: Sequence[StatedTerm] = ()) -> None:
+        self.data, self.traces, self._terms = data, traces, terms
         self.orders = [block.n for block in data.matrices]
         counts = [n * (n + 1) // 2 for n in self.orders]
         self.starts = [sum(counts[:b]) for b in range(len(counts))]
         self.variables = self._placed(sum(counts))
         self.size = sum(counts) + data.k
         numbers = [data.offset, data.c.mid, data.c.rad, data.lo, data.hi, data.lo_rad, data.hi_rad]
+        numbers += [term.weights for term in terms]
         numbers += [data.weight, data.u_lo, data.u_hi, traces, data.B.data]
         numbers += [own.data for own in (data.A_rad, data.B_rad, data.A) if own is not None]
         for block in data.matrices:
@@ -134,6 +140,7 @@ class Statement:
         data, units, variables = self.data, self.units, self.variables
         rows = self._coefficients()
         self.cost = rows.pop()
+        self.terms = self._stated_terms(rows)
         self.rows: list[list[Any]] = []
         self.sides: list[dict[int, int]] = [{} for _ in range(data.m)]  # the row of each sign
         self.soft: list[list[Any]] = []
@@ -167,6 +174,22 @@ class Statement:
                 if math.isfinite(end):
                     self.rows.append([_LEAST, sign * units(end), 0, [[variables.at[j], sign * units.one, 0]]])
         self.given = [[b, units(r)] for b, r in enumerate(self.traces.tolist()) if r < math.inf]
+
+    def _stated_terms(self, rows: Sequence[tuple[int, int, list[list[int]]]]) -> list[Any]:
+        """Return the row of the objective's other part, and terms with their arguments as rows."""
+        if not self._terms:
+            return []
+        own = iter(
+            [-moved, spread, entries]
+            for moved, spread, entries in rows[-1 - sum(term.size for term in self._terms) :]
+        )
+        return [
+            next(own),
+            *(
+                [term.kind, self.units.each(term.weights), [*term.orders], [*islice(own, term.size)]]
+                for term in self._terms
+            ),
+        ]
 
     def _coefficients(self) -> list[tuple[int, int, list[list[int]]]]:
         """Return what shifts take from the end of each row, its radius, and coefficients; costs come last."""
@@ -216,6 +239,7 @@ class Statement:
             "rows": self.rows,
             "given": self.given,
             "soft": self.soft,
+            "terms": self.terms,
             "faces": faces,
         }
 
@@ -398,7 +422,7 @@ class Statement:
 
 def integers_of(sums: Sequence[Sequence[float]]) -> tuple[list[int], int]:
     """Return sums of doubles in one unit; the last one, a price, apart."""
-    units = _Units(_digits([x for own in sums for x in own]) + _SPARE)
+    units = _Units(max(_digits([x for own in sums for x in own]), _FEWEST) + _SPARE)
     *y, price = (sum(map(units, own)) for own in sums)
     return y, price
 

@@ -48,7 +48,14 @@ from bregopt.rigorous.ball import UNIT, Ball, down, exp, inflated, log, sparse_p
 from bregopt.rigorous.data import Data, Spread, data_of
 from bregopt.rigorous.linear_algebra import decomposition, orthogonality
 
-__all__ = ["data_of_tangent", "value_of_terms", "violated_row"]
+__all__ = [
+    "Arguments",
+    "Image",
+    "data_of_tangent",
+    "value_of",
+    "value_of_terms",
+    "violated_row",
+]
 
 _SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
 _LEAST = 1e-16  # of the largest number: below it a number is too near zero for a logarithm
@@ -62,7 +69,31 @@ class _Slope(NamedTuple):
     constant: Ball
 
 
-class _Image:
+class Arguments:
+    """The form of the arguments of a function: entries of matrices, or numbers.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.of_matrices = hasattr(function, "orders")
+        self.copies = 2 if self.of_matrices and function.hermitian else 1
+        self.orders = [self.copies * n for n in function.orders] if self.of_matrices else []
+
+    def matrices(self, y: Ball) -> list[Ball]:
+        """Return the matrices of arguments, in real form."""
+        found, start = [], 0
+        for n in self.orders:
+            own = y[start : start + n * n]
+            found.append(Ball(own.mid.reshape(n, n), own.rad.reshape(n, n)))
+            start += n * n
+        return found
+
+
+class Image(Arguments):
     """The exact arguments of a term as entries of matrices, or as numbers, at a point and near it.
 
     Parameters
@@ -72,11 +103,8 @@ class _Image:
 
     def __init__(self, term: ConvexTerm) -> None:
         f: Any = term.function
-        self.function = f
-        self.of_matrices = hasattr(f, "orders")
-        hermitian = self.of_matrices and f.hermitian
-        self.copies = 2 if hermitian else 1
-        self.orders = [self.copies * n for n in f.orders] if self.of_matrices else []
+        super().__init__(f)
+        hermitian = self.copies == 2
         parts = [entries_of(n, hermitian) for n in f.orders] if self.of_matrices else [sp.eye_array(f.size)]
         entries = sp.csr_array(sp.block_diag(parts, format="csr"))
         self.maps = [_product(entries, row_vectors(term.A, b)) for b in range(len(term.A.orders))]
@@ -97,14 +125,13 @@ class _Image:
             squares += np.asarray((abs(M) + rad).power(2).sum(axis=1)).ravel()
         return Ball(total.mid, inflated(total.rad + np.sqrt(squares) * radius * (1 + 1e-12)))
 
-    def matrices(self, y: Ball) -> list[Ball]:
-        """Return the matrices of arguments, in real form."""
-        found, start = [], 0
-        for n in self.orders:
-            own = y[start : start + n * n]
-            found.append(Ball(own.mid.reshape(n, n), own.rad.reshape(n, n)))
-            start += n * n
-        return found
+    def stated(self, weight: Array) -> tuple[Array, tuple[int, ...]]:
+        """Return the weights of a term, and the orders of its matrices or the size of its groups."""
+        f = self.function
+        if isinstance(f, EntropySum):
+            weight = np.array(f.weights) * float(weight[0])
+        orders = (f.group,) if isinstance(f, LogSumExp) else tuple(self.orders)
+        return weight / self.copies, orders
 
 
 def _product(entries: Any, rows: Any) -> tuple[Any, Any]:
@@ -132,7 +159,7 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
     costs = [[Ball.exact(block.C)] for block in program.blocks]
     c, constant = Ball.exact(program.c), Ball.exact(program.offset)
     for term, row in _components(program):
-        image = _Image(term)
+        image = Image(term)
         found = _TANGENTS[type(term.function)](image, image.at(X, tangent.u), term.weight)
         if found is None or not np.isfinite(found.slope.rad).all():
             return None, None, _OUTSIDE.format(term.function.name)
@@ -189,7 +216,7 @@ class _TangentRows:
         self.spreads: list[list[Spread]] = [[] for _ in program.blocks]
         self.B_rad: Any = None
 
-    def add(self, row: int, image: _Image, found: _Slope) -> None:
+    def add(self, row: int, image: Image, found: _Slope) -> None:
         """Add a tangent to its row."""
         program = self._program
         for b, (own, (M, rad)) in enumerate(zip(self._matrices, image.maps, strict=True)):
@@ -317,7 +344,7 @@ def _differences(d: Array) -> Ball:
     return Ball(np.where(near, close.mid, far.mid), np.where(near, close.rad, far.rad))
 
 
-def _of_entropies(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_entropies(image: Image, y: Ball, weight: Array) -> _Slope | None:
     """Return the tangent at the arguments; those of negative weight may move up, and need not be definite.
 
     The sum is convex as one of relative entropies ``D(A || B)`` with a matrix ``B = P(A)`` of negative
@@ -335,7 +362,7 @@ def _of_entropies(image: _Image, y: Ball, weight: Array) -> _Slope | None:
     return _Slope(_joined(slopes), constant)
 
 
-def _of_relative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_relative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
     """Return the tangent at matrices near the arguments, of which the second has a known spectrum.
 
     The function has its arguments for itself, so any definite ones will do.
@@ -354,7 +381,7 @@ def _of_relative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None
     return _Slope(_joined([first * w, b.derivative(T) * -w]), Ball.exact(0.0))
 
 
-def _of_trace_log(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_trace_log(image: Image, y: Ball, weight: Array) -> _Slope | None:
     (Y,) = image.matrices(y)
     spectrum, w = _Spectrum(Y).itself(), float(weight[0]) / image.copies
     if spectrum is None:
@@ -368,12 +395,12 @@ def _of_trace_log(image: _Image, y: Ball, weight: Array) -> _Slope | None:
     return _Slope(_joined([slope * -w]), value + C[np.diag_indices(len(C.mid))].sum() * w)
 
 
-def _of_negative_entropy(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_negative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
     point = Ball.exact(_positive(y.mid))  # a tangent at any point will do, one for each number
     return _Slope((log(point) + 1.0) * weight, -(point * weight).sum())
 
 
-def _of_ratios(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_ratios(image: Image, y: Ball, weight: Array) -> _Slope | None:
     a, b = (Ball.exact(part) for part in np.split(_positive(y.mid), 2))
     first, second = (log(a) - log(b) + 1.0) * weight, -(a / b) * weight
     slope = Ball(np.concatenate([first.mid, second.mid]), np.concatenate([first.rad, second.rad]))
@@ -386,20 +413,20 @@ def _positive(y: Array) -> Array:
     return moved
 
 
-def _of_exponentials(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_exponentials(image: Image, y: Ball, weight: Array) -> _Slope | None:
     point = Ball.exact(y.mid)
     e = exp(point) * weight
     return _Slope(e, (e * (1.0 - point)).sum())
 
 
-def _of_logistics(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_logistics(image: Image, y: Ball, weight: Array) -> _Slope | None:
     point = Ball.exact(y.mid)
     p = Ball.exact(1.0) / (exp(-point) + 1.0)
     value = _log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.zeros((len(y.mid), 2))))
     return _Slope(p * weight, ((value - p * point) * weight).sum())
 
 
-def _of_log_sums(image: _Image, y: Ball, weight: Array) -> _Slope | None:
+def _of_log_sums(image: Image, y: Ball, weight: Array) -> _Slope | None:
     f = image.function
     point = Ball.exact(y.mid.reshape(f.count, f.group))
     value = _log_of_sum(point)
@@ -424,7 +451,7 @@ def _real_form(C: Any) -> Array:
     return np.block([[C.real, -C.imag], [C.imag, C.real]]) if np.iscomplexobj(C) else np.asarray(C)
 
 
-_TANGENTS: dict[type, Callable[[_Image, Ball, Array], _Slope | None]] = {
+_TANGENTS: dict[type, Callable[[Image, Ball, Array], _Slope | None]] = {
     EntropySum: _of_entropies,
     RelativeEntropy: _of_relative_entropy,
     TraceLog: _of_trace_log,
@@ -465,11 +492,19 @@ def violated_row(program: Program, data: Data, X: Sequence[Array], u: Array, rad
 
 
 def _value(term: ConvexTerm, X: Sequence[Array], u: Array, radius: float) -> float:
-    image = _Image(term)
+    image = Image(term)
     return _VALUES[type(term.function)](image, image.at(X, u, radius), term.weight)
 
 
-def _value_of_entropies(image: _Image, y: Ball, weight: Array) -> float:
+def value_of(function: Any, y: Ball, weight: Array) -> float:
+    """Return an upper bound on a function at all arguments in intervals; matrices are proven definite."""
+    own = Arguments(function)
+    if not all(_Spectrum(Y).definite for Y in own.matrices(y)):
+        return math.inf
+    return _VALUES[type(function)](own, y, weight)
+
+
+def _value_of_entropies(image: Arguments, y: Ball, weight: Array) -> float:
     total = 0.0
     for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
         spectrum = _Spectrum(Y)
@@ -499,7 +534,7 @@ def _product_with_log(d: Array) -> Ball:
     return log(Ball.exact(d)) * d
 
 
-def _value_of_relative_entropy(image: _Image, y: Ball, weight: Array) -> float:
+def _value_of_relative_entropy(image: Arguments, y: Ball, weight: Array) -> float:
     A, B = image.matrices(y)
     a, b, w = _Spectrum(A), _Spectrum(B), float(weight[0]) / image.copies
     if not (b.definite and math.isfinite(a.distance)):
@@ -507,7 +542,7 @@ def _value_of_relative_entropy(image: _Image, y: Ball, weight: Array) -> float:
     return up(float((_entropy(a, largest=True) * w).hi) + float((b.logarithm(below=True).dot(A) * -w).hi))
 
 
-def _value_of_trace_log(image: _Image, y: Ball, weight: Array) -> float:
+def _value_of_trace_log(image: Arguments, y: Ball, weight: Array) -> float:
     (Y,) = image.matrices(y)
     spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
     if not spectrum.definite:
@@ -516,14 +551,14 @@ def _value_of_trace_log(image: _Image, y: Ball, weight: Array) -> float:
     return float((spectrum.logarithm(below=True).dot(Ball.exact(R) @ R.T) * -w).hi)
 
 
-def _value_of_numbers(image: _Image, y: Ball, weight: Array) -> float:
+def _value_of_numbers(image: Arguments, y: Ball, weight: Array) -> float:
     """Return the value of functions of one number that are convex, from the ends of its interval."""
     f = image.function
     ends = [_NUMBERS[type(f)](Ball.exact(end)).hi for end in (y.lo, y.hi)]
     return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
 
 
-def _value_of_ratios(image: _Image, y: Ball, weight: Array) -> float:
+def _value_of_ratios(image: Arguments, y: Ball, weight: Array) -> float:
     lo, hi = np.split(y.lo, 2), np.split(y.hi, 2)
     if not (lo[0] > 0).all() or not (lo[1] > 0).all():
         return math.inf
@@ -532,7 +567,7 @@ def _value_of_ratios(image: _Image, y: Ball, weight: Array) -> float:
     return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
 
 
-def _value_of_log_sums(image: _Image, y: Ball, weight: Array) -> float:
+def _value_of_log_sums(image: Arguments, y: Ball, weight: Array) -> float:
     f = image.function
     return float((_log_of_sum(Ball.exact(y.hi.reshape(f.count, f.group))) * weight).sum().hi)
 
@@ -552,7 +587,7 @@ _NUMBERS: dict[type, Callable[[Ball], Ball]] = {
     Exponential: exp,
     Logistic: _logistic_of_numbers,
 }
-_VALUES: dict[type, Callable[[_Image, Ball, Array], float]] = {
+_VALUES: dict[type, Callable[[Arguments, Ball, Array], float]] = {
     EntropySum: _value_of_entropies,
     RelativeEntropy: _value_of_relative_entropy,
     TraceLog: _value_of_trace_log,

@@ -38,6 +38,7 @@ from bregopt.rigorous.linear_algebra import (
 __all__ = [
     "Corrected",
     "Point",
+    "activities",
     "corrected",
     "distance",
     "factor_bound",
@@ -130,6 +131,11 @@ def distance(data: Data, point: Point) -> float:
     """Return a proven distance from the point to a solution of its equations; infinite without one."""
     rows = _rows(data, point)
     return rows.radius(_residual(data, point)) if rows.least > 0 else math.inf
+
+
+def activities(data: Data, point: Point) -> Ball:
+    """Return the activities at all solutions of a point's equations within its proven distance."""
+    return _room(data, point, distance(data, point))[0]
 
 
 def _value(data: Data, point: Point, a: Ball, radius: float) -> Side:

@@ -30,11 +30,12 @@ from bregopt.program import Program
 from bregopt.program.convex_terms import Tangent, row_vectors
 from bregopt.records import replace
 from bregopt.rigorous.ball import up
-from bregopt.rigorous.certificate import Verification
+from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import data_of
+from bregopt.rigorous.epigraph import with_epigraph
 from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.tangents import data_of_tangent, value_of_terms, violated_row
-from bregopt.rigorous.upper import distance
+from bregopt.rigorous.upper import Point, distance
 from bregopt.routes import routing
 from bregopt.routes.entropy.route import revealed, rows_alone, with_margin
 from bregopt.routes.entropy.standard_form import StandardForm
@@ -50,6 +51,7 @@ _ENOUGH = 1e-9  # distance of both bounds, relative to the value, below which no
 _SINGULAR = 1e-9  # least eigenvalue, relative to the largest, of an answer that may be on a face
 _SMALL = 0.1  # part of the objective's terms that stands for a value that is smaller
 _LARGEST_FIT = 200_000  # coefficients of rows whose multipliers are fitted to the slopes
+_ROOM = (1e-13, 1e-11)  # of the bounds of a file, relative to the terms, which may cancel
 _ROUNDED = "the arguments of entropies are the linear maps of the program, in doubles"
 
 
@@ -156,6 +158,7 @@ def _answer(found: _Bounds, program: Program, start: float, solves: int) -> Veri
     certificate = None if found.best is None else found.best.certificate
     if certificate is not None:  # what is above the tangents need not be above the entropies
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
+        certificate = found.with_upper(certificate) or certificate
     given = () if found.best is None else found.best.given
     return Verification(bottom, top, shown, (*given, _ROUNDED), (), seconds, solves, certificate)
 
@@ -167,6 +170,8 @@ class _Bounds:
         self._program, self._stated = program, (trace_bound, eigenvalue_bound)
         self.lower, self.upper, self._value, self._size = -math.inf, math.inf, math.inf, 0.0
         self.best: Verification | None = None
+        self._point: Point | None = None
+        self._scale = 0.0  # of the terms at the point
         self.reasons = {"lower": "", "upper": ""}
         linear, curved = replace(program, terms=(), maximize=False), _curved_rows(program)
         others = np.setdiff1d(np.arange(program.m), curved)
@@ -233,8 +238,32 @@ class _Bounds:
                 self.reasons["upper"] = f"row {row} is not proven to hold" if self.upper == math.inf else ""
                 return
         terms = value_of_terms(program, *at)
-        self.upper = min(self.upper, up(found.side.value + terms))
+        if up(found.side.value + terms) < self.upper:
+            self.upper, self._point, self._scale = up(found.side.value + terms), point, abs(terms)
         self.reasons["upper"] = "" if self.upper < math.inf else "the answer is not proven inside the domain"
+
+    def with_upper(self, certificate: BoundCertificate) -> BoundCertificate | None:
+        """Return a certificate of both bounds on the epigraph, None where a file has no form for it."""
+        data, point = certificate.data, self._point
+        if point is None or certificate.y is None or data.m != self._plain.m:
+            return None
+        found = with_epigraph(self._whole, data)
+        if found is None:
+            return None
+        data, terms = found
+        y = np.zeros(data.m)
+        y[: certificate.data.m] = certificate.y
+        y[certificate.data.m] = 1.0
+        for room in _ROOM:
+            spare = room * max(abs(self.upper), self._scale)
+            t, least = self.upper + spare, certificate.claims[0] - spare
+            at = replace(point, u=np.append(point.u, [1.0, t]))
+            own = replace(certificate, data=data, y=y, point=at, terms=terms)
+            with np.errstate(all="ignore"):
+                claims = own.bounds()
+            if claims[0] >= least and claims[1] < math.inf:
+                return replace(own, claims=(least, rounded(claims)[1]))
+        return None
 
     def _inside(self) -> Iterator[Candidate]:
         """Yield the matrices of the rows with the largest least eigenvalue."""
