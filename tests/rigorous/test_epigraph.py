@@ -2,6 +2,8 @@
 
 import copy
 from fractions import Fraction
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,3 +153,35 @@ def test_the_terms_of_intervals_are_the_largest():
             corners = np.stack(np.meshgrid(*ends), -1).reshape(-1, size)
             largest = max(f(*map(mp.mpf, corner)) for corner in corners)
             assert abs(mp.mpf(found.numerator) / found.denominator - largest) <= mp.mpf(10) ** -40
+
+
+def term(kind, weights, orders, diagonals, *rooms):
+    """Return what the checker proves of a term of diagonal matrices whose diagonals are within some rooms."""
+    own = divergences.Epigraph.__new__(divergences.Epigraph)
+    divergences.Balls.__init__(own, 64)
+    own.P, own.ends = SimpleNamespace(one=1), lambda row: row
+    rows = []
+    for d, room in zip(diagonals, rooms, strict=True):
+        rows += [(x - room * (i == j), x + room * (i == j)) for (i, j), x in np.ndenumerate(np.diag(d))]
+    found = own.value(kind, weights, orders, [[Fraction(x) for x in row] for row in rows])
+    return mp.mpf(found.numerator) / found.denominator
+
+
+def test_the_terms_of_balls_of_matrices_are_the_largest():
+    """The extreme points of commuting matrices are below the bounds, and near them."""
+    room, signs = 2.0**-10, [np.array(s) for s in product((-1, 1), (-1, 1))]
+    for d, weight in product(([0.25, 0.5], [4.0, 5.0]), (1, -1)):
+        exact = [weight * sum(x * mp.log(x) for x in map(mp.mpf, np.array(d) + room * s)) for s in signs]
+        assert max(exact) <= term("entropy", [weight], [2], [d], room) <= max(exact) + 20 * room
+    a, b = np.array([0.25, 0.5]), np.array([0.75, 0.25])
+    for first, second in ((room, 0.0), (0.0, room), (room, room)):
+        pairs = [(a + first * s, b + second * t) for s in signs for t in signs]
+        exact = [2 * sum(x * mp.log(mp.mpf(x) / y) for x, y in zip(*own, strict=True)) for own in pairs]
+        found = term("relative entropy", [2], [2, 2], [a, b], first, second)
+        assert max(exact) <= found <= max(exact) + 40 * room
+    for d, wide in (([0.0, 1.0], 0.0), ([0.0625, 1.0], 0.0625), ([-0.5, 1.0], 0.0)):
+        for weight in (1, -1):
+            with pytest.raises(check.Unproven, match="not proven positive definite"):
+                term("entropy", [weight], [2], [d], wide)
+    with pytest.raises(check.Unproven, match="weight"):
+        term("relative entropy", [-1], [2, 2], [a, b], room, room)
