@@ -183,7 +183,7 @@ def _followed(A: Any, rad: Any, moved: Any, own: Ball) -> tuple[Any, Any]:
     ends = np.searchsorted(row, np.arange(len(mid) + 1))
     values = (part[row, column] for part in (mid, radius))
     found = [sp.csr_array((value, column, ends), mid.shape) for value in values]
-    return found[0], found[1]
+    return found[0], found[1] if radius.any() else None
 
 
 def in_epigraph(data: Data, terms: tuple[StatedTerm, ...], point: Point) -> bool:
