@@ -150,7 +150,7 @@ def _proves_root(answer: Solution, tol: float) -> bool:
 
     The gap of the root, relative to the root, is at most that of the square, relative to the square.
     """
-    if answer.status not in (Status.OPTIMAL.value, Status.OPTIMAL_INACCURATE.value):
+    if answer.X is None or answer.status == Status.USER_LIMIT.value:
         return True
     return answer.value - answer.dual_value <= tol * answer.value
 

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import remaining
 from bregopt.records import cached_property, dataclass
+from bregopt.threads import threads_for
 
 __all__ = ["SHRINKS", "Contraction", "SignGraph", "contracted", "cycle", "drifts_away", "refined", "room"]
 
@@ -83,7 +84,9 @@ def _leading(graph: SignGraph, rng: np.random.Generator) -> Array:
     A[np.diag_indices(graph.n)] -= A.sum(axis=1)
     if not graph.free:
         A -= np.abs(A).sum() / float(graph.size @ graph.size) * np.outer(graph.size, graph.size)
-    return np.linalg.eigh(A)[1][:, -1]
+    with threads_for(graph.n):
+        leading: Array = np.linalg.eigh(A)[1][:, -1]
+    return leading
 
 
 @dataclass(frozen=True, eq=False)
