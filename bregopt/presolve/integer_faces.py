@@ -138,6 +138,8 @@ def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
     """Return the combination of the rows that is ``T S T'`` and nearest to the projectors, in integers."""
     equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
     rows = np.flatnonzero(equal)
+    if not len(rows):
+        return None
     A, share, b = data.A[rows], data.share, data.lo[rows]
     pairs = [np.triu_indices(T.shape[1]) for T in directions]
     # The coordinates of S have an orthonormal basis of symmetric matrices.

@@ -257,7 +257,7 @@ def _moves(graph: SignGraph, side: IntArray) -> list[int]:
         free[chosen] = False
         if chosen not in near:
             graph.look_up(chosen)
-        for u, w in near[chosen]:
+        for u, w in zip(*near[chosen], strict=True):
             if free[u]:
                 changed = loss[u] - w if own[u] == s else loss[u] + w
                 loss[u] = changed
@@ -358,16 +358,14 @@ class SignGraph:
         return sizes
 
     @cached_property
-    def near(self) -> dict[int, list[tuple[int, float]]]:
-        """The neighbors of the vertices looked up so far, with twice the weights of their edges."""
+    def near(self) -> dict[int, tuple[list[int], list[float]]]:
+        """The neighbors of the vertices looked up so far, and twice the weights of their edges."""
         return {}
 
     def look_up(self, v: int) -> None:
         """Enter a vertex in :attr:`near`; few vertices of a large graph move."""
         edges = slice(self.W.indptr[v], self.W.indptr[v + 1])
-        self.near[v] = list(
-            zip(self.W.indices[edges].tolist(), (2 * self.W.data[edges]).tolist(), strict=True)
-        )
+        self.near[v] = self.W.indices[edges].tolist(), (2 * self.W.data[edges]).tolist()
 
     @cached_property
     def inner(self) -> Array:
