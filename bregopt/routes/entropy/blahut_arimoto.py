@@ -150,6 +150,8 @@ class BlahutArimoto(Method):
         if not np.isfinite(W).all():
             return None
         at = self._exponential(W, nu)
+        if not np.isfinite(at.trace):
+            return None
         for _ in range(_NEWTON_STEPS):
             checkpoint()
             missed = form.e - form.E @ at.x
