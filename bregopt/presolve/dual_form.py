@@ -406,8 +406,8 @@ def _pivots(program: Program, rows: Any) -> IntArray:
         ends = columns.indptr[starts[b] : starts[b + 1] + 1]
         read, of_entry = columns.indices[ends[0] : ends[-1]], np.repeat(np.arange(widths[b]), np.diff(ends))
         own = first[starts[b] : starts[b + 1]]
-        in_pivots = np.bincount(of_entry, is_pivot[read], widths[b]) > 0
-        chosen = (own >= 0) & ~in_pivots & ~touched[own]
+        chosen = (own >= 0) & ~(np.bincount(of_entry, is_pivot[read], widths[b]) > 0)
+        chosen[chosen] = ~touched[own[chosen]]
         pivot[starts[b] : starts[b + 1]][chosen] = own[chosen]
         is_pivot[own[chosen]], touched[read[chosen[of_entry]]] = True, True
     return pivot

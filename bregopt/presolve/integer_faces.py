@@ -27,7 +27,8 @@ from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
 from bregopt.program import Penalty, Program
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
-from bregopt.rigorous.integer_faces import IntegerFace, as_integers, on_integer_face
+from bregopt.rigorous.implied_rows import as_integers
+from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
 
 __all__ = ["OnIntegerFace", "integer_face"]
 
@@ -90,7 +91,10 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
         if T.shape[1]
     )
     on_face = on_faces(program, exposures, kept)
-    found = OnIntegerFace(program, on_face.program, kept, exposures, on.relations.T, 0.0, face)
+    relations = on.data.relations.combinations
+    alone = np.diff(on.data.B.indptr) == 0
+    relations = relations[~relations[:, ~alone].any(axis=1)]
+    found = OnIntegerFace(program, on_face.program, kept, exposures, relations.T, 0.0, face)
     program.reductions[REVEALED] = found
     return found
 

@@ -298,7 +298,9 @@ class BoundCertificate:
         proven = lower_bound(own, near, implied, self.X).value >= least
         if proven and not own.free.any():
             return integers_of([[v] for v in (*near.tolist(), price)])
-        # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue.
+        # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue. The slacks
+        # are psd, as the checker counts no bounds on traces but those that are stated.
+        implied = replace(implied, traces=self.traces)
         if infeasible:
             bound, exact = math.inf, exact_farkas(own, implied, y) or {}
         else:

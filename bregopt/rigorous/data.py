@@ -36,6 +36,7 @@ from bregopt.program.rows import (
 from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
+from bregopt.rigorous.implied_rows import Relations, relations_of
 
 __all__ = [
     "EXACT",
@@ -56,6 +57,7 @@ __all__ = [
 LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
 EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers
+_LARGEST_RELATED = 3_000  # equalities of which those are sought that others imply
 _PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
 
 
@@ -176,8 +178,6 @@ class Data:
     offset : float
     maximize : bool
         Whether the user maximizes the negative of the objective.
-    implied : boolean array of shape (m,) or None
-        Marks equalities that are proven to follow from others.
     systems : dict
         The last equations that were factorized (:mod:`bregopt.rigorous.upper`).
     activities : dict
@@ -199,7 +199,6 @@ class Data:
     weight: Array
     offset: float = 0.0
     maximize: bool = False
-    implied: Mask | None = None
     systems: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     activities: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, init=False, repr=False)
 
@@ -281,7 +280,7 @@ class Data:
 
     @cached_property
     def idle(self) -> Mask:
-        """Mask of the rows that ask for nothing: without coefficients, such as ``0 = 0``, or implied."""
+        """Mask of the rows that ask for nothing: without coefficients, such as ``0 = 0``."""
         mask: Mask = (self.lo + self.lo_rad <= 0) & (self.hi - self.hi_rad >= 0)
         for part in (self.A, self.A_rad, self.B, self.B_rad):
             if part is not None:
@@ -289,7 +288,33 @@ class Data:
         for block in self.matrices:
             if block.null is not None:
                 mask[block.null.row] &= bool(np.isinf(self.lo[block.null.row]))
-        return mask if self.implied is None else mask | self.implied
+        return mask
+
+    @cached_property
+    def relations(self) -> Relations:
+        """The hard equalities without radii that others imply."""
+        exact = (self.lo == self.hi) & (self.kind == int(Penalty.HARD)) & (self.lo_rad == 0)
+        for part in (self.A_rad, self.B_rad):
+            if part is not None:
+                exact[np.repeat(np.arange(self.m), np.diff(part.indptr))[part.data != 0]] = False
+        for block in self.matrices:
+            if block.null is not None:
+                exact[block.null.row] = False
+        rows = np.flatnonzero(exact)
+        if len(rows) > _LARGEST_RELATED:
+            rows = rows[:0]
+        table = sp.csr_array(sp.hstack([self.A, self.B])) if self.k else self.A
+        found = relations_of(table[rows], self.lo[rows], np.sqrt(np.append(self.share, np.ones(self.k))))
+        whole = np.zeros((len(found.implied), self.m))
+        whole[:, rows] = found.combinations
+        return Relations(rows[found.implied], whole, rows[found.unproven])
+
+    @cached_property
+    def implied(self) -> Mask:
+        """Mask of the equalities that are proven to follow from others."""
+        mask = np.zeros(self.m, dtype=bool)
+        mask[self.relations.implied] = True
+        return mask
 
     @cached_property
     def free(self) -> Mask:

@@ -316,9 +316,8 @@ class _StandardForm:
             if lo != hi and math.isfinite(end):
                 self.rows[k][self._between(lo, hi), 0, 0] = Fraction(sign)
         self.shift = self._shifted(data, Fraction(bound)) if math.isfinite(bound) else None
-        implied = set() if data.implied is None else set(np.flatnonzero(data.implied).tolist())
-        implied |= set(np.flatnonzero(data.idle | (np.isinf(data.lo) & np.isinf(data.hi))).tolist())
-        self.kept = [k for k in range(len(self.rows)) if k not in implied]
+        none = data.idle | data.implied | (np.isinf(data.lo) & np.isinf(data.hi))
+        self.kept = np.flatnonzero(~np.append(none, np.zeros(len(self.rows) - data.m, dtype=bool))).tolist()
         self.equations = np.array([k for k in self.kept if k < data.m and data.lo[k] == data.hi[k]], np.intp)
         free = np.flatnonzero(data.free).tolist()
         self._eliminated = [found for j in free if (found := self._eliminate(j)) is not None]

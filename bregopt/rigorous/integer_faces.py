@@ -8,8 +8,8 @@ integers, and ``T`` the identity in some rows ``J``, all of this is exact in flo
 
     X = V M V',   M = X_KK,   V_K = I,   V_J = -T_K',
 
-and the rows on the face have integer coefficients too. There some equalities are combinations of the others.
-Such combinations have small denominators, and are checked in integers as well.
+and the rows on the face have integer coefficients too. There some equalities are combinations of the others
+(:mod:`bregopt.rigorous.implied_rows`).
 
 Other numbers leave faces of coordinates, where `T` has columns of the identity alone: rows and columns of `X`
 vanish. Their weights have many digits, and fractions decide all conditions.
@@ -18,10 +18,9 @@ vanish. Their weights have many digits, and fractions decide all conditions.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
@@ -29,24 +28,18 @@ from bregopt.program import Penalty
 from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, sparse_product
 from bregopt.rigorous.data import Data, MatrixData
+from bregopt.rigorous.implied_rows import are_integers, product_of_integers
 from bregopt.rigorous.linear_algebra import exceeds
 
 __all__ = [
     "IntegerFace",
     "OnIntegerFace",
-    "are_integers",
-    "as_integers",
     "exposes",
-    "implied_equalities",
     "on_integer_face",
 ]
 
-_LARGEST = 2.0**53  # below it, sums of integers are exact
-_LARGEST_DENOMINATOR = 10_000
-_ROUNDED = 1e-5  # of a multiple, the distance from an integer that counts as round-off
 _LARGEST_ORDER = 30  # of a definite matrix in fractions
 _LEAST = Fraction(1, 2**300)  # eigenvalue of one
-_DEPENDENT = 1e-9  # squared distance of a unit row from the span of others that counts as zero
 
 
 class IntegerFace(NamedTuple):
@@ -77,7 +70,7 @@ def exposes(data: Data, face: IntegerFace) -> bool:
     if not are_integers(w):
         return False
     b = np.where(used, data.lo, 0.0)
-    if not are_integers(b) or _product(b, w) != 0:
+    if not are_integers(b) or product_of_integers(b, w) != 0:
         return False
     return all(_is_range(block, w, T) for block, T in zip(data.matrices, face.directions, strict=True))
 
@@ -122,13 +115,13 @@ def _is_range(block: MatrixData, w: Array, T: Array) -> bool:
     J = _identity_rows(T)
     if not (_is_plain(block) and are_integers(A.data) and are_integers(T) and len(J) == T.shape[1]):
         return False
-    coefficients = _product(A.T, w[rows])
+    coefficients = product_of_integers(A.T, w[rows])
     if coefficients is None:
         return False
     F = block.matrix(Ball.exact(2 * coefficients)).mid  # entries beside the diagonal may be halves
     S = F[np.ix_(J, J)]
-    half = _product(T, S)
-    whole = None if half is None else _product(half, T.T)
+    half = product_of_integers(T, S)
+    whole = None if half is None else product_of_integers(half, T.T)
     if whole is None or (whole != F).any():
         return False
     return len(J) == 0 or exceeds(Ball.exact(S), np.finfo(float).tiny)
@@ -149,16 +142,12 @@ class OnIntegerFace(NamedTuple):
     Parameters
     ----------
     data : Data
-        Equalities that others imply there are idle.
     bases : tuple of (array or None)
         ``V`` of each block whose matrix is on a smaller face.
-    relations : array of shape (d, m)
-        Combinations of equalities that vanish there, of integers; each has one of the implied ones.
     """
 
     data: Data
     bases: tuple[Array | None, ...]
-    relations: Array
 
 
 def on_integer_face(data: Data, face: IntegerFace) -> OnIntegerFace | None:
@@ -172,9 +161,7 @@ def on_integer_face(data: Data, face: IntegerFace) -> OnIntegerFace | None:
             return None
         blocks.append(on[0])
         bases.append(on[1])
-    on_face = replace(data, matrices=tuple(blocks))
-    implied, relations = implied_equalities(on_face)
-    return OnIntegerFace(replace(on_face, implied=implied), tuple(bases), relations)
+    return OnIntegerFace(replace(data, matrices=tuple(blocks)), tuple(bases))
 
 
 def _restricted(block: MatrixData, T: Array) -> tuple[MatrixData, Array] | None:
@@ -204,81 +191,10 @@ def _restricted(block: MatrixData, T: Array) -> tuple[MatrixData, Array] | None:
     if np.count_nonzero(T) == len(J):  # coordinates, which are neither added nor multiplied
         A, C = block.A @ E, Ball(E.T @ block.C.mid, E.T @ block.C.rad)
     else:
-        A = _product(block.A, E) if are_integers(block.A.data) and block.A_rad is None else None
+        A = product_of_integers(block.A, E) if are_integers(block.A.data) and block.A_rad is None else None
     if A is None:
         return None
     A.eliminate_zeros()
     A.sort_indices()
     i, j = np.divmod(places, q)
     return MatrixData(block.name, q, i, j, A, None, C, trace=block.trace), V
-
-
-def implied_equalities(data: Data) -> tuple[Mask, Array]:
-    """Return the mask of equalities that others are proven to imply, and the combinations that vanish."""
-    mask = np.zeros(data.m, dtype=bool)
-    equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (data.lo_rad == 0) & (data.hi_rad == 0)
-    rows = np.flatnonzero(equal & (np.diff(data.B.indptr) == 0))
-    b = data.lo[rows]
-    if data.A_rad is not None or not are_integers(b):
-        return mask, np.zeros((0, data.m))
-    A = data.A[rows]
-    kept, others, M = _independent(A, data.share)
-    N, factor = as_integers(M)
-    relations = np.zeros((len(others), len(rows)))
-    relations[:, kept] = N
-    relations[np.arange(len(others)), others] = -factor
-    products = _product(sp.csr_array(relations), A), _product(relations, b)
-    if products[0] is None or products[1] is None:
-        return mask, np.zeros((0, data.m))
-    vanish = (factor > 0) & (abs(products[0]).sum(axis=1) == 0) & (products[1] == 0)
-    mask[rows[others[vanish]]] = True
-    whole = np.zeros((int(vanish.sum()), data.m))
-    whole[:, rows] = relations[vanish]
-    return mask, whole
-
-
-def _independent(A: Any, share: Array) -> tuple[IntArray, IntArray, Array]:
-    """Return rows that are independent, the others, and these as combinations of them.
-
-    Parameters
-    ----------
-    A : csr_array
-        Coefficients of entries.
-    share : array
-        Of each entry (:attr:`MatrixData.share`).
-    """
-    gram = (A * share @ A.T).toarray() if sp.issparse(A) else (A * share) @ A.T
-    size = np.sqrt(gram.diagonal())
-    size[size == 0] = 1.0
-    L, order, rank, _ = scipy.linalg.lapack.dpstrf(gram / np.outer(size, size), tol=_DEPENDENT, lower=1)
-    kept, others = order[:rank] - 1, order[rank:] - 1
-    L = np.tril(L[:, :rank])
-    right = L[rank:].T
-    M = scipy.linalg.solve_triangular(L[:rank], right, lower=True, trans=1).T if rank else right.T
-    return kept, others, M * size[others][:, None] / size[kept]
-
-
-def as_integers(M: Array) -> tuple[Array, Array]:
-    """Return the least multiples of rows that are integers, and the factors; zero where there are none."""
-    N, factor = np.zeros_like(M), np.zeros(len(M))
-    left = np.arange(len(M))
-    for q in range(1, _LARGEST_DENOMINATOR + 1):
-        if len(left) == 0:
-            break
-        near = np.rint(q * M[left])
-        whole = np.abs(q * M[left] - near).max(axis=1, initial=0.0) <= _ROUNDED
-        N[left[whole]], factor[left[whole]] = near[whole], q
-        left = left[~whole]
-    return N, factor
-
-
-def are_integers(x: Array) -> bool:
-    """Whether all numbers are integers that floating point counts exactly."""
-    return bool((x == np.rint(x)).all() and np.abs(x).max(initial=0.0) < _LARGEST)
-
-
-def _product(P: Any, Q: Any) -> Any | None:
-    """Return the product of integers, None where it might not be exact."""
-    size = abs(P) @ abs(Q)
-    largest = np.max(size.data if sp.issparse(size) else size, initial=0.0)
-    return P @ Q if largest < _LARGEST else None

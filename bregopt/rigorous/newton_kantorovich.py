@@ -36,12 +36,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify.accuracy import Accuracy, unknown_accuracy
@@ -49,6 +49,7 @@ from bregopt.program import LowRank, Penalty, Program
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData, data_of
+from bregopt.rigorous.implied_rows import relations_of
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 
 __all__ = ["Point", "Space", "UnprovenError", "newton_kantorovich"]
@@ -56,8 +57,6 @@ __all__ = ["Point", "Space", "UnprovenError", "newton_kantorovich"]
 _LARGEST = 2000  # unknowns: the proof has a dense inverse of this order, and five products
 _STEPS = 20  # of Newton's method
 _LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
-_DEPENDENT = 1e-10  # the distance of a unit row from the span of others
-_DENOMINATOR = 10_000  # of the coefficients of a redundant row
 
 
 class UnprovenError(Exception):
@@ -399,10 +398,10 @@ def conditions_near(
     price = max(np.abs(y * row_unit).max(initial=TINY), np.abs(reduced * u_unit).max(initial=TINY))
     b, row_acts = _acting(data.lo, data.hi, A.mid.T @ x + B.mid @ u, y * row_unit * (row_unit / price))
     ends, u_acts = _acting(data.u_lo, data.u_hi, u, reduced * u_unit * (u_unit / price))
-    scaled = np.concatenate([A.mid * (X_unit / np.sqrt(times))[:, None], B.mid.T * u_unit[:, None]])
+    unit = np.append(X_unit / np.sqrt(times), u_unit)
     whole = Ball(np.concatenate([A.mid, B.mid.T]), np.concatenate([A.rad, B.rad.T]))
     redundant = np.zeros(data.m, dtype=bool)
-    redundant[_redundant(np.flatnonzero(equal), scaled, whole, Ball(data.lo, data.lo_rad))] = True
+    redundant[_redundant(np.flatnonzero(equal), unit, whole, Ball(data.lo, data.lo_rad))] = True
     active = row_acts & ~redundant
     conditions = Conditions(
         *(data, spaces, A, c, curvature, center, B, active, redundant),
@@ -455,51 +454,24 @@ def _acting(lo: Array, hi: Array, value: Array, price: Array) -> tuple[Array, Ma
     return np.where(acts, end, 0.0), acts
 
 
-def _redundant(equal: IntArray, scaled: Array, rows: Ball, b: Ball) -> IntArray:
+def _redundant(equal: IntArray, unit: Array, rows: Ball, b: Ball) -> IntArray:
     """Return equalities that are combinations of the others; each is proven in exact arithmetic.
 
     Parameters
     ----------
     equal : int array
-    scaled : array of shape (p + k, m)
-        Rows in units, side by side.
+    unit : array of shape (p + k,)
+        Of the unknowns.
     rows, b : Ball of shape (p + k, m), (m,)
     """
-    if not len(equal):
-        return equal
-    own = scaled[:, equal]
-    lengths = np.linalg.norm(own, axis=0)
-    own = own / np.where(lengths > 0, lengths, 1.0)
-    _, T, order = scipy.linalg.qr(own, mode="economic", pivoting=True)
-    rank = int((np.abs(T.diagonal()) > _DEPENDENT).sum())
-    kept, left = order[:rank], order[rank:]
-    shares = scipy.linalg.solve_triangular(T[:rank, :rank], T[:rank, rank:]) if rank else T[:0, rank:]
-    for column, j in zip(shares.T, left, strict=True):
-        terms = [
-            (equal[i], _rational(s * lengths[j] / lengths[i])) for i, s in zip(kept, column, strict=True)
-        ]
-        terms = [(i, share) for i, share in terms if share]
-        involved = [equal[j], *(i for i, _ in terms)]
-        exact = not (rows.rad[:, involved].any() or b.rad[involved].any())
-        whole = np.vstack([rows.mid, b.mid])
-        for place in np.flatnonzero((whole[:, involved] != 0).any(axis=1) & exact):
-            total = sum((share * Fraction(whole[place, i]) for i, share in terms), Fraction(0))
-            exact &= total == Fraction(whole[place, equal[j]])
-        if not exact:
-            raise UnprovenError(
-                f"row {equal[j]} depends on other equalities up to {_DEPENDENT:g} of its norm, but is not "
-                "proven to be an exact combination of them; leave it out"
-            )
-    return equal[left]
-
-
-def _rational(value: float) -> Fraction:
-    """Return the simple fraction near a number, or near its reciprocal; zero for a round-off."""
-    if abs(value) < _DEPENDENT:
-        return Fraction(0)
-    if abs(value) < 1:
-        return 1 / Fraction(1 / value).limit_denominator(_DENOMINATOR)
-    return Fraction(value).limit_denominator(_DENOMINATOR)
+    equal = equal[~(rows.rad[:, equal].any(axis=0) | (b.rad[equal] > 0))]
+    found = relations_of(sp.csr_array(rows.mid[:, equal].T), b.mid[equal], unit)
+    if len(found.unproven):
+        raise UnprovenError(
+            f"row {equal[found.unproven[0]]} depends on other equalities up to round-off, but is not proven "
+            "to be an exact combination of them; leave it out"
+        )
+    return equal[found.implied]
 
 
 # --- Balls ------------------------------------------------------------------------------------------

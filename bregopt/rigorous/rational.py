@@ -211,7 +211,7 @@ class _Point:
     def check(self) -> None:
         """Refuse a point that violates a row, a box or a cone."""
         data, first = self.data, len(self.places)
-        for k in np.flatnonzero(~data.idle).tolist():
+        for k in range(data.m):
             if not data.lo[k] <= self.activity(k) <= data.hi[k]:
                 raise ValueError(f"rounding violates row {k}; expected a larger denominator")
         u = self.x[first:]

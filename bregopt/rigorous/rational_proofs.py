@@ -144,7 +144,7 @@ def _priced(data: Data) -> Data | None:
     }
     kind, weight = np.append(data.kind, int(Penalty.HARD)), np.append(data.weight, np.inf)
     B = _with_row(data.B, data.c.mid)
-    return replace(data, matrices=blocks, B=B, kind=kind, weight=weight, implied=None, **ends)
+    return replace(data, matrices=blocks, B=B, kind=kind, weight=weight, **ends)
 
 
 def _with_row(A: Any, row: Array) -> Any:

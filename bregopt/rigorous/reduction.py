@@ -32,7 +32,7 @@ from bregopt.program import Penalty
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball, inflated, raised, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
-from bregopt.rigorous.integer_faces import IntegerFace, implied_equalities, on_integer_face
+from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
 
 __all__ = [
     "Implied",
@@ -46,7 +46,6 @@ __all__ = [
 
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
 _LARGEST_DENOMINATOR = 12
-_LARGEST_IMPLIED = 1_000  # rows on faces of which those are sought that others imply
 
 
 class RowFace(NamedTuple):
@@ -99,8 +98,6 @@ def reduced_in_steps(data: Data, face: IntegerFace | None = None) -> tuple[Reduc
         bases = tuple(map(_product, bases, found))
         data, found, faces = on_faces(data)
         taken += faces
-    if taken and data.implied is None and data.m <= _LARGEST_IMPLIED:
-        data = replace(data, implied=implied_equalities(data)[0])
     data, found = _on_ranges(data)
     return Reduced(data, tuple(map(_product, bases, found))), tuple(taken)
 

@@ -82,8 +82,11 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
     equal = hard & (data.lo == data.hi)
     a = data.activity(X, u)
     chosen = equal | (hard & ((data.lo + data.lo_rad > a.lo) | (data.hi - data.hi_rad < a.hi)))
-    point = Point(tuple(X), u, np.flatnonzero(chosen & ~data.idle), movable)
+    chosen &= ~data.idle
+    point = Point(tuple(X), u, np.flatnonzero(chosen), movable)
     data.activities[point] = a
+    if 0 < len(point.equations) <= LARGEST_SYSTEM and not _rows(data, point).least > 0:
+        point = Point(tuple(X), u, np.flatnonzero(chosen & ~data.implied), movable)
     for _ in range(_ROUNDS):
         if len(point.equations) > LARGEST_SYSTEM:
             return (
@@ -92,21 +95,29 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
             )
         found = _refined(data, point)
         if found is None:
-            return None, "the active rows are not proven independent: leave out rows that others imply"
+            return None, _dependence(data)
         point, radius = found
         _, lack = _room(data, point, radius)
         more = np.setdiff1d(np.flatnonzero(hard & (lack > 0)), point.equations)
+        more = more[~data.implied[more]] if len(more) else more
         if not len(more):
             break
         point = Point(point.X, point.u, np.union1d(point.equations, more), point.movable)
     return point, ""
 
 
+def _dependence(data: Data) -> str:
+    """Return why active rows are not proven independent."""
+    for k in data.relations.unproven.tolist():
+        return f"row {k} depends on others up to round-off, but not exactly: leave it out, or write it alike"
+    return "the active rows are not proven independent: leave out rows that others imply"
+
+
 def upper_bound(data: Data, point: Point) -> Side:
     """Return the value of a feasible point near `point`, if one is proven to exist."""
     radius = distance(data, point)
     if not math.isfinite(radius):
-        return Side(math.inf, "the active rows are not proven independent: leave out rows that others imply")
+        return Side(math.inf, _dependence(data))
     if not _in_cones(data, point.u, point.movable, radius):
         return Side(math.inf, "a variable is too near the end of its box or cone: widen it")
     for block, X in zip(data.matrices, point.X, strict=True):
@@ -122,6 +133,8 @@ def upper_bound(data: Data, point: Point) -> Side:
             return Side(math.inf, f"{block.name} is too near its largest eigenvalue {block.cap:g}")
     a, lack = _room(data, point, radius)
     lack[point.equations] = 0.0
+    if (lack > 0).any():
+        lack[data.implied] = 0.0
     if (lack > 0).any():
         return Side(math.inf, f"row {int(np.argmax(lack))} is violated by up to {lack.max():.1e}")
     return _value(data, point, a, radius)

@@ -12,7 +12,7 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.dual_form import dual_of, matrix_inequalities
+from bregopt.presolve.dual_form import _pivots, dual_of, matrix_inequalities
 from bregopt.presolve.svec import Svec, sparse_svec, svec_map, svec_rows
 from bregopt.program import Answer, Start, StopReason
 from bregopt.routes import routing
@@ -429,6 +429,19 @@ def test_a_small_program_is_solved_as_it_is_where_its_dual_stalls(monkeypatch):
     monkeypatch.setattr("bregopt.routes.ipm.path_route.follow_path", stalling)
     assert answered(case.problem, "method") == ("optimal", pytest.approx(case.value, rel=1e-5))
     assert asked == [3, 20]
+
+
+def test_the_dual_of_a_program_without_rows():
+    """Its entries are all free: the dual is the cone of matrices below the costs."""
+    X, u = bo.PSD(2), bo.Variable(lower=2, name="u")
+    program = bo.Problem(bo.Minimize(bo.sum(X) + 5 * u), []).program()
+    assert program.m == 0
+    assert (_pivots(program, sparse_svec(program.A)) == -1).all()
+    dual = dual_of(program)
+    point = routing.solve(dual.program, "path", tol=1e-6)._point
+    answer = dual.restore(Answer(*point, StopReason.CONVERGED, 0))
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    assert certificate.primal == pytest.approx(10, abs=1e-4)
 
 
 def test_the_dual_of_a_program_without_defined_entries(rng):

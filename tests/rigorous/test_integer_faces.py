@@ -8,7 +8,8 @@ import bregopt as bo
 from bregopt.records import replace
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import data_of
-from bregopt.rigorous.integer_faces import IntegerFace, as_integers, exposes, on_integer_face
+from bregopt.rigorous.implied_rows import as_integers
+from bregopt.rigorous.integer_faces import IntegerFace, exposes, on_integer_face
 
 # Optima on the face, to the digits that both proven ends share.
 QAP = {"qap5": 436.0, "qap7": 424.8197103, "qap8": 756.955256, "qap9": 1409.941068, "qap10": 1092.60747}

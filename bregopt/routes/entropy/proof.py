@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import IntArray
 from bregopt.certify import Status
@@ -188,7 +187,7 @@ class _Bounds:
         free = linear.bounds.hi.copy()
         free[_curved_rows(self._whole)] = np.inf  # their terms are counted apart
         plain = replace(linear, bounds=replace(linear.bounds, hi=free))
-        self._rows, self._plain = data_of(linear), data_of(_without_copies(plain))
+        self._rows, self._plain = data_of(linear), data_of(plain)
 
     @property
     def _whole(self) -> Program:
@@ -245,7 +244,7 @@ class _Bounds:
     def with_upper(self, certificate: BoundCertificate) -> BoundCertificate | None:
         """Return a certificate of both bounds on the epigraph, None where a file has no form for it."""
         data, point = certificate.data, self._point
-        if point is None or certificate.y is None or data.m != self._plain.m:
+        if point is None or certificate.y is None:
             return None
         found = with_epigraph(self._whole, data)
         if found is None:
@@ -307,17 +306,3 @@ def _of_rows(program: Program, rows: Any) -> Program:
     """Return a program with some of its rows."""
     own = {"A": program.A.slice(rows), "B": program.B[rows], "bounds": program.bounds.slice(rows)}
     return replace(program, **own, labels=(), parameter_slopes=())
-
-
-def _without_copies(program: Program) -> Program:
-    """Return a program with each row once, such as those of both triangles of a matrix equality."""
-    data = data_of(program)
-    table = sp.csr_array(sp.hstack([data.A, data.B])) if data.k else data.A
-    exact = data.A_rad is None and data.B_rad is None
-    first: dict[bytes, int] = {}
-    for k in range(data.m):
-        row = slice(table.indptr[k], table.indptr[k + 1])
-        parts = table.indices[row], table.data[row], data.lo[[k]], data.hi[[k]], data.kind[[k]]
-        first.setdefault(b"".join(part.tobytes() for part in parts), k)
-    kept = np.array(sorted(first.values()), dtype=np.intp)
-    return program if not exact or len(kept) == data.m else _of_rows(program, kept)
