@@ -584,6 +584,10 @@ def _no_bounds(*_: Any) -> tuple[Array, Array, Array]:
     return np.zeros(0, dtype=int), np.zeros(0, dtype=int), np.zeros(0)
 
 
+def _domains_as_rows(constraints: Any, variables: Any) -> tuple[list[Any], list[Array]]:
+    return list(constraints), [u.lower for u in variables]
+
+
 def soft_pairs(m: int, r: int, divergence: str, gamma: float = 1.0) -> bo.Problem:
     """Return soft distances of pairs in a low-rank kernel."""
     points, pairs, bound, sense = soft_rows.blocks(m, r)
@@ -1004,6 +1008,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("multipliers of the trace", "routes.entropy.blahut_arimoto:BlahutArimoto"),
             replaced("routes.entropy.blahut_arimoto.BlahutArimoto._of_trace", _from_zero),
+            *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
+        (
+            *("bounds of domains", "modeling.compilation.compile:_without_domains"),
+            replaced("modeling.compilation.compile._without_domains", _domains_as_rows),
             *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
         ),
         (

@@ -76,6 +76,7 @@ class Constraint(Named):
         self.mirrored = mirrored  # whether the user wrote the bound on the left
         self.dual_value: Array | float | None = None
         self.convex_part: Any = None  # a ConvexPart that is added to the body, below an upper bound
+        self.is_domain = False  # whether it is implied by an atom, so that nobody asks for its dual
         self.axes: tuple[Any, ...] | None = None  # labels of the rows, one pandas index for each axis
 
     @property

@@ -339,6 +339,8 @@ class Program(PickledWithoutCache):
         norms = self.A.norms()
         if not self.k:
             return norms
+        if isinstance(self._lean_B, np.ndarray):
+            return np.sqrt(norms**2 + np.einsum("kj,kj->k", self._lean_B, self._lean_B))
         return np.sqrt(norms**2 + np.bincount(self._row_of_coefficient, self.B.data**2, self.m))
 
     @cached_property
@@ -418,12 +420,16 @@ class Program(PickledWithoutCache):
 
     def _largest_in_rows(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| sizes_j`` of each row."""
+        if isinstance(self.absolute_B, np.ndarray):
+            return (self.absolute_B * sizes).max(axis=1, initial=0.0)
         largest = np.zeros(self.m)
         np.maximum.at(largest, self._row_of_coefficient, np.abs(self.B.data) * sizes[self.B.indices])
         return largest
 
     def _largest_share(self, sizes: Array) -> Array:
         """Return the largest ``|B_kj| / sizes_k`` of each column."""
+        if isinstance(self.absolute_B, np.ndarray):
+            return (self.absolute_B / sizes[:, None]).max(axis=0, initial=0.0)
         share = np.zeros(self.k)
         np.maximum.at(share, self.B.indices, np.abs(self.B.data) / sizes[self._row_of_coefficient])
         return share

@@ -421,6 +421,21 @@ def test_bounds_of_single_atoms_need_no_variable():
         assert (program.m, program.k) == (rows, 3)
 
 
+def test_domains_of_variables_are_their_bounds():
+    """Other affine arguments, and variables that may be negative only, keep rows."""
+    p, t = bo.Variable(3, name="p"), bo.Variable(3, lower=-2, upper=[-1, 2, 2])
+    for argument, rows in ((p, 1), (2 * p[::-1], 1), (p - 0.1, 4), (p[:2] + p[1:], 3)):
+        problem = bo.Problem(bo.Maximize(bo.sum(bo.entr(argument))), [bo.sum(p) == 1])
+        assert problem.program().m == rows
+        assert problem.solve().status == "optimal"
+        assert p.value == pytest.approx(np.full(3, 1 / 3), abs=1e-4) or rows == 3
+    assert bo.Problem(bo.Maximize(bo.sum(bo.entr(t))), []).solve().status == "infeasible"
+    ball = bo.Problem(bo.Maximize(bo.sum(bo.entr(p[:2]))), [bo.sum(p) == 1, bo.norm2(p) <= 1])
+    sol = ball.solve(tol=1e-8)  # the entropy alone is largest at 1 / e, which the other rows allow
+    assert sol.value == pytest.approx(2 / np.e, abs=1e-7)
+    assert p.value == pytest.approx([1 / np.e, 1 / np.e, 1 - 2 / np.e], abs=1e-4)
+
+
 def test_terms_of_objectives_are_soft_rows():
     X, x = bo.PSD(2, name="X"), bo.Variable(3, name="x")
     objective = bo.norm1(x) + 2 * bo.sum(bo.pos(x)) + bo.sum_squares(x) / 2 + np.ones(3) @ bo.square(x)

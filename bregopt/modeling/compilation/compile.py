@@ -89,7 +89,8 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
             "itself"
         )
     _check_names([*matrices, *variables])
-    in_cones = _rows_of_cones(variables, cones)
+    constraints, lowest = _without_domains(constraints, variables)
+    in_cones = _rows_of_cones(variables, lowest, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
     variables = (*variables, *in_cones.variables)
     placed = list(zip(constraints, slices(constraints), strict=True))
@@ -99,7 +100,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         B=_variable_map(variables, placed),
         bounds=_NO_ROWS,
         c=_variable_cost(variables, goal),
-        u_lo=np.concatenate([np.zeros(0), *(u.lower for u in variables)]),
+        u_lo=np.concatenate([np.zeros(0), *lowest, *(u.lower for u in in_cones.variables)]),
         u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
         labels=tuple((Text(partial(getattr, c.declared, "title")), c.size) for c in constraints),
         columns=tuple((u.name, u.size) for u in variables),
@@ -170,6 +171,26 @@ def _terms(
             None if rows is None else np.arange(rows.start, rows.stop),
         )
         yield TermTemplate(term, arguments.constant_part(), part.parameter)
+
+
+# Pays on: maximum entropy of 5,000 numbers.
+def _without_domains(
+    constraints: Sequence[Constraint], variables: Sequence[Variable]
+) -> tuple[list[Constraint], list[Array]]:
+    """Return the rows without those of domains that are bounds of single variables, and all lower bounds."""
+    rows, lowest = [], {u: u.lower for u in variables}
+    for c in constraints:
+        (u, matrix), *others = (*c.body.variables.items(), (None, None))
+        single = c.is_domain and not c.body.psd and not c.body.products and len(others) == 1
+        bare = single and c.lower is not None and not c.lower.parameters and not c.lower.constant.any()
+        if bare and (np.diff(matrix.indptr) == 1).all() and (matrix.data > 0).all():
+            bound = lowest[u].copy()
+            bound[matrix.indices] = np.maximum(bound[matrix.indices], 0.0)
+            if (bound <= u.upper).all():
+                lowest[u] = bound
+                continue
+        rows.append(c)
+    return rows, list(lowest.values())
 
 
 def _samples(e: Affine) -> Array:
@@ -368,13 +389,16 @@ class ConeRows:
     rows: tuple[Constraint, ...]
 
 
-def _rows_of_cones(given: Sequence[Variable], constraints: Sequence[SecondOrderConstraint]) -> ConeRows:
+def _rows_of_cones(
+    given: Sequence[Variable], lowest: Sequence[Array], constraints: Sequence[SecondOrderConstraint]
+) -> ConeRows:
     """Return second-order constraints as cones of the `given` variables and of new ones after them."""
     if not constraints:
         return ConeRows(NO_CONES, (), ())
     ends = np.cumsum([0, *(u.size for u in given)])
     first = dict(zip(given, ends.tolist(), strict=False))
-    free = np.concatenate([np.zeros(0), *(np.isinf(u.lower) & np.isinf(u.upper) for u in given)]).astype(bool)
+    unbounded = (np.isinf(lower) & np.isinf(u.upper) for u, lower in zip(given, lowest, strict=True))
+    free = np.concatenate([np.zeros(0), *unbounded]).astype(bool)
     index, variables, rows, count = [], [], [], int(ends[-1])
     for number, constraint in enumerate(constraints):
         members = _own_variables(constraint.body, first, free)

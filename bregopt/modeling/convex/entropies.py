@@ -132,7 +132,10 @@ class ConvexAtom(Atom):
         """Return the rows of arguments that are no numbers from zero up by their declaration."""
         if not self._positive:
             return []
-        return [e >= 0 for e in arguments if not e.expression().is_constant and sign_of(e) <= 0]
+        rows: list[Any] = [e >= 0 for e in arguments if not e.expression().is_constant and sign_of(e) <= 0]
+        for row in rows:
+            row.is_domain = True
+        return rows
 
 
 def _vector(arguments: Sequence[Any]) -> Expression:
@@ -337,10 +340,9 @@ def key_rate(
     every = [_range(whole), *(_range(P @ whole @ P) for P in projections)]
     ranges = [Q for Q in every if Q.shape[1]]
     arguments = [_congruences(x, n, hermitian, [Q.conj().T @ k for k in K]) for Q in ranges]
-    orders = tuple(Q.shape[1] for Q in ranges)
     weights = (1.0, *(-1.0,) * (len(ranges) - 1))
-    text = f"key_rate({_name(rho)})"
-    return curved(ConvexAtom(EntropySum(orders, weights, hermitian), arguments, text, sign=1))
+    function = EntropySum(tuple(Q.shape[1] for Q in ranges), weights, hermitian)
+    return curved(ConvexAtom(function, arguments, f"key_rate({_name(rho)})", sign=1))
 
 
 def _check_projections(projections: list[Any], p: int) -> None:
@@ -406,10 +408,8 @@ def _hermitian_vector(F: ComplexForms) -> Expression:
     n = F.shape[0]
     i, j = np.triu_indices(n)
     real, *imaginary = hermitian_parts(F)
-    vector = Expression.concatenated(
-        [real * np.where(i == j, 1.0, np.sqrt(2)), *(e * np.sqrt(2) for e in imaginary)]
-    )
-    return replace(vector, label=F.label)
+    parts = [real * np.where(i == j, 1.0, np.sqrt(2)), *(e * np.sqrt(2) for e in imaginary)]
+    return replace(Expression.concatenated(parts), label=F.label)
 
 
 def _constant(C: Any, name: str, n: int, hermitian: bool) -> Any:
@@ -537,8 +537,8 @@ def log_sum_exp(x: Operand, axis: int | None = None) -> CurvedExpression:
     if axis is not None and not np.array_equal(places.ravel(), np.arange(e.size)):
         S = sp.csr_array((np.ones(e.size), (np.arange(e.size), places.ravel())), (e.size, e.size))
         e = e.combined(S, (e.size,), e.label) if isinstance(e, Expression) else e.combined(S, (e.size,))
-    count = e.size // group
-    return curved(ConvexAtom(LogSumExp(count, group), [e], f"log_sum_exp({e.label})", shape, rises=True))
+    function = LogSumExp(e.size // group, group)
+    return curved(ConvexAtom(function, [e], f"log_sum_exp({e.label})", shape, rises=True))
 
 
 def rel_entr(x: ExpressionLike, y: ExpressionLike) -> CurvedExpression:

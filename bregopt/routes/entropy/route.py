@@ -158,7 +158,8 @@ def _projected(
     if stop is StopReason.STALLED or (stop is StopReason.MAX_ITER and limit == _PROJECTIONS):
         return None
     X, u = form.point(at.x)
-    return Answer(tuple(X), u, at.y, stop, step), method.certificate(at).worst
+    worst = 0.0 if stop is StopReason.CONVERGED else method.certificate(at).worst
+    return Answer(tuple(X), u, at.y, stop, step), worst
 
 
 def rows_alone(program: Program) -> Program:

@@ -265,27 +265,31 @@ class StandardForm:
         above = np.flatnonzero(bounds.hard & np.isfinite(bounds.hi) & ~bounds.equal)
         below = np.flatnonzero(bounds.hard & np.isfinite(bounds.lo) & ~bounds.equal)
         high, low = np.flatnonzero(np.isfinite(program.u_hi)), np.flatnonzero(np.isfinite(program.u_lo))
-        single = _single_zeros(R[equal], bounds.lo[equal])
+        equalities = R[equal]
+        single = _single_zeros(equalities, bounds.lo[equal])
         fixed = {int(column): (int(equal[k]), value) for k, column, value in single if column >= u.start}
         self.zeros = np.array([(j - u.start, *own) for j, own in fixed.items()]).reshape(-1, 3).T
         zeros = self._zeros = np.isin(np.arange(self.width), list(fixed))
-        moves = (abs(R) @ ~zeros > 0) | (abs(R) @ zeros == 0)  # rows of numbers that are zero have no slack
-        moves[np.concatenate([_NONE, *(t.rows for t in program.terms if t.rows is not None)])] = True
-        above, below = above[moves[above]], below[moves[below]]
-        high, low = (own[~zeros[u][own]] for own in (high, low))
+        if len(single):
+            sizes = abs(R)
+            moves = (sizes @ ~zeros > 0) | (sizes @ zeros == 0)  # rows of numbers that are zero have no slack
+            moves[np.concatenate([_NONE, *(t.rows for t in program.terms if t.rows is not None)])] = True
+            above, below = above[moves[above]], below[moves[below]]
+            high, low = (own[~zeros[u][own]] for own in (high, low))
         single = sp.eye_array(self.width, format="csr")[u]
         self.above, self._below = above, below
         G = sp.csr_array(sp.vstack([R[above], -R[below], single[high], -single[low]]))
         # Without matrices Newton's equations may be diagonal, which dense rows would hide.
         self.G: Any = lean(G) if self.blocks or not G.shape[0] else G
         self.h = np.concatenate([bounds.hi[above], -bounds.lo[below], program.u_hi[high], -program.u_lo[low]])
-        E, e = R[equal].toarray(), bounds.lo[equal]
+        E, e = equalities.toarray(), bounds.lo[equal]
         norms = np.linalg.norm(E, axis=1)
         E[norms <= _VANISHES * program.row_sizes[equal]] = 0.0  # round-off, on a face
         norms = np.where(norms > 0, norms, 1.0)
-        kept = _independent(E / norms[:, None])
+        E, e = E / norms[:, None], e / norms
+        kept = _independent(E)
         self._equal, self._norms = equal[kept], norms[kept]
-        self.E, self.e = E[kept] / norms[kept, None], e[kept] / norms[kept]
+        self.E, self.e = (E, e) if len(kept) == len(E) else (E[kept], e[kept])
         number = np.full(program.m, -1)
         number[above] = np.arange(len(above))
         return number
@@ -355,12 +359,13 @@ class StandardForm:
     def rows(self, A: LinearMap, B: Any) -> Any:
         """Return rows as a sparse matrix of shape ``(m, width)``."""
         parts = [row_vectors(A, b) @ own.entries for b, own in enumerate(self.blocks)]
+        if not parts:
+            return sp.csr_array(B)
         return sp.csr_array(sp.hstack([*parts, sp.csr_array(B)], format="csr"))
 
 
 def _single_zeros(R: Any, e: Array) -> list[tuple[int, int, float]]:
     """Return the equalities that fix one coordinate at zero, with that coordinate and its coefficient."""
-    R = sp.csr_array(R)
     R.eliminate_zeros()
     alone = np.flatnonzero((np.diff(R.indptr) == 1) & (e == 0))
     first = R.indptr[alone]
