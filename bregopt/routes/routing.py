@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
-from bregopt.certify import Status, trace_bounds
+from bregopt.certify import Status, objective_size, trace_bounds
+from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.errors import UnsupportedProblemError, is_one_of
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
@@ -111,12 +112,12 @@ def _proven(
     """Return an answer with its proven interval, "optimal" only if that is within the tolerance."""
     solution = driver.run(cls(), program, settings, start, False)
     proof = _proof(program, solution)
-    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
+    if solution.status == Status.OPTIMAL and not _is_within(program, proof, solution, settings.tol):
         finer = driver.run(cls(), program, replace(settings, tol=_FINER * settings.tol), start, False)
         closer = _proof(program, finer)  # the interval is of the optimum, whichever answer it came from
         proof = closer if closer.width < proof.width else proof
     solution = replace(solution, proof=proof)
-    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
+    if solution.status == Status.OPTIMAL and not _is_within(program, proof, solution, settings.tol):
         reasons = "; ".join(f"no {side} bound: {reason}" for side, reason in proof.reasons.items())
         found = reasons or f"the relative width of the proven interval is {proof.relative_width:.1e}"
         stop_reason = f"The certificate meets the tolerance, but the proof does not: {found}."
@@ -126,12 +127,12 @@ def _proven(
     return solution
 
 
-def _is_within(proof: Verification, solution: Solution, tol: float) -> bool:
+def _is_within(program: Program, proof: Verification, solution: Solution, tol: float) -> bool:
     """Whether the proven interval is as narrow as a gap of the tolerance, relative to what the gap is."""
-    sizes = [abs(proof.lower), abs(proof.upper)]
-    if solution.gap > 0:
-        sizes.append(solution.error / solution.gap)
-    return math.isfinite(proof.width) and proof.width <= tol * max(sizes)
+    ends = (-proof.upper, -proof.lower) if program.maximize else (proof.lower, proof.upper)
+    unit = solution.error / solution.gap if solution.gap > 0 else 0.0  # or more: an error counts round-off
+    size = objective_size(program, *ends, terms=unit / NEGLIGIBLE_OBJECTIVE)
+    return math.isfinite(proof.width) and proof.width <= tol * size
 
 
 def _proof(program: Program, solution: Solution) -> Verification:

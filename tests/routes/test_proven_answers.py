@@ -67,6 +67,23 @@ def test_no_interior_no_proof_says_why():
     assert unattained.proof.lower <= 0 <= unattained.proof.upper
 
 
+def test_an_interval_is_relative_to_the_objective_alone():
+    """Neither a constant nor the round-off of a matrix of size 1e13 makes a wide interval narrow."""
+    X = bo.PSD(2)
+    unattained = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = unattained.solve(proven=True)
+    assert found.proof.lower <= 0 <= found.proof.upper
+    assert found.status == "optimal_inaccurate" or found.proof.width <= 1e-8
+    moved = bo.Problem(bo.Minimize(2 * X[0, 1] + 1e6), [bo.diag(X) == 1])
+    found = moved.solve(proven=True)
+    assert found.status == "optimal"
+    assert routing._is_within(moved.program(), found.proof, found, 1e-6)
+    wide = replace(found.proof, upper=found.proof.lower + 1e-4)
+    assert not routing._is_within(moved.program(), wide, found, 1e-6)
+
+
 def test_contradictions_rays_and_other_routes():
     X = bo.PSD(2)
     infeasible = bo.Problem(bo.Minimize(bo.trace(X)), [bo.diag(X) == 1, X[0, 1] >= 1.5]).solve(proven=True)
