@@ -104,17 +104,21 @@ class Balls:
     def logarithm(self, M, name):
         """Return a matrix near the logarithm of all matrices in a ball, and its distance from them.
 
-        Newton's iteration for exp K = M falls to the logarithm from the multiple of I above it.
+        Newton's iteration for exp K = M falls to the logarithm from the multiple of I above it. A step
+        multiplies round-off by up to the condition, and there are as many steps as that has digits.
         """
         least, n = self.least(M), M.nrows()
         demand(least > 0, f"a matrix of {name} is not proven positive definite")
         largest = max(sum((abs(M[i, j]) for j in range(n)), flint.arb(0)) for i in range(n))
         K = eye(n) * largest.log().mid()
+        steep = int(above(largest) / least).bit_length()
+        flint.ctx.prec = self.bits + steep * (steep + 16) // 2
         for _ in range(STEPS):
             step = (M.mid() * (-K).exp() - eye(n)).mid()
             K = (K + (step + step.transpose()) / 2).mid()
             if max(map(abs, step.entries())) < flint.arb(2) ** (-BITS // 2):
                 break
+        flint.ctx.prec = self.bits
         away = norm(K.exp() - M) / self.number(least)
         demand(away < 1, f"the logarithm of a matrix of {name} is not proven")
         return K, above(-(1 - away).log())

@@ -16,7 +16,7 @@ from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
 from bregopt.divergences.round_off import error_of_inverse, error_of_log_det
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import DifferenceSpectrum
-from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.linalg import inverse_of, log_det, root_of, symmetrize
 from bregopt.records import cached_property, dataclass
 
 __all__ = ["LogDet", "LogDetLine", "LogDetPoint", "ReciprocalSpectrum", "reciprocal_spectrum"]
@@ -128,7 +128,7 @@ class LogDet(Divergence):
         n, (eigenvalues, Q) = len(W), np.linalg.eigh(W)
         if eigenvalues[0] * _CONDITION <= max(eigenvalues[-1], 0.0):
             eigenvalues = np.full(n, mu)
-        X0 = (Q * (mu / eigenvalues)) @ Q.T
+        X0 = symmetrize((Q * (mu / eigenvalues)) @ Q.T)
         left = W - (Q * eigenvalues) @ Q.T
         constant = -mu * (float(np.log(mu / eigenvalues).sum()) - n)
         return Completed(mu, X0, left, constant - mu * n * np.log(factor))

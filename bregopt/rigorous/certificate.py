@@ -26,7 +26,7 @@ from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, rea
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
-from bregopt.rigorous.lower import lower_bound, with_psd_slacks
+from bregopt.rigorous.lower import clipped, lower_bound, psd_shifts
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.statement import Statement, integers_of, text
@@ -38,6 +38,8 @@ __all__ = ["BoundCertificate", "ProvenBound", "Verification", "rounded", "stated
 # What another processor's order of operations may change of a bound, relative to the bounds and to their
 # distance.
 _ROUNDING, _SHARE = 1e-9, 0.01
+_SPARE = 64  # binary digits of multipliers beyond fractions, for those of bounds that are stated
+_ZERO = 1e-20  # of the squares of X0, as distances may vanish
 _LARGEST_CHECKED = 1_000  # order for which files save `bregopt-check` a search: it is for small problems
 _NAMED = 4  # matrices of a problem that are listed by name
 _STATED = "the caller states that the trace of {} is at most {:g}"
@@ -294,10 +296,12 @@ class BoundCertificate:
         own, price = (feasibility(data), 0.0) if infeasible else (data, 1.0)
         implied = implied_bounds(own).with_traces(self.traces)
         least = math.ulp(0.0) if infeasible else self.claims[0]
-        near = with_psd_slacks(own, y)
-        proven = lower_bound(own, near, implied, self.X).value >= least
+        y = clipped(own, y)
+        shifts, cost = psd_shifts(own, y, implied, self.traces)
+        proven = lower_bound(own, y, implied, self.X).value - cost >= least
+        near = [*np.stack([y, shifts if proven else 0 * y], axis=1).tolist(), [price]]
         if proven and not own.free.any():
-            return integers_of([[v] for v in (*near.tolist(), price)])
+            return integers_of(near)
         # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue. The slacks
         # are psd, as the checker counts no bounds on traces but those that are stated.
         implied = replace(implied, traces=self.traces)
@@ -306,12 +310,12 @@ class BoundCertificate:
         else:
             bound, exact = exact_bound(own, implied, y)
         if exact and bound >= least:
-            shared = math.lcm(*(v.denominator for v in exact.values()))
+            shared = math.lcm(*(v.denominator for v in exact.values())) << _SPARE
             *whole, last = (int(exact.get(k, 0) * shared) for k in range(data.m + 1))
             return whole, -last
         if not proven and digits is not None:
             return digits
-        return integers_of([[v] for v in (*(near if proven else y).tolist(), price)])
+        return integers_of(near)
 
     def _check_statement(self, fields: schema.Fields) -> None:
         """Refuse a file whose statement for `bregopt-check` is of another problem, or claims other bounds."""
@@ -400,11 +404,14 @@ def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:
     return Digits(y, X, u, fields.subset("digits_equations", data.m), np.zeros((1, 1)))
 
 
-def rounded(claims: tuple[float, float]) -> tuple[float, float]:
-    """Return bounds rounded outward by what other processors may lose."""
+def rounded(claims: tuple[float, float], data: Data) -> tuple[float, float]:
+    """Return bounds rounded outward by what other processors, or the numbers of a file, may lose."""
     lower, upper = claims
     finite = [claim for claim in claims if math.isfinite(claim)]
-    room = _ROUNDING * max(map(abs, finite), default=0.0)
+    squares = (
+        own.anchor.mu * np.sum(own.anchor.X0.mid**2) for own in data.matrices if own.anchor is not None
+    )
+    room = max(_ROUNDING * max(map(abs, finite), default=0.0), _ZERO * float(sum(squares)))
     room += _SHARE * (upper - lower) if len(finite) == len(claims) else 0.0
     return (
         down(lower - room) if math.isfinite(lower) else lower,

@@ -42,7 +42,7 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import Implied
 
-__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound", "with_psd_slacks"]
+__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound", "psd_shifts"]
 
 _LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 
@@ -54,7 +54,6 @@ _LANCZOS_STEPS = 240
 _ELIMINATIONS = 4  # of sets of vertices before a dense factorization
 _LEAST_SHARE = 0.05  # of the vertices in a set; smaller ones save little
 _LESS = 1 - 1e-9  # of a weight of which a smaller one is valid, too: more than its rounding
-_ROOM = 1e-12  # for the least eigenvalue of a slack, relative to its norm
 _NULL_WEIGHT = 1e4  # of z z', relative to the norm of the slack matrix; larger ones cost digits
 
 
@@ -65,23 +64,27 @@ def clipped(data: Data, y: Array) -> Array:
     return found
 
 
-def with_psd_slacks(data: Data, y: Array) -> Array:
-    """Return multipliers near the given ones with psd slacks ``C - A*(y)``, where rows bound the traces.
+def psd_shifts(data: Data, y: Array, implied: Implied, stated: Array) -> tuple[Array, float]:
+    """Return changes of multipliers that make slacks ``C - A*(y)`` psd, and what they cost.
 
     An eigenvalue ``-s`` of a slack costs ``s`` times a bound on the trace. Larger multipliers of the rows
-    that bound it cost as much, and then no bound on the trace is needed.
+    that bound it cost as much, and then no bound on the trace is needed. The changes are apart, as their sums
+    with large multipliers are no doubles. The cost is that beyond the bounds on traces, infinite where no
+    rows bound one. Bounds that are `stated` have multipliers of their own.
     """
-    y = clipped(data, y)
+    shifts, cost = np.zeros(data.m), 0.0
     for b, (block, slack) in enumerate(zip(data.matrices, data.slacks(Ball.exact(y)), strict=True)):
         plain = block.anchor is None and block.cap is None and block.null is None
-        if not plain or block.n > LARGEST_DENSE:
+        counts = plain and stated[b] == math.inf
+        least = least_eigenvalue(block.matrix(slack), at_least=0.0) if counts else 0.0
+        if least >= 0:
             continue
-        W = block.matrix(slack)
-        room = _ROOM * float(np.abs(W.mid).sum(axis=1).max(initial=0.0)) + float(W.rad.sum(axis=1).max())
-        least = float(np.linalg.eigvalsh(W.mid)[0])
-        if least < room:  # twice that much, so that multipliers of a file stay as they are
-            y = y + (least - 2 * room) * _trace_multipliers(data, b)
-    return y
+        t = _trace_multipliers(data, b)
+        used = np.flatnonzero(t)
+        supply = float(t[used] @ np.where(t > 0, data.hi, data.lo)[used]) if len(used) else math.inf
+        shifts += least * t
+        cost += -least * (supply - float(implied.traces[b])) if supply < math.inf else math.inf
+    return shifts, cost
 
 
 def _trace_multipliers(data: Data, b: int) -> Array:

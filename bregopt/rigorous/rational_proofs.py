@@ -105,7 +105,7 @@ def exact_bound(data: Data, implied: Implied, y: Array) -> tuple[float, Vector]:
         for near in _solutions(rows.vanishing(v, implied), support, v):
             if near.get(data.m, 0) < 0 and all(near[k] * v[k] >= 0 for k in near):
                 margin = rows.margin(near, implied)
-                if margin is not None:
+                if margin is not None and _within_weights(data, near, -near[data.m]):
                     found = Fraction(data.offset) - margin / near[data.m]
                     bound = math.nextafter(float(found), -math.inf)
                     best, taken = (bound, near) if bound > best else (best, taken)
@@ -128,7 +128,18 @@ def bound_of_multipliers(data: Data, implied: Implied, y: Vector) -> Fraction | 
         return None
     support = np.array([*sorted(own), data.m], dtype=np.intp)
     margin = _Combination(priced, support).margin({**own, data.m: Fraction(-1)}, implied)
-    return None if margin is None else Fraction(data.offset) + margin
+    if margin is None or not _within_weights(data, own, Fraction(1)):
+        return None
+    return Fraction(data.offset) + margin
+
+
+def _within_weights(data: Data, y: Vector, price: Fraction) -> bool:
+    """Whether no multiplier of a hinge is larger than the weight of its row."""
+    return all(
+        abs(v) <= Fraction(float(data.weight[k])) * price
+        for k, v in y.items()
+        if k < data.m and data.kind[k] == int(Penalty.HINGE)
+    )
 
 
 def _priced(data: Data) -> Data | None:
@@ -136,7 +147,7 @@ def _priced(data: Data) -> Data | None:
     plain = all(
         b.anchor is None and b.cap is None and b.A_rad is None and not b.C.rad.any() for b in data.matrices
     )
-    if not plain or data.c.rad.any() or not data.kinds <= {Penalty.HARD}:
+    if not plain or data.c.rad.any() or not data.kinds <= {Penalty.HARD, Penalty.HINGE}:
         return None
     blocks = tuple(replace(b, A=_with_row(b.A, b.C.mid)) for b in data.matrices)
     ends: dict[str, Any] = {

@@ -34,6 +34,7 @@ from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.epigraph import StatedTerm
 from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.linear_algebra import least_eigenvalue
+from bregopt.rigorous.rational import changes_for
 from bregopt.rigorous.reduction import RowFace
 
 __all__ = ["Statement", "text"]
@@ -298,6 +299,7 @@ class Statement:
         price : int
             The multiplier `t` of the costs, in the same unit.
         """
+        y, price = self._costless(y, price)
         units, z, largest = self.units, [0] * len(self.rows), max(map(abs, y), default=0)
         for k, v in enumerate(y):
             side = self.sides[k].get(1 if v > 0 else -1)
@@ -330,6 +332,34 @@ class Statement:
             "fixed": [*fixed, *range(len(z), len(z) + len(soft))],
             **_equations([signs + f for f in range(len(free))] if lacks else [], M, self.bits),
         }
+
+    def _costless(self, y: Sequence[int], price: int) -> tuple[Sequence[int], int]:
+        """Return multipliers, in a smaller unit, at which free variables of soft rows cost nothing.
+
+        The checker moves no multipliers of soft rows, as their penalties may leave them no room.
+        """
+        data, B, largest = self.data, self.data.B.tocsc(), max(map(abs, y), default=0)
+        if not self.softs or data.B_rad is not None:
+            return y, price
+        most = [
+            w * price if kind == int(Penalty.HINGE) else math.inf
+            for kind, w in zip(data.kind, data.weight, strict=True)
+        ]
+        movable = [k for k in self.softs if _ROOM * largest < abs(y[k]) < (1 - _ROOM) * most[k]]
+        equations, missing = [], []
+        for j in self.variables.free:
+            own = slice(B.indptr[j], B.indptr[j + 1])
+            column = dict(zip(B.indices[own].tolist(), map(Fraction, B.data[own].tolist()), strict=True))
+            if not column.keys().isdisjoint(movable):
+                equations.append(column)
+                paid = sum(a * y[k] for k, a in column.items())
+                missing.append(Fraction(float(data.c.mid[j])) * price - paid)
+        try:
+            changes = changes_for(equations, movable, missing)
+        except ValueError:  # no such multipliers
+            return y, price
+        unit = math.lcm(*(change.denominator for change in changes.values()))
+        return [v * unit + int(changes.get(k, 0) * unit) for k, v in enumerate(y)], price * unit
 
     def _reduced_costs(self, z: list[int], price: int) -> dict[int, tuple[int, int, int]]:
         """Return the reduced costs of variables, their radii and the sizes of their terms."""

@@ -97,7 +97,7 @@ def verified(
         certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
         search.reasons["upper"] = _GENERATED
     lower, upper = certificate.claims
-    certificate = replace(certificate, claims=rounded(certificate.claims))
+    certificate = replace(certificate, claims=rounded(certificate.claims, data))
     if exact and raw.X is not None:
         certificate = search.with_digits(certificate)
         lower, upper = max(lower, certificate.claims[0]), min(upper, certificate.claims[1])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import truth
 from rational import KINDS, pair, problem
 
 import bregopt as bo
@@ -121,6 +122,45 @@ def test_bounds_of_changed_points_never_exclude_the_optimum(seed, tmp_path):
         assert upper is None or upper >= optimum
 
 
+HARD = {  # where numbers of a file, and what its checker may not count, once proved less than verify()
+    (0, "one free entry", "nearest 0 2^-2 0"): "the distance is zero",
+    (1, "nearness", "frobenius zero 2"): "the distance is zero",
+    (1, "log_det", "barrier 2^-3 0"): "X0 is an inverse, not symmetric in the last digit",
+    (1, "one free entry", "largest 0 2^-25 0"): "multipliers of 1e8 beside slacks of 1e-9",
+    (2, "divergence", "von_neumann diagonal 2^-39 0"): "the logarithm of a matrix of condition 1e12",
+    (8, "divergence", "von_neumann trace 2^-19 0"): "the logarithm of a matrix of condition 1e6",
+}
+
+
+def claims_of_case(case, path):
+    """Save the bounds of a problem of known truth; return whether the checker proves them, and its words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            verified = case.make().solve(tol=1e-8).verify()
+        except bo.InfeasibleRowError:
+            return True
+    verified.certificate.save(path)
+    known = np.isfinite([verified.lower, verified.upper])
+    claimed = np.isfinite(verified.certificate.claims)
+    return check.main([path]) == 0 and claimed.sum() == known.sum()
+
+
+@pytest.mark.parametrize(("number", "family", "name"), HARD)
+def test_statements_of_hard_problems(number, family, name, tmp_path):
+    pytest.importorskip("flint")
+    case = next(own for own in truth.drawn(71, number) if (own.family, own.name) == (family, name))
+    assert claims_of_case(case, tmp_path / "bounds.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(12))
+def test_each_statement_of_the_test_bed_is_proven(number, tmp_path):
+    pytest.importorskip("flint")
+    missed = [own for own in truth.drawn(72, number) if not claims_of_case(own, tmp_path / "bounds.npz")]
+    assert not [(own.family, own.name) for own in missed]
+
+
 def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, monkeypatch):
     X = bo.PSD(3)
     path, forged = tmp_path / "bounds.npz", tmp_path / "forged.npz"
@@ -223,6 +263,30 @@ def test_bounds_without_an_interior_of_the_dual_cone(seed, tmp_path):
         verified.certificate.check()
         lower = bounds(tmp_path / "bounds.npz")[0]
         assert lower is None or optimum - 1e-6 * (1 + abs(optimum)) <= lower <= optimum
+
+
+def test_soft_rows_beside_singular_slacks(tmp_path):
+    """Multipliers of soft rows are fractions, too, no larger than the weights of hinges."""
+    for seed in (7, 27, 167, 797):
+        known = problem(np.random.default_rng([71, seed]), "soft")
+        value, verified = known.value, saved(known.problem.solve(tol=1e-8), tmp_path / "bounds.npz")
+        assert value - 1e-6 * (1 + abs(value)) <= verified.lower <= value <= verified.upper
+        assert check.main([tmp_path / "bounds.npz"]) == 0
+        lower, upper = bounds(tmp_path / "bounds.npz")
+        assert lower <= value <= upper
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_free_variables_of_soft_rows_cost_nothing(seed, tmp_path):
+    """The largest margin: the multipliers of comparisons sum to one, and the checker moves none of them."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(9, 4, 4))
+    X, margin = bo.PSD(4), bo.Variable(name="margin")
+    rows = bo.soft(bo.inner(G + G.transpose(0, 2, 1), X) - 0.3 * margin >= 0, gamma=1.1, penalty="hinge")
+    own = bo.Problem(bo.Maximize(margin), [rows, bo.trace(X) == 1])
+    verified = saved(own.solve(tol=1e-8), tmp_path / "bounds.npz")
+    assert verified.relative_width <= 1e-6
+    assert check.main([tmp_path / "bounds.npz"]) == 0
 
 
 def test_cones_free_variables_and_assumptions(tmp_path, capsys):

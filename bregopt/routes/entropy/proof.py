@@ -261,7 +261,7 @@ class _Bounds:
             with np.errstate(all="ignore"):
                 claims = own.bounds()
             if claims[0] >= least and claims[1] < math.inf:
-                return replace(own, claims=(least, rounded(claims)[1]))
+                return replace(own, claims=(least, rounded(claims, data)[1]))
         return None
 
     def _inside(self) -> Iterator[Candidate]:
