@@ -42,6 +42,7 @@ from tuning_problems import _quadratic_forms, _theta, suites
 import bregopt as bo
 from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
+from bregopt.routes.matrix_generation import generation
 
 Array = Any
 Call = Callable[[], Any]
@@ -264,6 +265,11 @@ def symmetric(rng: np.random.Generator, *shape: int) -> Array:
     """Return random symmetric matrices."""
     A = rng.normal(size=shape)
     return A + np.swapaxes(A, -1, -2)
+
+
+def _by_interior_point(run: Any) -> Any:
+    """Return the answer of `psdboost` by the interior-point method on all rows."""
+    return generation._on_path(run._program, run._settings, None, run._progress)
 
 
 def triplets(D: int, R: int, apart: float = 6.0) -> bo.Problem:
@@ -883,6 +889,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("semidefinite master", "routes.matrix_generation.generation:_master"),
             answering("routes.matrix_generation.generation._master", ("lp", "")),
             *("a matrix game, n = 24", case("psdboost", "game, n = 24")),
+        ),
+        (
+            *("method of multipliers", "routes.matrix_generation.generation:_Generation._on_all_rows"),
+            replaced("routes.matrix_generation.generation._Generation._on_all_rows", _by_interior_point),
+            "2,500 triplets of overlapping classes, n = 128",
+            solving(triplets, 128, 2500, 0.0, solver="psdboost"),
         ),
         (
             *("sample of comparisons", "routes.matrix_generation.generation:_sampled"),

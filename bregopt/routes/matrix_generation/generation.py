@@ -4,7 +4,8 @@ Each round solves the master over the directions so far. At its multipliers ``y`
 for directions ``v`` with ``v'(A*(y) - C) v > 0``, which would decrease the objective. For any ``y`` the
 oracle's bound on the largest eigenvalue gives a bound on the optimum; the best one is kept with its ``y``.
 The priced multipliers may be between the best so far and the master's (dual smoothing, Wentges 1997). The
-incumbent has the best feasible point, the best bound, and their certificate.
+incumbent has the best feasible point, the best bound, and their certificate. Where most rows of a sample act,
+the method of multipliers takes all rows at once.
 """
 
 from __future__ import annotations
@@ -12,16 +13,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, positive_number
+from bregopt.arrays import Array, IntArray, positive_number
 from bregopt.certify import (
-    Certificate,
-    Known,
-    PrimalDualPoint,
-    TraceBound,
-    certify,
-    objective_size,
     trace_bounds,
     with_trace_row,
 )
@@ -33,7 +27,9 @@ from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.path_route import PathSettings
+from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.master import LinearMaster, MatrixGenerationTuning, Outcome, State
+from bregopt.routes.matrix_generation.method_of_multipliers import MethodOfMultipliers
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
 from bregopt.routes.progress import Progress, reason
@@ -48,6 +44,8 @@ _DEFAULT_MAX_ITER = 5_000
 _LINEAR_PATIENCE = 500
 # Such rounds of the semidefinite master, whose multipliers are central.
 _SEMIDEFINITE_PATIENCE = 8
+# Ratio of errors that counts as progress of the method of multipliers.
+_PROGRESS = 0.8
 # Ratio of successive gaps above which the next round of the semidefinite master adds twice as many
 # eigenvectors.
 _DOUBLING_RATIO = 0.5
@@ -68,8 +66,6 @@ _SAMPLE_FRACTION = 0.1
 _SAMPLE_TOL = 1e-2
 # Size of the first working set, relative to the number of rows of the sample's problem.
 _SAMPLE_WORKING_SET = 0.5
-# Largest eigenvalue that counts as zero, relative to the trace.
-_ZERO_EIGENVALUE = 1e-14
 # Largest weight of smoothing. At one the master's multipliers would never be priced.
 _LARGEST_SMOOTHING = 0.98
 
@@ -81,8 +77,6 @@ _MASTERS = ("auto", "lp", "psd")
 # Largest gap and residual of an answer from which eigenvalues are dropped, relative to the tolerance.
 # Below one, so that the certificate of the route still meets the tolerance after round-off.
 _TRUNCATION_TOL = 0.9
-# Limits below which eigenvalues are dropped from the answer, relative to the trace, tried in order.
-_TRUNCATION_LIMITS = (0.001, 0.0001, 1e-05, 1e-06, 1e-07, 1e-08, 1e-10)
 # Increase of the weight at a step, relative to its distance from one.
 _SMOOTHING_INCREASE = 0.1
 
@@ -215,7 +209,7 @@ def matrix_generation(
     Returns
     -------
     Answer
-        Its ``X`` is a ``LowRank``, except where the interior-point method took all rows.
+        Its ``X`` is a ``LowRank``, except where the interior-point method was needed.
     """
     (face,) = program.faces
     if face.order == 0:
@@ -251,13 +245,15 @@ class _Generation:
             self._master = LinearMaster(self._program, self._bound.value, self._tuning)
         self._patience = _SEMIDEFINITE_PATIENCE if self._semidefinite else _LINEAR_PATIENCE
         self._gap, self._stalled_rounds = np.inf, 0
+        self._takes_all = False
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
         round_, limit = 0, self._settings.max_iter or _DEFAULT_MAX_ITER
         try:
-            if self._begin(start):
-                return _on_path(self._program, self._settings, None, self._progress)
+            self._takes_all = self._begin(start)
+            if self._takes_all:
+                return self._on_all_rows()
             while round_ < limit:
                 round_ += 1
                 outcome = self._master.solve(self._gap)
@@ -272,6 +268,32 @@ class _Generation:
         except CutShort as cut:
             return self._answer(reason(cut), round_)
         return self._answer(StopReason.MAX_ITER, round_)
+
+    # Pays on: 2,500 triplets of overlapping classes, n = 128.
+    def _on_all_rows(self) -> Answer:
+        """Return the answer of the method of multipliers, or of the interior point where it stalls."""
+        program, settings = self._program, self._settings
+        if self._face.order < program.blocks[0].n or not self._bound.value > 0:
+            return _on_path(program, settings, None, self._progress)
+        first = balanced(program, _uniform(program), self._tuning)
+        method = MethodOfMultipliers(program, self._bound, first)
+        mark, progressed, limit = np.inf, 0, settings.max_iter or _DEFAULT_MAX_ITER
+        for step in range(1, limit + 1):
+            method.step()
+            self._incumbent.offer_point(method.X, method.u)
+            y = balanced(program, program.bounds.clip(method.y), self._tuning)
+            self._incumbent.offer_bound(y, self._leading(y, 1))
+            certificate = self._incumbent.certificate()
+            self._progress.record(step, certificate, rank=method.X.factor.shape[1])
+            if certificate.meets(settings.tol):
+                return self._answer(StopReason.CONVERGED, step)
+            if (stop := self._progress.stop()) is not None:
+                return self._answer(stop, step)
+            if certificate.worst <= _PROGRESS * mark:
+                mark, progressed = certificate.worst, step
+            elif step - progressed >= _SEMIDEFINITE_PATIENCE:
+                return _on_path(program, settings, None, self._progress)
+        return self._answer(StopReason.MAX_ITER, limit)
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._incumbent
@@ -312,11 +334,13 @@ class _Generation:
         answer = first.run(None)
         checkpoint()
         if answer.stop is StopReason.CONVERGED:
-            (X,) = answer.X
-            assert isinstance(X, LowRank)
+            X, directions = answer.X[0], first._master.used
+            if not isinstance(X, LowRank) or first._takes_all:
+                directions = _directions(np.asarray(X))
+                X = LowRank(directions * np.sqrt(np.einsum("ik,ik->k", directions, X @ directions)))
             self._incumbent.offer_point(X, answer.u)
             self._master.fix_rows(X, answer.u, int(_SAMPLE_WORKING_SET * sample.m))
-            self._master.add(first._master.used)
+            self._master.add(directions)
         return answer.y
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
@@ -479,129 +503,3 @@ class _Smoothing:
         else:
             larger = self.weight + _SMOOTHING_INCREASE * (1 - self.weight)
             self.weight = min(larger, _LARGEST_SMOOTHING)
-
-
-class Incumbent:
-    """The best point and multipliers so far of a program on its face.
-
-    Parameters
-    ----------
-    program : Program
-    bound : TraceBound
-    tol : float
-        Largest residual of points and multipliers that count as feasible.
-    tuning : MatrixGenerationTuning
-    """
-
-    def __init__(
-        self, program: Program, bound: TraceBound, tol: float, tuning: MatrixGenerationTuning
-    ) -> None:
-        self._program, self._bound, self._tol, self._tuning = program, bound, tol, tuning
-        (self._block,), (face,) = program.blocks, program.faces
-        first = face.embed(np.eye(face.order, 1))
-        self.dual, self._primal, self._residual, self._dual_residual = -np.inf, np.inf, np.inf, np.inf
-        self.y = self._violations = np.zeros(self._program.m)
-        self.offer_point(
-            LowRank(np.sqrt(bound.value) * first),
-            np.clip(np.zeros(self._program.k), self._program.u_lo, self._program.u_hi),
-        )
-
-    @property
-    def width(self) -> float:
-        """Objective minus bound, infinite if one of them is missing."""
-        return self._primal - self.dual
-
-    def offer_point(self, X: LowRank, u: Array) -> None:
-        """Keep a point if it is better in the larger of residual and gap.
-
-        Without a bound, it is better if its residual is smaller, or equal with a lower objective.
-        """
-        program = self._program
-        point = PrimalDualPoint(program, (X,), u, np.zeros(program.m))
-        residual, primal = max(point.primal_residual, self._tol), point.primal
-        size = max(objective_size(program, self._primal, self.dual), TINY)
-        merit = self._merit(residual, primal, point.violations, size)
-        if merit < self._merit(self._residual, self._primal, self._violations, size):
-            self.X, self.u, self._activity, self._violations = X, u, point.activity, point.violations
-            self._residual, self._primal = residual, primal
-
-    def _merit(self, residual: float, primal: float, violations: Array, size: float) -> tuple[float, float]:
-        """Return the sort key of points, least first; `size` is the same for both points of a comparison.
-
-        The gap counts the cost of violations, as the certificate does.
-        """
-        if not np.isfinite(self.dual):
-            return residual, primal
-        loss = float(np.abs(self.y) @ violations)
-        return max(residual, (abs(primal - self.dual) + loss) / size), primal
-
-    def offer_bound(self, y: Array, found: Leading) -> None:
-        """Keep multipliers with a smaller dual residual, or an equal one and a better bound.
-
-        The multipliers of the rows that bound the trace absorb the proven bound on the largest eigenvalue of
-        ``A*(y) - C``. Then ``C - A*(y)`` is psd, and Lagrange's bound is the sum of the terms of rows and
-        box.
-        """
-        if self._bound.exact or found.bound > 0:
-            y = y - found.bound * self._bound.multipliers
-        bound = PrimalDualPoint(self._program, (self.X,), self.u, y, smallest_eigenvalues=(0.0,)).bound
-        dual, residual = bound.value - bound.cost, max(bound.residual, self._tol)
-        if (-residual, dual) > (-self._dual_residual, self.dual):
-            self.dual, self.y, self._dual_residual = dual, y, residual
-
-    def certificate(self) -> Certificate:
-        """Return the certificate of point and multipliers."""
-        return self._certificate(self.X, self._activity)
-
-    def of_least_rank(self, tol: float) -> LowRank:
-        """Return the point with as few orthogonal columns as the certificate allows.
-
-        The smallest eigenvalues are dropped while gap and residuals stay within `tol` or do not increase. If
-        the trace is fixed, the others are scaled up to keep it.
-        """
-        Q, s, _ = np.linalg.svd(self.X.factor, full_matrices=False)
-        present = self.certificate()
-        tol = max(tol, present.gap, present.primal_residual)
-        rank = max(int((s**2 > _ZERO_EIGENVALUE * float(s @ s)).sum()), 1)
-        for limit in _TRUNCATION_LIMITS:
-            fewer = max(int((s**2 > limit * float(s @ s)).sum()), 1)
-            if fewer < rank:
-                X = LowRank(Q[:, :fewer] * (s[:fewer] * self._growth(s, fewer)))
-                certificate = self._certificate(X, self._program.activity((X,), self.u))
-                if max(certificate.gap, certificate.primal_residual) <= tol:
-                    return X
-        return LowRank(Q[:, :rank] * s[:rank])
-
-    def _growth(self, s: Array, rank: int) -> float:
-        """Return the factor of the remaining columns that keeps a fixed trace."""
-        trace = float(s[:rank] @ s[:rank])
-        return float(np.sqrt(float(s @ s) / trace)) if self._bound.exact and trace > 0 else 1.0
-
-    def _certificate(self, X: LowRank, activity: Array) -> Certificate:
-        known = Known(activity=activity, smallest_eigenvalues=(0.0,))
-        point = PrimalDualPoint(self._program, (X,), self.u, self.y, **known)
-        if np.isfinite(self.dual):
-            return certify(point)
-        return Certificate(self._primal, -np.inf, np.inf, point.primal_residual, 1.0, np.inf)
-
-
-def balanced(program: Program, y: Array, tuning: MatrixGenerationTuning) -> Array:
-    """Return multipliers near `y` with zero dual residual for unbounded variables, so that a bound exists.
-
-    ``c - B'y`` must be zero for a free variable, and of one sign for a variable with one bound. The residual
-    is distributed over the rows by the distance of their multipliers from the ends of their ranges.
-    """
-    lower, upper = program.bounds.dual_range()
-    for _ in range(tuning.balancing_steps if program.k else 0):
-        reduced = program.c - program.B.T @ y
-        residual = np.where(np.isinf(program.u_hi), np.minimum(reduced, 0.0), 0.0)
-        residual += np.where(np.isinf(program.u_lo), np.maximum(reduced, 0.0), 0.0)
-        columns = np.flatnonzero(residual)
-        if len(columns) == 0:
-            break
-        own = np.maximum(np.abs(y), TINY)
-        room = np.minimum(np.minimum(y - lower, upper - y), own)
-        B = program.B[:, columns]
-        move = np.linalg.lstsq((B.T @ sp.diags_array(room) @ B).toarray(), residual[columns], rcond=None)[0]
-        y = np.clip(y + room * (B @ move), lower, upper)
-    return y
