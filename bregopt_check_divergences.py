@@ -18,8 +18,8 @@ and a cap, X <= cap I. Lower bounds are those of <W, X> + mu D(X, X0) over psd X
 They grow with W, so that W less its radius is one of the matrices W. If |exp K - X0| <= r and X0 >= s I, then
 K is within -log(1 - r / s) of log X0, as the logarithm is monotone: any K near it will do.
 
-Convex terms of an objective bound it from below in a row of the statement, its `terms`: a point is in their
-epigraph, whose other rows are linear.
+Convex terms of an objective or a row bound it in the `terms` of the statement: sums of terms are no more than
+rows. So a point is in their epigraph, whose other rows are linear.
 """
 
 import math
@@ -37,6 +37,7 @@ except ImportError:
 
 FROBENIUS, LOGDET, VON_NEUMANN = "frobenius", "logdet", "von_neumann"
 HINGE, LOGDET_ROW, SQUARE, LOG = 1, 2, 4, 5  # penalties of rows; 3 is von Neumann's
+SUM, TRACE_LOG = "sum", "trace of a logarithm"
 BITS = 192  # of the balls, beyond the unit of the file
 STEPS = 200  # of iterations that propose matrices
 
@@ -63,6 +64,14 @@ class Balls:
         return flint.arb_mat(
             [[w * unit + (shift if i == j else 0) for j, w in enumerate(row)] for i, row in pairs]
         )
+
+    def dense(self, rows, radii=None):
+        """Return a matrix of fractions with radii."""
+        balls = [[self.number(x) for x in row] for row in rows]
+        if radii:
+            wide = [[flint.arb(0, 1) * self.number(e) for e in row] for row in radii]
+            balls = [list(map(add, *both)) for both in zip(balls, wide, strict=True)]
+        return flint.arb_mat(balls)
 
     def integers(self, M):
         """Return a symmetric matrix of integers times 2^-bits, and its distance from the balls."""
@@ -194,14 +203,6 @@ class Term(Balls):
         self.anchor = self.dense(self.X0)
         self.whole = self.dense(self.X0, self.radii)
 
-    def dense(self, rows, radii=None):
-        """Return a matrix of fractions with radii."""
-        balls = [[self.number(x) for x in row] for row in rows]
-        if radii:
-            wide = [[flint.arb(0, 1) * self.number(e) for e in row] for row in radii]
-            balls = [list(map(add, *both)) for both in zip(balls, wide, strict=True)]
-        return flint.arb_mat(balls)
-
     # --- Lower bounds
 
     def lower(self, W, reach, unit):
@@ -296,7 +297,7 @@ class Term(Balls):
 
 
 class Epigraph(Balls):
-    """The convex terms of an objective at all points near one."""
+    """The convex terms of a problem, after the rows that bound their sums, at all points near one."""
 
     def __init__(self, P, point):
         super().__init__(P.bits)
@@ -304,10 +305,16 @@ class Epigraph(Balls):
             point.z[-1] and not P.facts["faces"], "an objective with terms has neither rays nor faces here"
         )
         self.P, self.point, self.unit = P, point, Fraction(1, P.one * point.z[-1])
-        excess, *terms = P.facts["terms"]
-        total = sum(self.value(kind, *own) for kind, *own in terms)
-        within = total <= self.ends(excess)[0]
-        demand(within, "the point is not proven in the epigraph of the objective")
+        ends, totals = [], []
+        for kind, *own in P.facts["terms"]:
+            if kind == SUM:
+                ends.append(self.ends(*own[2])[0])
+                totals.append(0)
+                continue
+            demand(totals, "a term has no sum")
+            totals[-1] += self.value(kind, *own)
+        within = all(total <= end for total, end in zip(totals, ends, strict=True))
+        demand(within, "the point is not proven in the epigraph of the terms")
 
     def ends(self, row):
         """Return the least and the largest activity of a stated row."""
@@ -316,6 +323,13 @@ class Epigraph(Balls):
     def value(self, kind, weights, orders, rows):
         """Return an upper bound on a term."""
         weights, own = [Fraction(w, self.P.one) for w in weights], [self.ends(row) for row in rows]
+        if kind == TRACE_LOG:
+            (B, away), w, r = *self.matrices(orders, own), weights[0], len(weights) // orders[0]
+            demand(w >= 0 and len(weights) == 1 + r * orders[0], "a logarithm has another form")
+            R = self.dense([weights[1 + r * i :][:r] for i in range(orders[0])])
+            K, wide = self.logarithm(B - eye(B.nrows()) * self.number(away), "a term")
+            C = R * R.transpose()
+            return w * (wide * above(C.trace()) - below(inner(C, K)))
         demand(kind == "entropy" or min(weights) >= 0, "a weight of a term is negative")
         if kind == "entropy":
             found = zip(weights, self.matrices(orders, own), strict=True)

@@ -20,13 +20,13 @@ from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import schema
-from bregopt.rigorous.ball import down, up
+from bregopt.rigorous.ball import Ball, down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
-from bregopt.rigorous.lower import clipped, lower_bound, psd_shifts
+from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.statement import Statement, integers_of, text
@@ -78,7 +78,7 @@ class BoundCertificate:
     digits : Digits or None
         Multipliers and a point in high precision, proven in fractions.
     terms : tuple of StatedTerm
-        Convex terms in whose epigraph `point` is; their arguments are the last rows.
+        Convex terms in whose epigraph `point` is, after their sums; their arguments are the last rows.
     """
 
     data: Data
@@ -136,8 +136,7 @@ class BoundCertificate:
         wanted += [
             (name, y.shape, rows) for name, y in (("y", self.y), ("farkas", self.farkas)) if y is not None
         ]
-        needed = 1 + sum(term.size for term in self.terms) if self.terms else 0
-        wanted.append(("has rows for its terms", data.m >= needed, True))
+        wanted.append(("has rows for its terms", data.m >= sum(term.size for term in self.terms), True))
         if self.X is not None:
             wanted.append(("X", [X.shape for X in self.X], square))
         if self.factor is not None:
@@ -296,12 +295,14 @@ class BoundCertificate:
         own, price = (feasibility(data), 0.0) if infeasible else (data, 1.0)
         implied = implied_bounds(own).with_traces(self.traces)
         least = math.ulp(0.0) if infeasible else self.claims[0]
-        y = clipped(own, y)
-        shifts, cost = psd_shifts(own, y, implied, self.traces)
+        found, _ = exact_multipliers(own, clipped(own, y))
+        near = Ball.exact(clipped(own, y)) if found is None else found
+        y = near.mid
+        shifts, cost = psd_shifts(own, near, implied, self.traces)
         proven = lower_bound(own, y, implied, self.X).value - cost >= least
-        near = [*np.stack([y, shifts if proven else 0 * y], axis=1).tolist(), [price]]
+        sums = [*np.stack([y, shifts if proven else 0 * y], axis=1).tolist(), [price]]
         if proven and not own.free.any():
-            return integers_of(near)
+            return integers_of(sums)
         # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue. The slacks
         # are psd, as the checker counts no bounds on traces but those that are stated.
         implied = replace(implied, traces=self.traces)
@@ -315,7 +316,7 @@ class BoundCertificate:
             return whole, -last
         if not proven and digits is not None:
             return digits
-        return integers_of(near)
+        return integers_of(sums)
 
     def _check_statement(self, fields: schema.Fields) -> None:
         """Refuse a file whose statement for `bregopt-check` is of another problem, or claims other bounds."""

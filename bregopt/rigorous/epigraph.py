@@ -1,18 +1,19 @@
-"""The epigraph of an objective with convex terms, so that a certificate has both bounds.
+"""The epigraph of convex terms, so that a certificate has both bounds.
 
-A certificate has a linear problem. Tangents of the terms prove the lower bound, but the value of a point on
-them is no upper one. With the epigraph of the objective both sides are those of one problem,
+A certificate has a linear problem. Tangents of the terms prove the lower bound, but a point on them need not
+be feasible, and its value is no upper bound. With the epigraph both sides are those of one problem,
 
-    minimize t  subject to  t >= c'x + sum_k f_k(y_k),  t >= tangent(x),  and the rows,
+    minimize t  subject to  t >= c'x + sum_k f_k(y_k),  t >= tangent(x),
+                            h_i >= a_i'x + sum_k g_ik(y_k),  h_i >= tangent_i(x),  and the other rows,
 
-of which the tangent follows from the epigraph, and the lower bound needs only the tangent. The last rows of
-the data have no ends: ``t - c'x``, and then the arguments ``y_k``. A variable that is 1 has their constants.
+of which tangents follow from terms, and the lower bound needs only the tangents. The last rows of the data
+have no ends: ``t - c'x`` and the arguments of its terms, then ``h_i - a_i'x`` and those of its terms, for
+each ``i``. A variable that is 1 has their constants.
 """
 
 from __future__ import annotations
 
 import math
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,13 +28,14 @@ from bregopt.program.convex_functions import (
     NegativeEntropy,
     NumbersRelativeEntropy,
 )
-from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy
+from bregopt.program.convex_terms import row_vectors
+from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, up
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.reduction import implied_bounds
 from bregopt.rigorous.schema import Fields
-from bregopt.rigorous.tangents import Image, value_of
+from bregopt.rigorous.tangents import Image, components, value_of
 from bregopt.rigorous.upper import Point, activities
 
 __all__ = ["StatedTerm", "in_epigraph", "packed_terms", "read_terms", "with_epigraph"]
@@ -46,22 +48,27 @@ KINDS: dict[str, type] = {
     "exponential": Exponential,
     "logistic": Logistic,
     "logarithm of a sum": LogSumExp,
+    "trace of a logarithm": TraceLog,
 }  # of functions that files state
+
+_SIGNED = ("entropy", "trace of a logarithm")  # whose weights may be negative
+_SUM = "sum"  # of the terms that follow, which is no more than its row
 
 _LARGEST = 2_000_000  # coefficients, dense, of the data with arguments
 _WIDER = 1e-3  # of the ends of a box, by which it grows
-_MATRICES = ("entropy", "relative entropy")
+_MATRICES = ("entropy", "relative entropy", "trace of a logarithm")
 
 
 class StatedTerm(NamedTuple):
-    """A term of an objective, whose arguments are rows.
+    """A term, whose arguments are rows, or the row that bounds the sum of those that follow.
 
     Parameters
     ----------
     kind : str
-        One of `KINDS`.
+        One of `KINDS`, or a sum.
     weights : array
-        Of each matrix for entropies, of one function for relative ones, else of each number or group.
+        Of each matrix for entropies, of one function for relative ones, else of each number or group. For
+        ``-tr R R' log Y`` the entries of ``R`` come next. A sum has none.
     orders : tuple of int
         Of the matrices, all of whose entries are arguments; for logarithms of sums the size of a group.
     """
@@ -73,6 +80,8 @@ class StatedTerm(NamedTuple):
     @property
     def size(self) -> int:
         """The number of arguments."""
+        if self.kind == _SUM:
+            return 1
         if self.kind in _MATRICES:
             return sum(n * n for n in self.orders)
         factor = 2 if self.kind == "relative entropy of numbers" else sum(self.orders) or 1
@@ -85,13 +94,49 @@ class StatedTerm(NamedTuple):
             function: Any = KINDS[self.kind](self.orders, tuple(self.weights.tolist()), False)
         elif self.kind == "relative entropy":
             function, weight = KINDS[self.kind](self.orders, False), self.weights
+        elif self.kind == "trace of a logarithm":
+            function, weight = TraceLog(np.eye(self.orders[0]), False), self.weights[:1]
+            vars(function)["factor"] = self.weights[1:].reshape(self.orders[0], -1)
         else:
             function, weight = KINDS[self.kind](count, *self.orders), self.weights
         return value_of(function, y, weight)
 
 
+class _Group(NamedTuple):
+    """A linear function whose negative bounds terms: matrices, coefficients of variables and a constant."""
+
+    matrices: list[Array]
+    c: Array
+    constant: float
+    images: list[Image]
+
+
+def _groups(program: Program) -> tuple[list[_Group], tuple[StatedTerm, ...]]:
+    """Return the sums of the objective and of each row with terms, and how a file states these."""
+    names = {function: kind for kind, function in KINDS.items()}
+    own: dict[int | None, list[Any]] = {None: []}
+    for term, row in components(program):
+        own.setdefault(row, []).append(term)
+    groups, stated = [], []
+    for row, terms in own.items():
+        images = [Image(term) for term in terms]
+        if row is None:
+            costs = [np.ravel(block.C) for block in program.blocks]
+            groups.append(_Group(costs, program.c, program.offset, images))
+        else:
+            A = [row_vectors(program.A, b)[[row]].toarray()[0] for b in range(len(program.blocks))]
+            B, end = program.B[[row]].toarray()[0], float(program.bounds.hi[row])
+            groups.append(_Group(A, B, -end, images))
+        stated.append(StatedTerm(_SUM, np.zeros(0), ()))
+        stated += [
+            StatedTerm(names[type(term.function)], *image.stated(term.weight))
+            for term, image in zip(terms, images, strict=True)
+        ]
+    return groups, tuple(stated)
+
+
 def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm, ...]] | None:
-    """Return the epigraph of an objective with its tangent, None where a certificate has no form for it.
+    """Return the epigraph of convex terms with their tangents, None where a certificate has no form for it.
 
     Parameters
     ----------
@@ -102,33 +147,30 @@ def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm,
     """
     if any(block.anchor is not None for block in data.matrices) or (data.kind != int(Penalty.HARD)).any():
         return None
-    names = {function: kind for kind, function in KINDS.items()}
-    if any(term.rows is not None or type(term.function) not in names for term in program.terms):
-        return None
-    images = [Image(term) for term in program.terms]
-    terms = [
-        StatedTerm(names[type(term.function)], *image.stated(term.weight))
-        for term, image in zip(program.terms, images, strict=True)
-    ]
-    count = 2 + sum(term.size for term in terms)
+    groups, terms = _groups(program)
+    count = 1 + sum(term.size for term in terms)
     columns = sum(block.n * (block.n + 1) // 2 for block in data.matrices) + data.k + 2
     if (data.m + count) * columns > _LARGEST:
         return None
     costs = [block.C for block in data.matrices]
-    blocks = [
-        _block(block, np.asarray(own.C), [image.maps[b] for image in images])
-        for b, (own, block) in enumerate(zip(program.blocks, data.matrices, strict=True))
-    ]
+    blocks = [_block(block, groups, b) for b, block in enumerate(data.matrices)]
     end = Ball.exact(np.zeros((count, 2)))
     end.mid[:2, 1] = 1.0
-    end.mid[1, 0] = -program.offset
-    end.mid[2:, 0] = np.concatenate([image.constant.mid for image in images])
-    end.rad[2:, 0] = np.concatenate([image.constant.rad for image in images])
-    mids = [-data.c.mid[None], -program.c[None], *(image.of_variables[0].toarray() for image in images)]
-    rads = [data.c.rad[None], 0 * mids[1], *(image.of_variables[1].toarray() for image in images)]
-    own = Ball(np.hstack([np.vstack(mids), end.mid]), np.hstack([np.vstack(rads), end.rad]))
+    mids, rads, place = [-data.c.mid[None]], [data.c.rad[None]], 1
+    for group in groups:
+        mids.append(-group.c[None])
+        rads.append(np.zeros_like(group.c)[None])
+        end.mid[place, 0] = -group.constant
+        place += 1
+        for image in group.images:
+            own = slice(place, place + len(image.constant.mid))
+            end.mid[own, 0], end.rad[own, 0] = image.constant.mid, image.constant.rad
+            mids.append(image.of_variables[0].toarray())
+            rads.append(image.of_variables[1].toarray())
+            place = own.stop
+    own_rows = Ball(np.hstack([np.vstack(mids), end.mid]), np.hstack([np.vstack(rads), end.rad]))
     ones = sp.csr_array((np.ones(data.k), (np.arange(data.k), np.arange(data.k))), (data.k, data.k + 2))
-    B, B_rad = _followed(data.B, data.B_rad, ones, own)
+    B, B_rad = _followed(data.B, data.B_rad, ones, own_rows)
     # Rows with radii imply no boxes; these are implied by rows without, and have room for points inside.
     implied = implied_bounds(data)
     wider = np.where(data.in_cone, np.inf, _WIDER * (np.abs(implied.u_lo) + np.abs(implied.u_hi)))
@@ -151,16 +193,19 @@ def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm,
         weight=np.append(data.weight, free),
         offset=0.0,
     )
-    return found, tuple(terms)
+    return found, terms
 
 
-def _block(block: MatrixData, C: Array, maps: list[tuple[Any, Any]]) -> MatrixData:
-    """Return a matrix with the rows of the tangent, the linear part of the objective, and the arguments."""
+def _block(block: MatrixData, groups: list[_Group], b: int) -> MatrixData:
+    """Return a matrix with the rows of the tangent, and those of sums and of arguments."""
     n, p = block.n, block.n * (block.n + 1) // 2
     i, j = np.triu_indices(n)
     place = block.i * n - block.i * (block.i - 1) // 2 + block.j - block.i
     moved = sp.csr_array((np.ones(len(place)), (np.arange(len(place)), place)), (len(place), p))
-    whole = [(-np.ravel(C)[None], np.zeros((1, n * n))), *((M.toarray(), rad.toarray()) for M, rad in maps)]
+    whole = []
+    for group in groups:
+        whole.append((-group.matrices[b][None], np.zeros((1, n * n))))
+        whole += [tuple(part.toarray() for part in image.maps[b]) for image in group.images]
     M, rad = (np.vstack(part) for part in zip(*whole, strict=True))
     off = i != j
     first, second = M[:, i * n + j], M[:, j * n + i] * off
@@ -189,13 +234,16 @@ def _followed(A: Any, rad: Any, moved: Any, own: Ball) -> tuple[Any, Any]:
 def in_epigraph(data: Data, terms: tuple[StatedTerm, ...], point: Point) -> bool:
     """Whether all points near a point, that solve its equations, are proven in the epigraph."""
     start = data.m - sum(term.size for term in terms)
-    y = activities(data, point)
-    values = []
+    y, ends, totals = activities(data, point), [], []
     for term in terms:
-        values.append(term.value(y[start : start + term.size]))
+        own = y[start : start + term.size]
+        if term.kind == _SUM:
+            ends.append(float(own.lo[0]))
+            totals.append(0.0)
+        else:
+            totals[-1] = up(totals[-1] + term.value(own))
         start += term.size
-    excess = float(y.lo[data.m - sum(term.size for term in terms) - 1])
-    return bool(reduce(lambda total, value: up(total + value), values, 0.0) <= excess)
+    return all(total <= end for total, end in zip(totals, ends, strict=True))
 
 
 # --- Files
@@ -211,14 +259,18 @@ def packed_terms(terms: tuple[StatedTerm, ...]) -> tuple[dict[str, Any], list[di
 def read_terms(fields: Fields, data: Data) -> tuple[StatedTerm, ...]:
     """Return the terms of a file, none where it has none."""
     found: list[StatedTerm] = []
+    kinds = (_SUM, *KINDS)
     for k, own in enumerate(fields.parts("terms") if "terms" in fields else ()):
-        kind = own.fact("kind", lambda kind: isinstance(kind, str) and kind in KINDS, " or ".join(KINDS))
+        kind = own.fact("kind", lambda kind: isinstance(kind, str) and kind in kinds, " or ".join(kinds))
         own.finish_facts()
-        weights = fields.floats(f"term_weights{k}", (None,), least=-math.inf if kind == "entropy" else 0.0)
+        weights = fields.floats(f"term_weights{k}", (None,), least=-math.inf if kind in _SIGNED else 0.0)
         orders = tuple(fields.integers(f"term_orders{k}", (None,), 1, max(data.m, 1)).tolist())
-        counts = {"entropy": len(weights), "relative entropy": 2, "logarithm of a sum": 1}
+        counts = {"entropy": len(weights), "relative entropy": 2}
+        counts |= dict.fromkeys(("logarithm of a sum", "trace of a logarithm"), 1)
         right = len(orders) == counts.get(kind, 0) and (kind == "entropy" or len(set(orders)) <= 1)
-        if not right or (kind == "relative entropy" and len(weights) != 1) or not len(weights):
+        right &= kind != "relative entropy" or len(weights) == 1
+        right &= kind != "trace of a logarithm" or (len(weights) > 1 and (len(weights) - 1) % orders[0] == 0)
+        if not right or (kind == _SUM) != (not len(weights)) or (kind != _SUM and not found):
             raise fields.error(f"term_orders{k}", orders, f"the orders of the arguments of its {kind}")
         found.append(StatedTerm(kind, weights, orders))
     if found and sum(term.size for term in found) >= data.m:

@@ -57,8 +57,10 @@ def relations_of(rows: Any, b: Array, unit: Array) -> Relations:
     unit : array of shape (p,)
         Weights of columns, in whose norm distances are measured.
     """
+    if not len(b):  # LAPACK takes no empty matrices
+        return Relations(np.zeros(0, dtype=np.intp), np.zeros((0, 0)), np.zeros(0, dtype=np.intp))
     weighted = rows * unit
-    size = np.asarray(abs(weighted).max(axis=1).toarray() if min(rows.shape) else np.zeros(len(b))).ravel()
+    size = np.asarray(abs(weighted).max(axis=1).toarray() if rows.shape[1] else np.zeros(len(b))).ravel()
     size[size == 0] = 1.0
     weighted = sp.csr_array(sp.diags_array(1 / size) @ weighted)
     gram = (weighted @ weighted.T).toarray()

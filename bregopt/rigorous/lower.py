@@ -42,7 +42,7 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import Implied
 
-__all__ = ["by_cholesky", "clipped", "independent_sets", "lower_bound", "psd_shifts"]
+__all__ = ["by_cholesky", "clipped", "exact_multipliers", "independent_sets", "lower_bound", "psd_shifts"]
 
 _LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 
@@ -64,7 +64,7 @@ def clipped(data: Data, y: Array) -> Array:
     return found
 
 
-def psd_shifts(data: Data, y: Array, implied: Implied, stated: Array) -> tuple[Array, float]:
+def psd_shifts(data: Data, y: Ball, implied: Implied, stated: Array) -> tuple[Array, float]:
     """Return changes of multipliers that make slacks ``C - A*(y)`` psd, and what they cost.
 
     An eigenvalue ``-s`` of a slack costs ``s`` times a bound on the trace. Larger multipliers of the rows
@@ -73,7 +73,7 @@ def psd_shifts(data: Data, y: Array, implied: Implied, stated: Array) -> tuple[A
     rows bound one. Bounds that are `stated` have multipliers of their own.
     """
     shifts, cost = np.zeros(data.m), 0.0
-    for b, (block, slack) in enumerate(zip(data.matrices, data.slacks(Ball.exact(y)), strict=True)):
+    for b, (block, slack) in enumerate(zip(data.matrices, data.slacks(y), strict=True)):
         plain = block.anchor is None and block.cap is None and block.null is None
         counts = plain and stated[b] == math.inf
         least = least_eigenvalue(block.matrix(slack), at_least=0.0) if counts else 0.0
@@ -137,7 +137,7 @@ def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array |
     points : sequence of array or None, optional
         Approximate answers of the blocks, from which terms of divergences take multipliers of ``X psd``.
     """
-    exact, reason = _exact_multipliers(data, clipped(data, y))
+    exact, reason = exact_multipliers(data, clipped(data, y))
     if exact is None:
         return Side(-math.inf, reason)
     terms = conjugate(data, exact).tolist()
@@ -158,7 +158,7 @@ def lower_bound(data: Data, y: Array, implied: Implied, points: Sequence[Array |
     return Side(down(math.fsum(terms)))
 
 
-def _exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
+def exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     """Return a ball around `y` that contains multipliers for which free variables cost nothing.
 
     The rows whose multipliers may move in both directions are corrected by the least change. It exists if

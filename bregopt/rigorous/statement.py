@@ -102,7 +102,7 @@ class Statement:
     traces : array of shape (blocks,)
         Bounds on traces that the author states.
     terms : sequence of StatedTerm
-        Convex terms, whose arguments are the last rows, after that of the objective less its other part.
+        Convex terms, whose arguments are the last rows, and their sums.
     """
 
     def __init__(self, data: Data, traces: Array, terms: Sequence[StatedTerm] = ()) -> None:
@@ -177,19 +177,12 @@ class Statement:
         self.given = [[b, units(r)] for b, r in enumerate(self.traces.tolist()) if r < math.inf]
 
     def _stated_terms(self, rows: Sequence[tuple[int, int, list[list[int]]]]) -> list[Any]:
-        """Return the row of the objective's other part, and terms with their arguments as rows."""
-        if not self._terms:
-            return []
-        own = iter(
-            [-moved, spread, entries]
-            for moved, spread, entries in rows[-1 - sum(term.size for term in self._terms) :]
-        )
+        """Return terms with their arguments as rows, and the rows that bound their sums."""
+        count = sum(term.size for term in self._terms)
+        own = iter([-moved, spread, entries] for moved, spread, entries in rows[len(rows) - count :])
         return [
-            next(own),
-            *(
-                [term.kind, self.units.each(term.weights), [*term.orders], [*islice(own, term.size)]]
-                for term in self._terms
-            ),
+            [term.kind, self.units.each(term.weights), [*term.orders], [*islice(own, term.size)]]
+            for term in self._terms
         ]
 
     def _coefficients(self) -> list[tuple[int, int, list[list[int]]]]:

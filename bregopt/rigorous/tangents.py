@@ -51,6 +51,7 @@ from bregopt.rigorous.linear_algebra import decomposition, orthogonality
 __all__ = [
     "Arguments",
     "Image",
+    "components",
     "data_of_tangent",
     "value_of",
     "value_of_terms",
@@ -126,11 +127,16 @@ class Image(Arguments):
         return Ball(total.mid, inflated(total.rad + np.sqrt(squares) * radius * (1 + 1e-12)))
 
     def stated(self, weight: Array) -> tuple[Array, tuple[int, ...]]:
-        """Return the weights of a term, and the orders of its matrices or the size of its groups."""
+        """Return the weights of a term, and the orders of its matrices or the size of its groups.
+
+        The factor of ``C`` follows the weight of ``-tr C log Y``.
+        """
         f = self.function
         if isinstance(f, EntropySum):
             weight = np.array(f.weights) * float(weight[0])
         orders = (f.group,) if isinstance(f, LogSumExp) else tuple(self.orders)
+        if isinstance(f, TraceLog):
+            return np.append(weight / self.copies, _real_form(f.factor)), orders
         return weight / self.copies, orders
 
 
@@ -158,7 +164,7 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
     X = [X_b + inward * float(np.trace(X_b)) / max(1, len(X_b)) * np.eye(len(X_b)) for X_b in tangent.X]
     costs = [[Ball.exact(block.C)] for block in program.blocks]
     c, constant = Ball.exact(program.c), Ball.exact(program.offset)
-    for term, row in _components(program):
+    for term, row in components(program):
         image = Image(term)
         found = _TANGENTS[type(term.function)](image, image.at(X, tangent.u), term.weight)
         if found is None or not np.isfinite(found.slope.rad).all():
@@ -192,7 +198,7 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
     return linear, replace(data, B_rad=rows.B_rad) if rows.B_rad is not None else data, ""
 
 
-def _components(program: Program) -> Iterator[tuple[ConvexTerm, int | None]]:
+def components(program: Program) -> Iterator[tuple[ConvexTerm, int | None]]:
     """Yield the terms of the objective, and each component of those in rows with its row."""
     for term in program.terms:
         if term.rows is None:
@@ -483,7 +489,7 @@ def violated_row(program: Program, data: Data, X: Sequence[Array], u: Array, rad
     linear = data.activity(X, u).hi
     norms = np.sqrt(sum(np.square(part).sum(axis=1) for part in (data.A, data.B) if part.shape[1]))
     linear = linear + np.asarray(norms).ravel() * math.sqrt(2) * radius * (1 + 1e-9)
-    for term, row in _components(program):
+    for term, row in components(program):
         if row is not None:
             linear[row] = up(float(linear[row]) + _value(term, X, u, radius))
     rows = np.concatenate([term.rows for term in program.terms if term.rows is not None])

@@ -128,12 +128,20 @@ HARD = {  # where numbers of a file, and what its checker may not count, once pr
     (1, "log_det", "barrier 2^-3 0"): "X0 is an inverse, not symmetric in the last digit",
     (1, "one free entry", "largest 0 2^-25 0"): "multipliers of 1e8 beside slacks of 1e-9",
     (2, "divergence", "von_neumann diagonal 2^-39 0"): "the logarithm of a matrix of condition 1e12",
+    (11, "margin", "0"): "the sum of multipliers is one up to 2e-11",
     (8, "divergence", "von_neumann trace 2^-19 0"): "the logarithm of a matrix of condition 1e6",
 }
 
 
+def drawn(seed, number):
+    """Return the problems of a round of the test-bed, some of which overflow when they are drawn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return truth.drawn(seed, number)
+
+
 def claims_of_case(case, path):
-    """Save the bounds of a problem of known truth; return whether the checker proves them, and its words."""
+    """Save the bounds of a problem of known truth; return whether the checker proves all that is known."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -149,7 +157,7 @@ def claims_of_case(case, path):
 @pytest.mark.parametrize(("number", "family", "name"), HARD)
 def test_statements_of_hard_problems(number, family, name, tmp_path):
     pytest.importorskip("flint")
-    case = next(own for own in truth.drawn(71, number) if (own.family, own.name) == (family, name))
+    case = next(own for own in drawn(71, number) if (own.family, own.name) == (family, name))
     assert claims_of_case(case, tmp_path / "bounds.npz")
 
 
@@ -157,7 +165,7 @@ def test_statements_of_hard_problems(number, family, name, tmp_path):
 @pytest.mark.parametrize("number", range(12))
 def test_each_statement_of_the_test_bed_is_proven(number, tmp_path):
     pytest.importorskip("flint")
-    missed = [own for own in truth.drawn(72, number) if not claims_of_case(own, tmp_path / "bounds.npz")]
+    missed = [own for own in drawn(72, number) if not claims_of_case(own, tmp_path / "bounds.npz")]
     assert not [(own.family, own.name) for own in missed]
 
 

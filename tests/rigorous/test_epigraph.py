@@ -59,7 +59,61 @@ def numbers():
     return bo.Problem(bo.Minimize(cost), rows), value + mp.log(mp.mpf(4) / 3) + mp.log(3) / 4
 
 
-@pytest.mark.parametrize("own", [lambda: entropies(False), lambda: entropies(True), key, relative, numbers])
+def at_entropy(maximize):
+    """The least energy of states of an entropy is that of a thermal state; its bound is 1."""
+    X, levels = bo.PSD(3), np.array([0.0, 1.0, 3.0])
+    energy, rows = bo.inner(np.diag(levels), X), [bo.trace(X) == 1, bo.von_neumann_entr(X) >= 1]
+
+    def thermal(beta):
+        p = [mp.exp(-beta * mp.mpf(x)) for x in levels]
+        return [x / sum(p) for x in p]
+
+    def excess(beta):
+        return -sum(x * mp.log(x) for x in thermal(beta)) - 1
+
+    beta = mp.findroot(excess, -0.3 if maximize else 0.5)
+    value = sum(x * p for x, p in zip(map(mp.mpf, levels), thermal(beta), strict=True))
+    if maximize:  # the file has the negative
+        return bo.Problem(bo.Maximize(energy), rows), -value
+    return bo.Problem(bo.Minimize(energy), rows), value
+
+
+def rows_of_numbers():
+    """Two rows with terms, beside an objective with one: all are apart."""
+    x, y, z = bo.Variable(2), bo.Variable(2, lower=-3, upper=3), bo.Variable(2, lower=0, upper=9)
+    rows = [bo.log_sum_exp(x) <= 1, x >= -9, bo.sum(bo.exp(y)) <= 4]
+    cost = -bo.sum(x) - bo.sum(y) - bo.sum(bo.entr(z))
+    value = -2 * (1 - mp.log(2)) - 2 * mp.log(2) - 2 / mp.e
+    return bo.Problem(bo.Minimize(cost), rows), value
+
+
+def logarithm(hermitian, row):
+    """``X = t P`` is best for ``tr P log X``, with ``t = 1``, or as the row asks for."""
+    X, d = bo.PSD(3, hermitian=hermitian), np.array([1.0, 2.0, 3.0])
+    P, p = np.diag(d), [mp.mpf(x) for x in d]
+    if not row:
+        return bo.Problem(bo.Minimize(bo.trace(X) - bo.trace_logm(X, P)), []), sum(
+            x - x * mp.log(x) for x in p
+        )
+    t = mp.exp((2 - sum(x * mp.log(x) for x in p)) / 6)
+    return bo.Problem(bo.Minimize(bo.trace(X)), [bo.trace_logm(X, P) >= 2, bo.trace(X) <= 9]), 6 * t
+
+
+CASES = {
+    "entropies": lambda: entropies(False),
+    "hermitian": lambda: entropies(True),
+    "key": key,
+    "relative": relative,
+    "numbers": numbers,
+    "least energy": lambda: at_entropy(False),
+    "largest energy": lambda: at_entropy(True),
+    "rows of numbers": rows_of_numbers,
+    "logarithm": lambda: logarithm(False, False),
+    "hermitian logarithm": lambda: logarithm(True, True),
+}
+
+
+@pytest.mark.parametrize("own", CASES.values(), ids=CASES)
 def test_files_prove_both_bounds_of_closed_forms(own, tmp_path):
     path, forged, rng = tmp_path / "bounds.npz", tmp_path / "forged.npz", np.random.default_rng(0)
     problem, value = own()
@@ -111,8 +165,11 @@ def test_a_forged_point_term_or_claim_is_refused(tmp_path, capsys):
     def short(own):
         own["terms"][1][3].pop()
 
+    def apart(own):  # a term that no row bounds
+        own["terms"] = own["terms"][1:]
+
     assert proves(lambda own: None)
-    assert not any(map(proves, (below, weight, negative, claim, kind, short)))
+    assert not any(map(proves, (below, weight, negative, claim, kind, short, apart)))
     assert "epigraph" in capsys.readouterr().out
     # The same of the arrays that bregopt reads.
     point, u = certificate.point, certificate.point.u.copy()
@@ -121,14 +178,34 @@ def test_a_forged_point_term_or_claim_is_refused(tmp_path, capsys):
     replace(certificate, point=replace(point, u=u), claims=(lower, u[-1])).save(forged)
     with pytest.raises(ValueError, match="data prove the upper bound"):
         BoundCertificate.load(forged).check()
-    first, *others = certificate.terms
-    replace(certificate, terms=(first._replace(weights=2 * first.weights), *others)).save(forged)
+    total, first, *others = certificate.terms
+    replace(certificate, terms=(total, first._replace(weights=2 * first.weights), *others)).save(forged)
     with pytest.raises(ValueError, match="data prove the upper bound"):
         BoundCertificate.load(forged).check()
     for wrong in ({"orders": (9,)}, {"orders": ()}, {"weights": np.ones(5)}, {"kind": "relative entropy"}):
         with pytest.raises((ValueError, StopIteration, RuntimeError)):
-            replace(certificate, terms=(first._replace(**wrong), *others)).save(forged)
+            replace(certificate, terms=(total, first._replace(**wrong), *others)).save(forged)
             BoundCertificate.load(forged)
+
+
+def test_a_point_on_the_tangent_of_a_row_need_not_be_feasible(tmp_path, capsys):
+    """Along a direction without trace and energy the entropy falls by the square of the step."""
+    path, forged = tmp_path / "bounds.npz", tmp_path / "forged.npz"
+    certificate = saved(at_entropy(False)[0].solve(), path).certificate
+    for step, proven in ((0.0, True), (1e-3, False)):
+        facts, t = check.read(path), check.read(path)["upper"]["at"][-1]
+        for place, d in zip((0, 3, 5), (2, -3, 1), strict=True):
+            facts["upper"]["at"][place] += int(step * d * t)
+        write(forged, facts)
+        assert (check.main([forged]) == 0) == proven
+        point, D = certificate.point, np.diag([2.0, -3.0, 1.0])
+        replace(certificate, point=replace(point, X=(point.X[0] + step * D,))).save(forged)
+        if proven:
+            BoundCertificate.load(forged).check()
+        else:
+            with pytest.raises(ValueError, match="data prove the upper bound inf"):
+                BoundCertificate.load(forged).check()
+    assert "the point is not proven in the epigraph of the terms" in capsys.readouterr().out
 
 
 def test_the_terms_of_intervals_are_the_largest():

@@ -121,3 +121,11 @@ def test_multipliers_of_files_make_slacks_psd_beside_free_variables(seed, tmp_pa
     assert found.infeasible == bool(seed % 2)
     found.certificate.save(tmp_path / "bounds.npz")
     assert check.main([tmp_path / "bounds.npz"]) == 0
+
+
+def test_no_equalities_have_no_relations():
+    found = relations_of(sp.csr_array((0, 3)), np.zeros(0), np.ones(3))
+    assert not len(found.implied)
+    X = bo.PSD(2)
+    sol = bo.Problem(bo.Minimize(X[0, 0] + X[1, 1]), [X[0, 1] >= 1, X[0, 0] >= 1]).solve(tol=1e-8)
+    assert sol.verify().lower <= 2 <= sol.verify(exact=True).upper

@@ -338,7 +338,7 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
         if k > 0:
             beta[k - 1] = size
         if k > 0 and (k % 2 == 0 or size == 0):  # Ritz values cost as much as a step
-            ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: k - 1])
+            ritz, vectors, _ = lapack.dstev(alpha[:k], beta[: max(k - 1, 1)])  # it takes no empty array
             residual = size * abs(float(vectors[-1, 0]))
             estimate = float(ritz[0]) - residual
             if residual <= tol * max(abs(float(ritz[0])), tol) or size == 0:

@@ -21,6 +21,7 @@ from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
+from bregopt.routes.ipm.cones import _least_eigenvalue
 from bregopt.routes.ipm.engine import Engine
 
 
@@ -935,3 +936,8 @@ def test_other_small_programs_are_reduced(kind):
         assert not sol.duals[0].any()
     if kind == "no interior":
         assert sol.X[0, 1] == pytest.approx(np.sqrt(b[0] * b[1]), rel=1e-6)
+
+
+def test_the_least_eigenvalue_is_estimated_from_an_eigenvector():
+    start = np.eye(3)[0]
+    assert _least_eigenvalue(lambda v: (-2.0 * v, -2.0 * v), start, start) == pytest.approx(-2)
