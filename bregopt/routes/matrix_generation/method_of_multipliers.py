@@ -52,7 +52,7 @@ _SHARE = 0.1
 # Decrease of the function along a step, relative to the slope (Armijo), its round-off, and the shortest step.
 _ARMIJO, _NOISE, _SHORTEST = 1e-4, 1e-13, 1e-4
 # Factor of the penalty from point to point, and the products for one point below which it increases, and
-# above which it decreases.
+# above which it decreases. It also decreases where Newton's method does not end.
 _FACTOR, _FEW_PRODUCTS, _MANY_PRODUCTS = 4.0, 100, 300
 
 
@@ -127,7 +127,7 @@ class MethodOfMultipliers:
         # Steps of v and u are as long as those of X if rows have norm one. Rows beyond the entries of X
         # depend on each other, and what one of them asks for the others do, too.
         self._scale_v = np.full(program.m, mean * max(1.0, program.m / (n * (n + 1) / 2)))
-        columns = program.column_sizes**2
+        columns = np.asarray(program.B.multiply(program.B).sum(axis=0), dtype=float).ravel()
         self._scale_u = mean / np.where(columns > 0, columns, 1.0)
         slope = float(np.linalg.norm(self._C - program.A.adjoint(y)))
         self._s = trace / math.sqrt(n) / max(slope, TINY)
@@ -136,11 +136,12 @@ class MethodOfMultipliers:
 
     def step(self) -> None:
         """Move to the point that maximizes the function of the multipliers, approximately."""
-        at, products = self._at(self.y), 0
+        at, products, reached = self._at(self.y), 0, False
         for _ in range(_NEWTON_STEPS):
             size = self._size(at.gradient)
             self._first = self._first or size
-            if size <= _SHARE * self._distance(at):
+            reached = size <= _SHARE * self._distance(at)
+            if reached:
                 break
             direction, used = self._direction(at, size)
             products += used
@@ -150,10 +151,10 @@ class MethodOfMultipliers:
             at = new
         self.X, self.u, self.y, self._v = at.X, at.u, at.y, at.v
         self._dense = self.X.factor @ self.X.factor.T
-        if products < _FEW_PRODUCTS:
-            self._s *= _FACTOR
-        elif products > _MANY_PRODUCTS:
+        if products > _MANY_PRODUCTS or not reached:
             self._s /= _FACTOR
+        elif products < _FEW_PRODUCTS:
+            self._s *= _FACTOR
 
     def _at(self, y: Array) -> _At:
         """Return the point of multipliers."""
