@@ -594,6 +594,23 @@ def _domains_as_rows(constraints: Any, variables: Any) -> tuple[list[Any], list[
     return list(constraints), [u.lower for u in variables]
 
 
+def _mixed(method: Any, at: Any) -> Any:
+    return method._projection(method._mixing.next(at.W, at.own), at.z)
+
+
+def source_rate(n: int = 6) -> bo.Problem:
+    """Return the least information about a source within a distance of it."""
+    rng = np.random.default_rng(1)
+    G = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n))
+    source = G @ G.conj().T / np.linalg.norm(G) ** 2
+    d, U = np.linalg.eigh(source)
+    psi = ((U * np.sqrt(d)) @ U.conj().T).ravel()
+    X = bo.PSD(n * n, hermitian=True)
+    away = bo.inner(np.eye(n * n) - np.outer(psi, psi.conj()), X)
+    rows = [bo.partial_trace(X, (n, n), keep=0) == source, away <= 0.8]
+    return bo.Problem(bo.Maximize(bo.quantum_cond_entr(X, (n, n), 0)), rows)
+
+
 def soft_pairs(m: int, r: int, divergence: str, gamma: float = 1.0) -> bo.Problem:
     """Return soft distances of pairs in a low-rank kernel."""
     points, pairs, bound, sense = soft_rows.blocks(m, r)
@@ -1026,6 +1043,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("bounds of domains", "modeling.compilation.compile:_without_domains"),
             replaced("modeling.compilation.compile._without_domains", _domains_as_rows),
             *("maximum entropy of 5,000 numbers", solving(lambda: entropies.maximum_entropy(5_000, 50)[0])),
+        ),
+        (
+            *("steps without mixing", "routes.entropy.blahut_arimoto:BlahutArimoto.advance"),
+            replaced("routes.entropy.blahut_arimoto.BlahutArimoto.advance", _mixed),
+            *("the rate of a source of order 6", solving(source_rate)),
         ),
         (
             *("positive diagonals", "presolve.faces:_has_positive_solution"),

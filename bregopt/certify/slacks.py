@@ -60,9 +60,10 @@ class TraceBound:
 
 
 def trace_bound(program: Program, block: int) -> TraceBound | None:
-    """Return the best trace bound that hard rows on the diagonal of one block imply, or None.
+    """Return the best trace bound that hard rows of one block imply, or None.
 
-    It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0`` or from bounds on every ``X_ii``.
+    It follows from a row ``sum_i w_i X_ii <= b`` with all ``w_i > 0``, or from several of them with parts of
+    the diagonal, as a partial trace has, for each entry that with the least ``b``, relative to its weights.
     """
     n, bounds = program.blocks[block].n, program.bounds
     row, i, w = _diagonal_rows(program, block)
@@ -75,17 +76,33 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
         level = bool(bounds.lo[k] == bounds.hi[k] and own.max() - own.min() <= 1e-14 * own.max())
         t = scattered(k, 1 / own.min(), program.m)
         best = _tighter(best, TraceBound(float(bounds.hi[k] / own.min()), level, t))
-    single = count[row] == 1
-    row, i, w = row[single], i[single], w[single]
-    upper = bounds.hi[row] / w
-    if len(i) > n:  # the tightest row on each entry, the first of equal ones
-        order = np.lexsort((row, upper, i))
-        order = order[np.unique(i[order], return_index=True)[1]]
-        row, i, w, upper = row[order], i[order], w[order], upper[order]
-    if len(i) == n and np.bincount(i, minlength=n).all():
-        level = bool((bounds.lo[row] == bounds.hi[row]).all())
-        best = _tighter(best, TraceBound(float(upper.sum()), level, scattered(row, 1 / w, program.m)))
+    for used in (count[row] == 1, count[row] > 0):
+        own = _covering(program, n, row[used], i[used], w[used])
+        best = best if own is None else _tighter(best, own)
+        if used.all():
+            break
     return best
+
+
+def _covering(program: Program, n: int, row: IntArray, i: IntArray, w: Array) -> TraceBound | None:
+    """Return the trace bound of the rows that are the tightest on an entry, None if an entry has none."""
+    if len(i) < n:
+        return None
+    bounds = program.bounds
+    share = bounds.hi[row] / np.bincount(row, w)[row]
+    order = np.lexsort((row, share, i))  # the first of equal ones
+    first = order[np.unique(i[order], return_index=True)[1]]
+    if len(first) < n:
+        return None
+    used = np.unique(row[first])
+    own = np.isin(row, used)
+    least, largest = np.full(program.m, np.inf), np.zeros(program.m)
+    np.minimum.at(least, row[own], w[own])
+    np.maximum.at(largest, row[own], w[own])
+    even = largest[used] - least[used] <= 1e-14 * largest[used]
+    level = own.sum() == n and bool((even & (bounds.lo[used] == bounds.hi[used])).all())
+    value = float((bounds.hi[used] / least[used]).sum())
+    return TraceBound(value, level, scattered(used, 1 / least[used], program.m))
 
 
 def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Array]:

@@ -112,11 +112,28 @@ class TestTraceBound:
         assert self.bound([bo.diag(X) == [1, 2, 3]], X).exact
         assert self.bound([np.array([1.0, 2, 1]) @ bo.diag(X) <= 4], X).value == 4
         assert self.bound([bo.diag(X) <= 5, bo.trace(X) <= 2], X).value == 2
+        assert self.bound([X[0, 0] + 9 * X[1, 1] <= 5, bo.diag(X) <= 1], X).value == 3
         assert self.bound([bo.trace(X) >= 2], X) is None
         assert self.bound([X[0, 0] <= 1, X[1, 1] <= 1], X) is None
         assert self.bound([bo.trace(X) <= u], X) is None
         assert self.bound([bo.soft(bo.trace(X) <= 1)], X) is None
         assert self.bound([bo.trace(X) + X[0, 1] <= 1], X) is None
+
+    @pytest.mark.parametrize("hermitian", [False, True])
+    def test_rows_with_parts_of_the_diagonal(self, hermitian):
+        X, copies = bo.PSD(6, hermitian=hermitian), 1 + hermitian
+        source = np.array([[0.5, 0.1, 0], [0.1, 0.3, 0.1], [0, 0.1, 0.7]])
+        found = self.bound([bo.partial_trace(X, (3, 2), keep=0) == source], X)
+        assert found.exact
+        assert found.value == pytest.approx(1.5 * copies, rel=1e-14)
+        one, two = X[0, 0] + X[1, 1] <= 1, 2 * X[2, 2] + 3 * (X[3, 3] + X[4, 4]) + 2 * X[5, 5] <= 4
+        found = self.bound([one, two], X)
+        assert not found.exact
+        assert found.value == pytest.approx(3 * copies, rel=1e-14)  # by one + two / 2
+        assert self.bound([one, X[2, 2] + X[3, 3] <= 1, X[4, 4] <= 1], X) is None
+        overlapping = self.bound([one, X[1, 1] + X[2, 2] == 1, X[3, 3] + X[4, 4] + X[5, 5] == 1], X)
+        assert not overlapping.exact
+        assert overlapping.value == pytest.approx(3 * copies, rel=1e-14)
 
 
 def test_farkas_vectors_are_checked():

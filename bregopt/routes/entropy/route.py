@@ -27,7 +27,7 @@ from bregopt.routes.progress import Progress
 
 __all__ = ["Entropy", "revealed", "rows_alone", "with_margin"]
 
-_STEPS, _PROJECTIONS = 200, 30
+_STEPS, _PROJECTIONS = 200, 60
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
 # the option `central`. Pays on: correlation matrices nearest to one of rank one in relative entropy, n = 25.
 _NEAREST = 0.01, 0.5

@@ -95,6 +95,59 @@ def test_states_that_are_singular_at_the_optimum():
     assert abs(sol.value - exact) <= max(sol.error, 1e-10)
 
 
+def rate(source, most):
+    """Return the least information of a state and its image that is within a distance of its purification."""
+    d, U = np.linalg.eigh(source)
+    n = len(d)
+    psi = ((U * np.sqrt(d)) @ U.conj().T).ravel()
+    X = bo.PSD(n * n, hermitian=np.iscomplexobj(source))
+    away = bo.inner(np.eye(n * n) - np.outer(psi, psi.conj()), X)
+    rows = [bo.partial_trace(X, (n, n), keep=0) == source, away <= most]
+    information = float(-d @ np.log(d)) - bo.quantum_cond_entr(X, (n, n), 0)
+    return bo.Problem(bo.Minimize(information), rows)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_rate_of_a_uniform_source(n):
+    """Optimal states are isotropic; within the distance ``1 - 1 / n^2`` nothing need be sent."""
+    most = 0.4
+    exact = 2 * np.log(n) + xlogy(most, most / (n**2 - 1)) + xlogy(1 - most, 1 - most)
+    problem = rate(np.eye(n) / n, most)
+    assert BlahutArimoto.takes(StandardForm(problem.program()))
+    sol = problem.solve(tol=1e-10)
+    assert sol.status == "optimal"
+    assert abs(sol.value - exact) <= sol.error + 1e-14
+    assert sol.dual_value <= exact + 1e-13
+    slope = np.log((1 - most) * (n**2 - 1) / most)  # minus the derivative of the rate
+    assert problem.constraints[1].dual_value == pytest.approx(slope, rel=1e-7)
+    free = rate(np.eye(n) / n, 1 - 0.5 / n**2)
+    assert abs(free.solve(tol=1e-10).value) <= 1e-12
+    assert free.constraints[1].dual_value == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "most", "hermitian"), [(3, 0.3, True), (4, 0.5, True), (4, 0.5, False), (3, 0.7, True)]
+)
+def test_rates_agree_with_the_interior_point_method(n, most, hermitian):
+    """The last image of the state is nearly singular, where steps without mixing are slow."""
+    rng = np.random.default_rng(n)
+    G = rng.standard_normal((n, n)) + 1j * rng.standard_normal((n, n)) * hermitian
+    source = G @ G.conj().T / np.linalg.norm(G) ** 2
+    problem = rate(source if hermitian else source.real, most)
+    sol, path = (problem.solve(tol=1e-8, projections=own) for own in (True, False))
+    assert sol.status == path.status == "optimal"
+    assert abs(sol.value - path.value) <= sol.error + path.error
+    proven = sol.verify()
+    assert proven.lower - 1e-12 <= path.value <= proven.upper + path.error
+    method = method_of(problem)
+    at = method.first()
+    for _ in range(60):
+        if method.certificate(at).meets(1e-8):
+            break
+        at = method.advance(at)
+    assert method.certificate(at).meets(1e-8)
+
+
 @pytest.mark.parametrize("signs", [False, True])
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_maximum_entropy_of_numbers_is_one_projection(size, signs):
