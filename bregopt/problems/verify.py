@@ -86,6 +86,11 @@ def _checked(problem: Problem, certificate: BoundCertificate) -> Verification:
     if problem._generates and certificate.claims[1] < math.inf:  # no point is proven feasible
         lower_only = certificate.claims[0], math.inf
         certificate = replace(certificate, point=None, factor=None, ray=None, claims=lower_only)
+    if certificate.terms or problem.program().terms:
+        raise ValueError(
+            "entropies and exponentials are proven with their tangents, which are in the file alone: "
+            "certificate.check() proves it, and problem.solve().verify() your problem"
+        )
     certificate = certificate.of_problem(data)
     certificate.check()
     lower, upper = certificate.claims

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Units", "accuracy_of", "summary"]
 
 _NO_PROGRAM = "the answer does not hold its problem"
+_TERMS = "entropies and exponentials are not treated"
 _OTHER = "the problem was solved in terms of another matrix"
 _FEW = 400  # entries of matrices up to which the theorem takes less than a tenth of a second
 
@@ -62,6 +63,8 @@ def accuracy_of(solution: Solution) -> Accuracy | tuple[Accuracy, ...] | None:
     given = solution.X if isinstance(solution.X, tuple) else (solution.X,)
     if raw._program is None or raw.duals is None:
         found = [unknown_accuracy(own.shape[0], _NO_PROGRAM) for own in given]
+    elif raw._program.tangent is not None:  # whose optimum may be another one
+        found = [unknown_accuracy(own.shape[0], _TERMS) for own in given]
     else:
         found = _known(solution, raw, given)
     labeled = [_labeled(known, own) for known, own in zip(found, given, strict=True)]

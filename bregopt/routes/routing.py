@@ -112,12 +112,12 @@ def _proven(
     """Return an answer with its proven interval, "optimal" only if that is within the tolerance."""
     solution = driver.run(cls(), program, settings, start, False)
     proof = _proof(program, solution)
-    if solution.status == Status.OPTIMAL and not _is_within(program, proof, solution, settings.tol):
+    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
         finer = driver.run(cls(), program, replace(settings, tol=_FINER * settings.tol), start, False)
         closer = _proof(program, finer)  # the interval is of the optimum, whichever answer it came from
         proof = closer if closer.width < proof.width else proof
     solution = replace(solution, proof=proof)
-    if solution.status == Status.OPTIMAL and not _is_within(program, proof, solution, settings.tol):
+    if solution.status == Status.OPTIMAL and not _is_within(proof, solution, settings.tol):
         reasons = "; ".join(f"no {side} bound: {reason}" for side, reason in proof.reasons.items())
         found = reasons or f"the relative width of the proven interval is {proof.relative_width:.1e}"
         stop_reason = f"The certificate meets the tolerance, but the proof does not: {found}."
@@ -127,8 +127,10 @@ def _proven(
     return solution
 
 
-def _is_within(program: Program, proof: Verification, solution: Solution, tol: float) -> bool:
+def _is_within(proof: Verification, solution: Solution, tol: float) -> bool:
     """Whether the proven interval is as narrow as a gap of the tolerance, relative to what the gap is."""
+    program = solution._program
+    assert program is not None  # with tangents in place of convex terms
     ends = (-proof.upper, -proof.lower) if program.maximize else (proof.lower, proof.upper)
     unit = solution.error / solution.gap if solution.gap > 0 else 0.0  # or more: an error counts round-off
     size = objective_size(program, *ends, terms=unit / NEGLIGIBLE_OBJECTIVE)

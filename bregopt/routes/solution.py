@@ -472,7 +472,7 @@ class Solution:
         raw = self._in_program or self
         if raw.X is None or raw._program is None:
             raise ValueError(f"the answer is {self.status}; expected one with matrices or variables")
-        if raw._program.terms:
+        if raw._program.tangent is not None:
             raise ValueError("the objective or a row has entropies; expected a linear problem")
         if self._compiled is not None and self._compiled.is_complex:
             raise ValueError("the problem has complex variables; state it in real and imaginary parts")

@@ -16,6 +16,7 @@ from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
 from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import LowRank, Program
+from bregopt.program.convex_terms import Tangent
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
@@ -74,12 +75,13 @@ def verified(
     start = time.perf_counter()
     if not isinstance(resolve, bool):
         raise TypeError(f"resolve is {resolve!r}; expected True or False")
-    if exact and (program.tangent is not None or generated):
+    tangent = _at_answer(program, raw) if program.terms else program.tangent
+    if exact and (tangent is not None or generated):
         raise ValueError("exact=True takes linear problems with all their rows, not entropies or cut_rows")
-    if program.tangent is not None:
+    if tangent is not None:
         from bregopt.routes.entropy.proof import bounds_of_terms  # it bounds linear programs by this module
 
-        return bounds_of_terms(program.tangent, raw, resolve, trace_bound, eigenvalue_bound)
+        return bounds_of_terms(tangent, raw, resolve, trace_bound, eigenvalue_bound)
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     face = _integer_face(program, raw, _SINGULAR)
@@ -111,12 +113,20 @@ def verified(
     )
 
 
+def _at_answer(program: Program, raw: Solution) -> Tangent:
+    """Return the tangents of convex terms at an answer, as those of another one may be given."""
+    X = () if raw.X is None else tuple(map(np.asarray, raw._point[0]))
+    return Tangent(program, X, np.asarray(raw.u), 0.0, 0.0, np.zeros(program.k))
+
+
 def verified_with_bounded_slack(program: Program, bound: Any, exact: bool) -> Verification:
     """Return proven bounds of the optimum given that the traces of ``C - A*(y)`` sum to at most a bound.
 
     For a minimization it is the largest bound that such multipliers prove; see :meth:`Solution.verify`.
     """
     start = time.perf_counter()
+    if program.tangent is not None or program.terms:
+        raise ValueError("trace= bounds the slack C - A*(y) of linear objectives and rows, not of entropies")
     size = float(_positive("trace", bound, 1)[0])
     if exact:
         data = data_of(program)
@@ -155,6 +165,8 @@ def node_bound(
     options : dict
         Of the solve.
     """
+    if program.terms:
+        return _node_bound_of_terms(program, earlier, options)
     whole = data_of(program)
     data, bases = reduced(whole)
     inverses, implied = tuple(map(_left_inverse, bases)), implied_bounds(data)
@@ -179,6 +191,20 @@ def node_bound(
     if not found.value < best.value:
         best = found
     return NodeBound(best.value, best.reason, raw), (raw, *earlier[: _KEPT - 1])
+
+
+def _node_bound_of_terms(
+    program: Program, earlier: tuple[Solution, ...], options: dict[str, Any]
+) -> tuple[NodeBound, tuple[Solution, ...]]:
+    """Return the bound of a node with convex terms, from the tangents at its own answer."""
+    try:
+        raw = routing.solve(program, start=earlier[0] if earlier else None, warn=False, **options)
+        found = verified(program, raw, True, None, None)
+    except (InfeasibleRowError, SolverError, ValueError) as error:
+        return NodeBound(-math.inf, str(error), None), earlier
+    side, value = ("upper", -found.upper) if program.maximize else ("lower", found.lower)
+    bound = NodeBound(value, found.reasons.get(side, ""), None if raw.X is None else raw)
+    return bound, earlier if raw.X is None else (raw,)
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.optimize
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT
@@ -78,10 +79,58 @@ def test_an_interval_is_relative_to_the_objective_alone():
     assert found.status == "optimal_inaccurate" or found.proof.width <= 1e-8
     moved = bo.Problem(bo.Minimize(2 * X[0, 1] + 1e6), [bo.diag(X) == 1])
     found = moved.solve(proven=True)
+    raw = found._in_program
     assert found.status == "optimal"
-    assert routing._is_within(moved.program(), found.proof, found, 1e-6)
+    assert routing._is_within(found.proof, raw, 1e-6)
     wide = replace(found.proof, upper=found.proof.lower + 1e-4)
-    assert not routing._is_within(moved.program(), wide, found, 1e-6)
+    assert not routing._is_within(wide, raw, 1e-6)
+
+
+def test_entropies_count():
+    """The largest entropy of a state is log n, in the objective and as the bound of a row."""
+    X = bo.PSD(3)
+    state = [bo.trace(X) == 1]
+    largest = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), state).solve(proven=True)
+    assert largest.status == "optimal"
+    assert largest.proof.lower <= math.log(3) <= largest.proof.upper
+    again = bo.verify(bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), state), largest)
+    assert again.lower <= math.log(3) <= again.upper <= again.lower + 1e-6
+    with pytest.raises(ValueError, match="entropies and exponentials are proven with their tangents"):
+        bo.verify(bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), state), again.certificate)
+    with pytest.raises(ValueError, match="not of entropies"):
+        largest.verify(trace=9.0)
+    with pytest.raises(ValueError, match="has entropies"):
+        largest.rational()
+    assert largest.accuracy.largest == np.inf
+    assert "entropies" in largest.accuracy.reason
+    energy = bo.inner(np.diag([0.0, 1.0, 3.0]), X)
+    found = bo.Problem(bo.Minimize(energy), [*state, bo.von_neumann_entr(X) >= 1]).solve(proven=True)
+    thermal = scipy.optimize.brentq(lambda beta: entropy_at(beta)[0] - 1, 0.01, 9.0, xtol=1e-15)
+    assert found.proof.lower - 1e-12 <= entropy_at(thermal)[1] <= found.proof.upper + 1e-12
+    assert found.proof.relative_width <= 1e-6
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_nodes_with_entropies_are_bounded_by_these(sign):
+    """With a fixed entry the spectrum of ``X = [a, c; c, 1 - a]`` is best at ``a = 1/2``."""
+    X = bo.PSD(2)
+    entry, entropy = bo.between(X[0, 1], -1.0, 1.0), bo.von_neumann_entr(X)
+    objective = bo.Maximize(entropy) if sign > 0 else bo.Minimize(-entropy)
+    problem = bo.Problem(objective, [bo.trace(X) == 1, entry])
+    for c in (0.0, 0.25, 0.4):
+        p = np.array([0.5 - c, 0.5 + c])
+        truth = sign * float(-p @ np.log(p))
+        found = problem.bound({entry: c})
+        assert sign * (found.value - truth) >= -1e-12
+        assert found.value == pytest.approx(truth, abs=1e-6)
+    assert problem.bound({entry: 0.6}).value in (-np.inf, np.inf)
+
+
+def entropy_at(beta):
+    """Return the entropy and the energy of a thermal state."""
+    levels = np.array([0.0, 1.0, 3.0])
+    p = np.exp(-beta * levels) / np.exp(-beta * levels).sum()
+    return -p @ np.log(p), p @ levels
 
 
 def test_contradictions_rays_and_other_routes():
