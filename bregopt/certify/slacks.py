@@ -123,7 +123,10 @@ def _tighter(a: TraceBound | None, b: TraceBound) -> TraceBound:
 
 @kept
 def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
-    """Return :func:`trace_bound` of every block; computed once for each program."""
+    """Return :func:`trace_bound` of every block; computed once for a program and tangents of equal rows."""
+    tangent = program.tangent
+    if tangent is not None and program.A is tangent.program.A and program.B is tangent.program.B:
+        return trace_bounds(tangent.program)
     return tuple(trace_bound(program, b) for b in range(len(program.blocks)))
 
 

@@ -49,8 +49,10 @@ class _Spectrum:
     def differences(self) -> Array:
         """The divided differences of the logarithm, shape ``(n, n)``."""
         a, b = self.d[:, None], self.d[None]
-        m = (a - b) / (a + b)
-        ratio = np.divide(np.arctanh(m), m, out=np.ones_like(m), where=np.abs(m) > 1e-8)
+        m = (a - b) / (a + b)  # one where the smaller eigenvalue is below the round-off of the larger
+        apart = (self.logs[:, None] - self.logs) / 2
+        half = np.where(np.abs(m) < 0.5, np.arctanh(m.clip(-0.5, 0.5)), apart)
+        ratio = np.divide(half, m, out=np.ones_like(m), where=np.abs(m) > 1e-8)
         return 2 * ratio / (a + b)
 
     @cached_property

@@ -1,5 +1,8 @@
 """Convex functions of terms: derivatives against finite differences, and values at the boundary."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -14,7 +17,7 @@ from bregopt.program.convex_functions import (
     hmat,
     hvec,
 )
-from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, RelativeEntropy, TraceLog
+from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, RelativeEntropy, TraceLog, _Spectrum
 
 N = 3
 
@@ -108,3 +111,13 @@ def test_values_on_the_boundary_and_outside():
             assert 0 < reach <= 1
             assert f.at(inside + 0.99 * reach * (-y - inside)) is not None
             assert f.at(inside + 1.01 * reach * (-y - inside)) is None
+
+
+@pytest.mark.parametrize("ratio", [1 - 1e-12, 0.999, 0.4, 0.3, 1e-3, 1e-12, 1e-17, 1e-40])
+def test_divided_differences_of_any_two_eigenvalues(ratio):
+    """``log(a / b) / (a - b)`` is a mean of ``1 / t``, also where ``b`` is below the round-off of ``a``."""
+    t = 1 - Fraction(ratio)
+    series = float(sum((t**k / (k + 1) for k in range(1, 60)), Fraction(1)))
+    exact = series if ratio > 0.6 else -math.log(ratio) / (1 - ratio)
+    found = _Spectrum(np.diag([2 * ratio, 2.0])).differences
+    np.testing.assert_allclose(found, [[0.5 / ratio, exact / 2], [exact / 2, 0.5]], rtol=1e-14)
