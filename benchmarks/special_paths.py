@@ -272,6 +272,27 @@ def _by_interior_point(run: Any) -> Any:
     return generation._on_path(run._program, run._settings, None, run._progress)
 
 
+def not_attained() -> bo.Problem:
+    """Return the least entry of a psd matrix beside an entry of one, which no matrix attains."""
+    X = bo.PSD(2)
+    return bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2])
+
+
+def least_deviation(n: int) -> bo.Problem:
+    """Return the psd matrix nearest to a symmetric one in the largest deviation of an entry."""
+    A, X, t = symmetric(np.random.default_rng(5), n, n), bo.PSD(n), bo.Variable()
+    return bo.Problem(bo.Minimize(t), [X - A <= t, A - X <= t])
+
+
+def worst_case_risk(n: int) -> bo.Problem:
+    """Return the largest variance of a portfolio over covariances with errors of a tenth."""
+    rng = np.random.default_rng(2)
+    F, w, X = rng.normal(size=(n, n)), rng.dirichlet(np.ones(n)), bo.PSD(n)
+    S = F @ F.T / n
+    size = 0.1 * np.sqrt(np.outer(S.diagonal(), S.diagonal()))
+    return bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size])
+
+
 def triplets(D: int, R: int, apart: float = 6.0) -> bo.Problem:
     """Return the soft margin of triplets, its slacks written as variables and their signs as rows."""
     data = margins.classes(D, max(R, 100), D, R, apart)
@@ -722,6 +743,21 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("extrapolation", "routes.augmented_lagrangian.lagrangian:AugmentedLagrangian.alternate"),
             replaced("routes.augmented_lagrangian.lagrangian._EXTRAPOLATE_STEPS", 10**9),
             *("k-means of 40 points", solving(relaxations.k_means, bo, 40, solver="lagrangian")),
+        ),
+        (
+            *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),
+            replaced("routes.augmented_lagrangian.route._PATH_FLOPS", 0.0),
+            *("an optimum that is not attained", solving(not_attained, solver="lagrangian")),
+        ),
+        (
+            *("variables of all rows", "routes.augmented_lagrangian.standard_form:StandardForm._gram_solve"),
+            replaced("routes.augmented_lagrangian.standard_form._WIDE", 2.0),
+            *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),
+        ),
+        (
+            *("many rows", "routes.routing:_many_rows"),
+            answering("routes.routing._many_rows", False),
+            *("the worst-case risk of 60 assets", solving(worst_case_risk, 60)),
         ),
         (
             *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),

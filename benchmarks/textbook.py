@@ -6,7 +6,7 @@ A time is the CPU time of the whole `problem.solve`, with CVXPY's compilation: t
 of fresh problems (one where a solve takes more than five seconds). A cell without a time says why there is
 none: another status than "optimal", an error, or the limit of a minute. Values are compared: "differs" marks
 an answer that is off by more than 1e-4 of the larger of value and 1. The table of a full run, with the orders
-12 and 40, goes to benchmarks/results/textbook.md.
+12, 40 and 100, goes to benchmarks/results/textbook.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from textbook_problems import PROBLEMS
 from bregopt.cvxpy import BREGOPT
 
 RESULTS = Path(__file__).parent / "results" / "textbook.md"
-ORDERS = (12, 40)
+ORDERS = (12, 40, 100)
 WAYS: dict[str, dict[str, Any]] = {
     'method="bregopt"': {"method": "bregopt", "tol": 1e-8},
     'solver="BREGOPT"': {"solver": BREGOPT},

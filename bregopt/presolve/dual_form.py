@@ -51,6 +51,7 @@ __all__ = [
     "MatrixInequalities",
     "dual_of",
     "matrix_inequalities",
+    "newton_unknowns",
     "newton_work",
     "without_round_off",
 ]
@@ -217,18 +218,25 @@ def _psd(S: Array) -> Array:
     return S if root_of(S) is not None else psd_part(S)
 
 
+def newton_unknowns(program: Program) -> int:
+    """Return the unknowns of a step of Newton's method.
+
+    They are the rows and the free variables, or the entries of one matrix, the variables and the equalities.
+    """
+    unknowns = program.m + int(np.count_nonzero(program.free))
+    if len(program.blocks) == 1 and not program.cones.count:
+        n = program.blocks[0].n
+        return min(unknowns, n * (n + 1) // 2 + program.k + int(np.count_nonzero(program.bounds.equal)))
+    return unknowns
+
+
 def newton_work(program: Program) -> float:
     """Return the approximate operations of a step of Newton's method: to form and to solve its system.
 
-    The unknowns are the rows and the free variables, or the entries of one matrix, the variables and the
-    equalities. For `r` rows with `t` terms, a block of order `n` takes ``t^2`` operations, or two products
-    and an inner product for each row, ``2 r n^3 + r t``.
+    For `r` rows with `t` terms, a block of order `n` takes ``t^2`` operations, or two products and an inner
+    product for each row, ``2 r n^3 + r t``.
     """
-    unknowns = program.m + np.count_nonzero(program.free)
-    if len(program.blocks) == 1 and not program.cones.count:
-        n = program.blocks[0].n
-        unknowns = min(unknowns, n * (n + 1) // 2 + program.k + np.count_nonzero(program.bounds.equal))
-    work = float(unknowns) ** 3 / 3
+    work = float(newton_unknowns(program)) ** 3 / 3
     rows, terms = np.zeros((2, len(program.blocks)))
     for term in program.A.terms:
         rows[term.block] += term.rows.m

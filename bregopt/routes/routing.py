@@ -1,11 +1,11 @@
 """Routing: the choice of a route for a program, its explanation, and the solve.
 
 Automatic routing uses the first route, in the order of the registry, that takes the program. There are three
-exceptions. If rows of few entries are so many for the order of the matrix that Newton steps on all of them
-cost more than a few hundred eigendecompositions, ``lagrangian`` comes before ``path``. If most rows can be
-inactive, and they are very many or the matrix is large, ``psdboost`` comes before ``path`` at tolerances of
-1e-6 and above. If the matrix is large and there are few more rows than fix its diagonal, ``lowrank`` comes
-before ``path``, unless all entries of cost and rows are in a narrow band.
+exceptions. If rows of few entries are so many for the order of the matrix that Newton steps cost more than a
+few hundred eigendecompositions, in both forms, ``lagrangian`` comes before ``path``. If most
+rows can be inactive, and they are very many or the matrix is large, ``psdboost`` comes before ``path`` at
+tolerances of 1e-6 and above. If the matrix is large and there are few more rows than fix its diagonal,
+``lowrank`` comes before ``path``, unless all entries of cost and rows are in a narrow band.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from numpy.linalg import LinAlgError
 from bregopt import clock
 from bregopt.certify import Status, objective_size, trace_bounds
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
-from bregopt.errors import UnsupportedProblemError, is_one_of
+from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
+from bregopt.presolve import presolve, reductions
+from bregopt.presolve.dual_form import newton_unknowns
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Program
 from bregopt.records import dataclass, replace
@@ -53,11 +55,11 @@ _COARSE = 1e-6
 # Rows beyond the order of the matrix. A relaxed cut has a row for each vertex, and a few more if it is
 # balanced; `lowrank` is measured on those (benchmarks/large_cuts.py).
 _FEW_MORE = 10
-# Operations of a Newton step on all rows, relative to the cubes of the orders, and operations, from both of
-# which on eigendecompositions cost less than steps of `path`; and the terms of a row, on average, up to which
-# its entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian`
-# 3.6; theta4 (200, 1,949) takes 1.8 and 2.9.
-_MANY_ROWS, _SECONDS_OF_WORK, _FEW_ENTRIES = 500.0, 2e10, 16
+# Operations of a factorization from which on `lagrangian` takes less time than `path`: these, plus a multiple
+# of the cubes of the orders, which decompositions cost; and the terms of a row, on average, up to which its
+# entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian` 3.6;
+# theta4 (200, 1,949) takes 1.8 and 2.9; X >= 0 entrywise at order 50 takes .7 and .6.
+_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES = 1e9, 300.0, 16
 # Order beyond which hundreds of decompositions take too long: theta of a random graph of 2,000 vertices and
 # 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
 # With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
@@ -269,7 +271,10 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE
     if _many_rows(program) and not _narrow(program):
-        return _earlier("lagrangian" if order <= _LARGEST_DECOMPOSED else "lowrank", route_names())
+        if order <= _LARGEST_DECOMPOSED:
+            return _earlier("lagrangian", route_names())
+        if None not in trace_bounds(program):
+            return _earlier("lowrank", route_names())
     if hard and coarse and int(can_be_inactive(program.bounds).sum()) > program.m / 2:
         return _earlier("psdboost", route_names())
     if large and program.m <= order + _FEW_MORE and not _narrow(program):
@@ -277,13 +282,25 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     return route_names()
 
 
+# Pays on: the worst-case risk of 60 assets.
 def _many_rows(program: Program) -> bool:
-    """Whether rows of few entries cost `path` more than `lagrangian`, and bound the traces."""
-    cubes = sum(float(block.n) ** 3 for block in program.blocks)
-    if newton_flops(program) < max(_MANY_ROWS * cubes, _SECONDS_OF_WORK):
+    """Whether rows of few entries cost `path` more than `lagrangian`, in the form that it takes."""
+    least = _LEAST_WORK + _DECOMPOSITIONS * sum(float(block.n) ** 3 for block in program.blocks)
+    if newton_flops(program) / 3 < least:
         return False
-    few = sum(term.rows.count() for term in program.A.terms) <= _FEW_ENTRIES * program.m
-    return few and program.bounds.all_hard and None not in trace_bounds(program)
+    settings = Settings()
+    try:
+        reduced = presolve(program, reductions(load("path").capabilities.reductions), settings).program
+        form = presolve(reduced, reductions(("dual form",)), settings).program
+    except InfeasibleRowError:
+        return False
+    if newton_unknowns(form) ** 3 / 3 < least:
+        return False
+    if sum(term.rows.count() for term in reduced.A.terms) > _FEW_ENTRIES * reduced.m:
+        return False
+    from bregopt.routes.ipm.sparse_row_system import sparse_fill  # only several matrices wait
+
+    return not math.isfinite(sparse_fill(form.A, form.B))
 
 
 def _order(program: Program) -> int:

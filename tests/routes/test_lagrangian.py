@@ -6,8 +6,10 @@ import peers
 import pytest
 
 import bregopt as bo
+from bregopt.program import SecondOrderCones
+from bregopt.records import replace
 from bregopt.routes import routing
-from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, _Steps
+from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, VectorProjection, _Steps
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
 
 
@@ -20,7 +22,7 @@ def theta(graph, *more):
 
 
 def random_problem(seed, rows=8, unit=1.0):
-    """Return a problem with two matrices, variables of each kind and rows of each kind; it has a solution."""
+    """Return a problem with two matrices, variables and rows of each kind, and for odd seeds two cones."""
     rng = np.random.default_rng(seed)
 
     def symmetric(n):
@@ -33,6 +35,11 @@ def random_problem(seed, rows=8, unit=1.0):
     inside, u0 = [R @ R.T for R in roots], np.array([rng.normal(), rng.random(), rng.random()])
     constraints = [bo.trace(M) <= 1.5 * unit * np.trace(M0) for M, M0 in zip((X, Y), inside, strict=True)]
     constraints += [u[1] >= 0, u[2] <= 2 * unit, u >= -9 * unit, u <= 9 * unit]
+    if seed % 2:
+        constraints += [
+            bo.norm2(u - unit * u0) <= unit,
+            bo.norm2(X[0] - unit * inside[0][0]) <= unit * rng.random(),
+        ]
     for k in range(rows):
         A, B, b = symmetric(X.shape[0]), symmetric(Y.shape[0]), rng.normal(size=3)
         row = bo.inner(A, X) + bo.inner(B, Y) + b @ u
@@ -141,6 +148,95 @@ def test_the_route_is_chosen_by_the_work_on_the_rows():
         for p in (0.02, 0.5)
     }
     assert chosen == {0.02: "path", 0.5: "lagrangian"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gram_matrix_is_inverted_beside_variables_of_all_rows(seed):
+    rng = np.random.default_rng(seed)
+    n = 7
+    X, t, u = bo.PSD(n), bo.Variable(), bo.Variable(4)
+    A, B, i = rng.normal(size=(n, n)), rng.normal(size=(n * n, 4)), rng.integers(0, n, (2, 30))
+    rows = [X - A <= t, A - X <= t + B.reshape(n, n, 4)[:, :, 0] * u[0], X[i[0], i[1]] == bo.sum(u)]
+    form = StandardForm(bo.Problem(bo.Minimize(t + bo.sum(u)), [*rows, u >= 0]).program())
+    assert (np.diff(form.Et.indptr) > 0.1 * form.m).any()
+
+    def gram(y):
+        return form.activity(Point(tuple(form.A.adjoint(y, b) for b in range(1)), form.Et @ y))
+
+    right = gram(rng.normal(size=form.m))  # rows of one entry may be stated twice
+    np.testing.assert_allclose(gram(form.gram_solve(right)), right, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [6, 20])
+def test_hinges_at_one_number_pay_on_both_sides(n):
+    rng = np.random.default_rng(n)
+    F, X = rng.normal(size=(2 * n, n)), bo.PSD(n)
+    covariance = F.T @ F / (2 * n)
+    sparse = bo.Problem(bo.Maximize(bo.inner(covariance, X) - 0.5 * bo.norm1(X)), [bo.trace(X) == 1])
+    sol = sparse.solve(solver="lagrangian", tol=1e-7)
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(peers.reference(sparse, within=1e-6).value, rel=1e-5)
+    assert sol.value == pytest.approx(np.vdot(covariance, sol.X) - 0.5 * np.abs(sol.X).sum(), rel=1e-6)
+
+
+def test_an_entry_bounded_everywhere_goes_to_the_route_that_solves_it_at_once():
+    rng = np.random.default_rng(2)
+    n = 60
+    F, w, X = rng.normal(size=(n, n)), rng.dirichlet(np.ones(n)), bo.PSD(n)
+    S = F @ F.T / n
+    size = 0.1 * np.sqrt(np.outer(S.diagonal(), S.diagonal()))
+    sol = bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size]).solve(tol=1e-8)
+    assert (sol.solver, sol.status) == ("lagrangian", "optimal")
+    assert sol.value == pytest.approx(w @ (S + size) @ w, rel=1e-8)  # S + size is psd, and the largest
+
+
+def test_the_dual_form_of_few_rows_stays_with_path():
+    rng = np.random.default_rng(3)
+    n = 60
+    F, x, t = rng.normal(size=(6, n, n)), bo.Variable(5), bo.Variable()
+    pencil = F[0] + F[0].T
+    for k in range(5):
+        pencil = pencil + x[k] * (F[k + 1] + F[k + 1].T)
+    sol = bo.Problem(bo.Minimize(t), [t * np.eye(n) - pencil >> 0]).solve()
+    assert (sol.solver, sol.status) == ("path", "optimal")
+
+
+@pytest.mark.parametrize(("n", "unit"), [(8, 1.0), (30, 1.0), (30, 1e-6), (30, 1e6)])
+def test_the_norm_of_a_deviation_has_the_projection_of_its_square(n, unit):
+    rng = np.random.default_rng(n)
+    A = rng.uniform(-1, 1, (n, n))
+    A = unit * (A + A.T) / 2
+    X, near = bo.PSD(n), bo.PSD(n)
+    sol = bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.diag(X) == unit]).solve(solver="lagrangian", tol=1e-8)
+    square = bo.Problem(bo.Minimize(bo.frobenius_div(near, A)), [bo.diag(near) == unit]).solve(tol=1e-10)
+    assert (sol.solver, sol.status) == ("lagrangian", "optimal")
+    assert sol.value == pytest.approx(np.linalg.norm(square.X - A), rel=3e-8)
+    np.testing.assert_allclose(sol.X, square.X, atol=1e-3 * unit)
+
+
+def test_projections_on_second_order_cones_have_difference_quotients():
+    rng = np.random.default_rng(4)
+    cones = SecondOrderCones(np.array([4, 0, 2, 6, 7, 5]), np.array([3, 1, 2]))
+    for shift in (-3.0, 0.0, 3.0):  # below, beside and inside most cones
+        w, d, h = rng.normal(size=8), rng.normal(size=8), 1e-6
+        w[cones.axes] += shift
+        moved = cones.clipped(w + h * d) - cones.clipped(w - h * d)
+        projection = VectorProjection(np.ones(8), cones, w[cones.index])
+        np.testing.assert_allclose(projection(d), moved / (2 * h), atol=1e-8)
+
+
+def test_cones_with_bounds_of_their_own_are_refused():
+    X, u = bo.PSD(3), bo.Variable(3)
+    ball = bo.Problem(bo.Minimize(bo.trace(X) + u[0]), [bo.norm2(u[1:]) <= u[0], X[0, 1] == 1]).program()
+    assert routing.takes(ball, "lagrangian", {})
+    assert not routing.takes(replace(ball, u_hi=np.full(ball.k, 5.0)), "lagrangian", {})
+
+
+def test_where_the_method_stalls_the_path_answers():
+    X = bo.PSD(2, name="X")
+    sol = bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2]).solve(solver="lagrangian")
+    assert sol.status == "optimal"  # of value zero, which no X attains
+    assert abs(sol.value) < 1e-6
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")

@@ -22,12 +22,13 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import PositiveSpectrum
+from bregopt.program import SecondOrderCones
 from bregopt.records import dataclass
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
 from bregopt.routes.dual_hessian import hessian_product
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
-__all__ = ["AugmentedLagrangian", "Iterate"]
+__all__ = ["AugmentedLagrangian", "Iterate", "VectorProjection"]
 
 # Length of the steps of alternating directions, below the golden ratio.
 _OVERSTEP = 1.618
@@ -52,6 +53,50 @@ _MANY_CG = 600
 _LEAST_PENALTY, _LARGEST_PENALTY = 1e-6, 1e8
 
 
+class VectorProjection:
+    """The derivative of the projection of a vector ``w`` on bounds and second-order cones.
+
+    At ``w = (t, p)`` outside a cone and its polar, with ``kappa = t / |p|`` and ``omega = p / |p|``, it is
+
+        [1, omega'; omega, (1 + kappa) I - kappa omega omega'] / 2.
+
+    Parameters
+    ----------
+    inside : array of shape (len(v),)
+        1 where ``v`` moves with ``w``, 0 at a bound.
+    cones : SecondOrderCones
+    w : array of shape (cones.size,)
+        The elements in cones.
+
+    Attributes
+    ----------
+    diagonal : array of shape (len(v),)
+        The derivative, in cones without the part of ``omega``.
+    """
+
+    def __init__(self, inside: Array, cones: SecondOrderCones, w: Array) -> None:
+        self.diagonal, self._cones = inside, cones
+        if not cones.count:
+            return
+        axis, norms = w[cones.starts], cones.tail_norms(w)
+        outside = np.abs(axis) < norms
+        unit = np.where(outside, norms, 1.0)
+        self._kappa = np.where(outside, axis / unit, 0.0)
+        self._omega = np.where(outside, 1 / unit, 0.0)[cones.owner] * w
+        self._omega[cones.starts] = 0.0
+        self.diagonal[cones.index] = np.where(outside, (1 + self._kappa) / 2, axis > 0)[cones.owner]
+
+    def __call__(self, d: Array) -> Array:
+        """Return the product of the derivative with a direction."""
+        moved, cones = self.diagonal * d, self._cones
+        if cones.count:
+            own = d[cones.index]
+            axis, along = own[cones.starts], cones.inner(self._omega, own)
+            moved[cones.index] += self._omega * ((axis - self._kappa * along) / 2)[cones.owner]
+            moved[cones.axes] += (along - self._kappa * axis) / 2
+        return moved
+
+
 @dataclass(frozen=True, eq=False)
 class Iterate:
     """The point ``x(y)`` of multipliers, with what derivatives need.
@@ -60,8 +105,8 @@ class Iterate:
     ----------
     y : array of shape (m,)
     spectra : tuple of PositiveSpectrum
-    inside : array of shape (len(v),)
-        1 where ``v`` moves with ``w``, 0 at a bound.
+    projection : VectorProjection
+        Of ``w`` on bounds and second-order cones.
     x : Point
     gradient : array of shape (m,)
         ``A(x) - b``.
@@ -70,7 +115,7 @@ class Iterate:
 
     y: Array
     spectra: tuple[PositiveSpectrum, ...]
-    inside: Array
+    projection: VectorProjection
     x: Point
     gradient: Array
     phi: float
@@ -232,18 +277,20 @@ class AugmentedLagrangian:
         v = np.clip(w, form.lo, form.hi)
         reach = s * form.price
         v = np.where(w > v + reach, w - reach, np.where(w < v - reach, w + reach, v))
+        in_cones = form.cones.index
         outside = np.abs(v - np.clip(v, form.lo, form.hi))
+        v[in_cones] = form.cones.projected(w[in_cones])
         paid = float((outside[outside > 0] * form.price[outside > 0]).sum())
         envelope += float(v @ (2 * w - v)) - float(self._x.v @ self._x.v)
-        inside = ((v == w) | (outside > 0)) & ~form.fixed
-        x = Point(tuple(X), v)
+        inside = (((v == w) | (outside > 0)) & ~form.fixed).astype(float)
+        projection, x = VectorProjection(inside, form.cones, w[in_cones]), Point(tuple(X), v)
         phi = envelope / (2 * s) - paid - float(form.b @ y)
-        return Iterate(y, tuple(spectra), inside.astype(float), x, form.activity(x) - form.b, phi)
+        return Iterate(y, tuple(spectra), projection, x, form.activity(x) - form.b, phi)
 
     def hessian(self, at: Iterate, d: Array) -> Array:
         """Return the product of the Hessian of phi with `d`."""
         form = self._form
-        product: Array = form.E @ (at.inside * (form.Et @ d))
+        product: Array = form.E @ at.projection(form.Et @ d)
         for action, spectrum in zip(form.actions, at.spectra, strict=True):
             product = product + hessian_product(action, spectrum, d)
         self.products += 1
@@ -254,7 +301,7 @@ class AugmentedLagrangian:
         form, at, s = self._form, self.at, self.penalty
         size = float(np.linalg.norm(at.gradient))
         ridge = s * min(_RIDGE, _RIDGE_SHARE * size)
-        diagonal = form.E_squared @ at.inside + ridge / s
+        diagonal = form.E_squared @ at.projection.diagonal + ridge / s
         for curvature, spectrum in zip(form.curvatures, at.spectra, strict=True):
             diagonal = diagonal + curvature(spectrum)
 

@@ -3,6 +3,7 @@
 Alternating directions run in chunks, as long as their rate of convergence promises to reach the tolerance
 within the work of the method of multipliers, which then takes over. After each chunk, and after each step of
 that method, the point is certified twice: as it is, and moved onto the rows with a point inside the cones.
+Where both stall, as at an optimum that is not attained, the path answers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.presolve import reductions, summaries
 from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
 from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
@@ -26,10 +27,11 @@ from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
+from bregopt.routes.working_set import newton_flops
 
 __all__ = ["Lagrangian"]
 
-# Limit on the chunks and steps together where the option `max_iter` gives none.
+# Chunks and steps together after which the method stalls where the option `max_iter` gives no limit.
 _DEFAULT_MAX_ITER = 300
 # Terms of all rows above which they are not listed: 2 GB.
 _MOST_TERMS = 50_000_000
@@ -44,6 +46,8 @@ _HALVING, _TURN = 0.7, 4
 _PROGRESS, _PATIENCE = 0.8, 3
 # Rows up to which the path finds the proof that there is no solution. It keeps more digits.
 _ROWS_FOR_PATH = 2_000
+# Operations of a step of the path up to which it takes over where this method stalls.
+_PATH_FLOPS = 2e11
 # Matrices of the order in memory at a time, most of them for extrapolations.
 _DENSE_MATRICES = 60
 
@@ -92,6 +96,7 @@ class Lagrangian:
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"linear"}),
         penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
+        cones=True,
         matrices=_DENSE_MATRICES,
         reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows"),
     )
@@ -100,6 +105,9 @@ class Lagrangian:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
+        in_cones = program.cones.index
+        if np.isfinite(program.u_lo[in_cones]).any() or np.isfinite(program.u_hi[in_cones]).any():
+            return "variables in second-order cones have bounds of their own"
         count = sum(term.rows.count() for term in program.A.terms)
         if count > _MOST_TERMS:
             return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
@@ -111,8 +119,17 @@ class Lagrangian:
         return f"{directions}, then Newton's method on the multipliers"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        answer = _solve(program, settings, start, progress)
+        answer = _or_on_path(program, settings, progress, _solve(program, settings, start, progress))
         return with_proof(program, answer, _proving, settings, progress)
+
+
+# Pays on: an optimum that is not attained.
+def _or_on_path(program: Program, settings: Any, progress: Progress, answer: Answer) -> Answer:
+    """Return the answer, that of the path where this method stalls and the path takes a minute at most."""
+    if answer.stop is not StopReason.STALLED or newton_flops(program) > _PATH_FLOPS:
+        return answer
+    found = solve_on_path(program, PathSettings(tol=settings.tol), None, progress)
+    return replace(found, iterations=answer.iterations + found.iterations)
 
 
 def _proving(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -148,7 +165,7 @@ class _Run:
     def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
         self._program, self._tol = program, settings.tol
         self._tuning: LagrangianTuning = settings.tuning
-        self._limit = settings.max_iter or _DEFAULT_MAX_ITER
+        self._most = settings.max_iter
         self._progress, self._monitor = progress, Monitor(program, settings, progress)
         self._form = StandardForm(program)
         self._steps = 0
@@ -201,7 +218,7 @@ class _Run:
                 return stop
             errors.append(max(method.primal, method.dual))
             chunks = min(len(errors) - 1, _RATE_CHUNKS)
-            rate = (errors[-1] / max(errors[-1 - chunks], TINY)) ** (1 / chunks)
+            rate = min((errors[-1] / max(errors[-1 - chunks], TINY)) ** (1 / chunks), 1.0)
             missing = self._tol / max(certificate.worst, TINY)
             if len(errors) > most / 4 and not missing > rate**most:
                 return None
@@ -232,7 +249,9 @@ class _Run:
         unsettled = stop is StopReason.CONVERGED and not self._settles(found)
         if unsettled or stop is StopReason.STALLED:  # the method itself detects that it stalls
             stop = None
-        return found.certificate, stop or (StopReason.MAX_ITER if self._steps >= self._limit else None)
+        if stop is None and self._steps >= (self._most or _DEFAULT_MAX_ITER):
+            stop = StopReason.MAX_ITER if self._most else StopReason.STALLED
+        return found.certificate, stop
 
     def _settles(self, found: _Certified) -> bool:
         """Whether a point meets the tolerance before the reductions, too."""

@@ -1,11 +1,12 @@
 """The program as one equation in scaled units, its rows' Gram matrix, and a point inside all cones.
 
-With ``x = (X, v)``, where ``v`` has the ordinary variables and a slack for each row that is no equality,
+With ``x = (X, v)``, where ``v`` has the ordinary variables and a slack for each row that is no hard equality,
 
     minimize  <C, X> + c'v + prices of v   subject to  A(X) + E v = b,   X psd,   lo <= v <= hi,
 
-in which a hinge row's slack may leave its bounds at a price. Rows have norm one, variables enter rows with
-norm one, and ``b`` and ``(C, c)`` are divided by their norms.
+in which some variables are in second-order cones, and a hinge row's slack may leave its bounds at a price.
+Rows have norm one, variables enter rows with norm one (in a cone at most one), and ``b`` and ``(C, c)`` are
+divided by their norms.
 
 The projection on the equations is ``x - A*(M^-1 (A(x) - b))`` with the Gram matrix ``M = A A* + E E'``.
 A point inside the cones that meets the equations repairs others: where a projected point leaves a cone by
@@ -14,6 +15,7 @@ A point inside the cones that meets the equations repairs others: where a projec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -25,7 +27,7 @@ from bregopt.clock import checkpoint
 from bregopt.program import Matrix, Penalty, Program
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.dual_hessian import RowCurvature
-from bregopt.routes.ipm.linear_solvers import conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.schur.gram import RowAction
 
 __all__ = ["Point", "StandardForm"]
@@ -34,6 +36,9 @@ __all__ = ["Point", "StandardForm"]
 _LARGEST_GRAM = 50_000_000
 # Multiple of the identity, relative to unit rows, that dependent rows need in the factorization.
 _RIDGE = 1e-12
+# Rows of an entry or variable, relative to the root of their number, above which its column would fill the
+# factor of the Gram matrix, and the least square of a row of norm one that has to be left without them.
+_WIDE, _LEFT = 1.0, 0.1
 # Relative residual and limit of conjugate gradients with a Gram matrix that is not formed.
 _GRAM_TOL, _GRAM_STEPS = 1e-13, 300
 # Alternating projections in search of a point inside the cones, and the sizes of first points.
@@ -66,12 +71,12 @@ class StandardForm:
     Parameters
     ----------
     program : Program
-        Linear, with hard rows and hinges, no second-order cones and no caps.
+        Linear, with hard rows and hinges, no caps, and no bounds of variables in second-order cones.
 
     Attributes
     ----------
     C : tuple of arrays of shape (n_b, n_b)
-    c, lo, hi, price : array of shape (k + rows that are no equalities,)
+    c, lo, hi, price : array of shape (k + rows that are no hard equalities,)
         Cost, bounds and price of the elements of ``v``; the price is infinite where the bounds are hard.
     b : array of shape (m,)
     E : csr_array of shape (m, len(v))
@@ -81,7 +86,10 @@ class StandardForm:
         self.program, bounds = program, program.bounds
         self.m, self.k = program.m, program.k
         self.orders = tuple(block.n for block in program.blocks)
+        cones = self.cones = program.cones
         columns = np.where(program.column_sizes > 0, program.column_sizes, 1.0)
+        if cones.count:
+            columns[cones.index] = np.maximum.reduceat(columns[cones.index], cones.starts)[cones.owner]
         B = sp.csr_array(program.B) @ sp.diags_array(1 / columns) if self.k else sp.csr_array((self.m, 0))
         sizes = np.sqrt(program.A.norms() ** 2 + np.asarray((B**2).sum(axis=1)).ravel())
         self._row = 1 / np.where(sizes > 0, sizes, 1.0)
@@ -89,28 +97,27 @@ class StandardForm:
             program.A,
             terms=tuple(replace(t, rows=t.rows.scale(self._row[t.at])) for t in program.A.terms),
         )
-        slack = self._slack = np.flatnonzero(bounds.lo < bounds.hi)
+        is_hinge = bounds.kind == int(Penalty.HINGE)  # which may pay on both sides of one number
+        equal = (bounds.lo == bounds.hi) & ~is_hinge
+        slack = self._slack = np.flatnonzero(~equal)
         ends = np.concatenate([self._row * bounds.sizes, columns * _finite(program.u_lo, program.u_hi)])
         self.primal = float(np.linalg.norm(ends[ends < np.inf])) or 1.0
         costs = np.concatenate([np.zeros(0), *(block.C.ravel() for block in program.blocks)])
         self.dual = float(np.hypot(np.linalg.norm(costs), np.linalg.norm(program.c / columns)))
         if not self.dual:
-            hinges = bounds.gamma[bounds.kind == Penalty.HINGE] / self._row[bounds.kind == Penalty.HINGE]
-            self.dual = float(hinges.max(initial=0.0)) or 1.0
+            self.dual = float((bounds.gamma / self._row)[is_hinge].max(initial=0.0)) or 1.0
         self._column = columns
         self.C = tuple(block.C / self.dual for block in program.blocks)
         self.c = np.concatenate([program.c / (columns * self.dual), np.zeros(len(slack))])
         scaled_bounds = self._row[slack] / self.primal
         self.lo = np.concatenate([program.u_lo * columns / self.primal, bounds.lo[slack] * scaled_bounds])
         self.hi = np.concatenate([program.u_hi * columns / self.primal, bounds.hi[slack] * scaled_bounds])
-        hinge = bounds.kind[slack] == int(Penalty.HINGE)
-        own = np.where(hinge, bounds.gamma[slack] / (self._row[slack] * self.dual), np.inf)
+        own = np.where(is_hinge[slack], bounds.gamma[slack] / (self._row[slack] * self.dual), np.inf)
         self.price = np.concatenate([np.full(self.k, np.inf), own])
-        equal = bounds.lo == bounds.hi
         self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)
         minus = sp.csr_array((-np.ones(len(slack)), (slack, np.arange(len(slack)))), (self.m, len(slack)))
         E = sp.csr_array(sp.hstack([sp.diags_array(self._row) @ B, minus], format="csr"))
-        self.fixed = self.lo == self.hi
+        self.fixed = (self.lo == self.hi) & np.isinf(self.price)
         self.b -= E @ np.where(self.fixed, self.lo, 0.0)
         self.E = sp.csr_array(E @ sp.diags_array(np.where(self.fixed, 0.0, 1.0)))
         self.Et = sp.csr_array(self.E.T)
@@ -141,7 +148,7 @@ class StandardForm:
     def given(self, x: Point, y: Array) -> tuple[tuple[Array, ...], Array, Array]:
         """Return ``X``, ``u`` and ``y`` in the units of the program."""
         u = np.clip(self.primal * x.v[: self.k] / self._column, self.program.u_lo, self.program.u_hi)
-        return tuple(self.primal * X for X in x.X), u, self.dual * self._row * y
+        return tuple(self.primal * X for X in x.X), self.cones.clipped(u), self.dual * self._row * y
 
     @cached_property
     def _table(self) -> sp.csr_array:
@@ -159,32 +166,27 @@ class StandardForm:
         row, value = np.concatenate([np.zeros(0, np.int64), *rows]), np.concatenate([np.zeros(0), *values])
         return sp.csr_array((value, (row, place.ravel())), (self.m, int(place.max(initial=-1)) + 1))
 
+    # Pays on: the least largest deviation, n = 60.
     @cached_property
     def _gram_solve(self) -> Callable[[Array], Array]:
-        T = self._table
-        count = np.bincount(T.indices).astype(float)
-        if float(count @ count) > _LARGEST_GRAM:
-            transposed = T.T.tocsr()
-            diagonal = np.asarray(T.multiply(T).sum(axis=1)).ravel() + np.asarray(self.E_squared.sum(axis=1))
+        """The solver for ``M``; entries and variables of very many rows are apart (Woodbury's formula)."""
+        R = sp.csc_array(sp.hstack([self._table, self.E], format="csc"))
+        R.eliminate_zeros()
+        wide = np.diff(R.indptr) > _WIDE * math.sqrt(self.m)
+        others = sp.csr_array(R[:, ~wide])
+        left = np.asarray(others.multiply(others).sum(axis=1)).ravel()
+        if not 0 < np.count_nonzero(wide) * self.m <= _LARGEST_GRAM or left.min() < _LEFT:
+            return _gram_solver(sp.csr_array(R))
+        F, solve = R[:, wide].toarray(), _gram_solver(others)
+        G = np.column_stack([solve(own) for own in F.T])
+        small = DefiniteFactor(np.eye(F.shape[1]) + F.T @ G)
 
-            def product(y: Array) -> Array:
-                image: Array = T @ (transposed @ y) + self.E @ (self.Et @ y) + _RIDGE * y
-                return image
+        def corrected(right: Array) -> Array:
+            y = solve(right)
+            found: Array = y - G @ small.solve(F.T @ y)
+            return found
 
-            diagonal = np.maximum(diagonal, _RIDGE)
-            return lambda right: conjugate_gradients(product, right, diagonal, _GRAM_TOL, _GRAM_STEPS)
-        M = sp.csc_array(T @ T.T + self.E @ self.Et)
-        M.eliminate_zeros()
-        diagonal = M.diagonal()
-        if M.nnz <= self.m:
-            inverse = 1 / np.where(diagonal > 0, diagonal, 1.0)
-            return lambda right: inverse * right
-        from scipy.sparse.linalg import splu  # only rows with entries in common wait for it
-
-        M = sp.csc_array(M + sp.diags_array(np.where(diagonal > 0, _RIDGE, 1.0)))
-        factor = splu(M, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        solved: Callable[[Array], Array] = factor.solve
-        return solved
+        return corrected
 
     def gram_solve(self, right: Array) -> Array:
         """Return the solution of ``M y = right``."""
@@ -209,7 +211,7 @@ class StandardForm:
         """Return a point on the equations and in the cones near one in the cones; None if none is known."""
         if self.inside is None:
             return None
-        at, (inside, mu, room) = self.on_rows(x), self.inside
+        at, (inside, mu, room, depth) = self.on_rows(x), self.inside
         share = 0.0
         for b, X in enumerate(at.X):
             delta = float(np.linalg.norm(X - x.X[b])) + len(X) * EPS * float(np.linalg.norm(X))
@@ -218,11 +220,17 @@ class StandardForm:
         out[np.isfinite(self.price)] = 0.0
         if out.any():
             share = max(share, float((out / (out + room)).max()))
+        out = self.cones.outside(at.v[self.cones.index])
+        share = max(share, float((out / (out + depth)).max(initial=0.0)))
         return at.moved(inside, min(share, 1.0))
 
     @cached_property
-    def inside(self) -> tuple[Point, Array, Array] | None:
-        """A point that meets the equations inside the cones, and the distances from their boundaries."""
+    def inside(self) -> tuple[Point, Array, Array, Array] | None:
+        """A point that meets the equations inside the cones, and the distances from their boundaries.
+
+        The last ones are the least eigenvalues of each matrix, distances from bounds, and the least
+        eigenvalues of each second-order cone.
+        """
         traces = zip(trace_bounds(self.program), self.orders, strict=True)
         sizes = [bound.value / n / self.primal for bound, n in traces if bound is not None]
         level = (
@@ -243,12 +251,15 @@ class StandardForm:
         return None
 
     def _within(self, v: Array, depth: float) -> Array:
-        """Return the nearest vector that is inside its bounds by `depth`, or a fourth of their distance."""
+        """Return a vector near `v` that is inside bounds and cones by `depth`, or a fourth of a width."""
         width = np.where(np.isfinite(self.hi - self.lo), (self.hi - self.lo) / 4, np.inf)
         depth_of = np.minimum(depth, width)
-        return np.clip(v, self.lo + depth_of, self.hi - depth_of)
+        within, index = np.clip(v, self.lo + depth_of, self.hi - depth_of), self.cones.index
+        rise = np.maximum(depth - self.cones.least_eigenvalues(within[index]), 0.0)
+        within[index] = self.cones.raised(within[index], rise)
+        return within
 
-    def _depths(self, x: Point) -> tuple[Array, Array] | None:
+    def _depths(self, x: Point) -> tuple[Array, Array, Array] | None:
         """Return how far a point is inside the cones and bounds; None where it is not."""
         if float(np.linalg.norm(self.activity(x) - self.b)) > 1e-9 * self.b_size:
             return None
@@ -257,7 +268,36 @@ class StandardForm:
             return None
         mu = np.array([float(np.linalg.eigvalsh(X)[0]) if len(X) else np.inf for X in x.X])
         least = [1e-8 * max(float(np.trace(X)) / max(len(X), 1), TINY) for X in x.X]
-        return (mu, np.where(self.fixed, np.inf, room)) if (mu > least).all() else None
+        depth = self.cones.least_eigenvalues(x.v[self.cones.index])
+        if not (mu > least).all() or not (depth > 1e-8 * np.abs(x.v[self.cones.axes])).all():
+            return None
+        return mu, np.where(self.fixed, np.inf, room), depth
+
+
+def _gram_solver(R: sp.csr_array) -> Callable[[Array], Array]:
+    """Return the solver for ``R R'``."""
+    count, m = np.bincount(R.indices).astype(float), R.shape[0]
+    if float(count @ count) > _LARGEST_GRAM:
+        transposed = R.T.tocsr()
+        diagonal = np.maximum(np.asarray(R.multiply(R).sum(axis=1)).ravel(), _RIDGE)
+
+        def product(y: Array) -> Array:
+            image: Array = R @ (transposed @ y) + _RIDGE * y
+            return image
+
+        return lambda right: conjugate_gradients(product, right, diagonal, _GRAM_TOL, _GRAM_STEPS)
+    M = sp.csc_array(R @ R.T)
+    M.eliminate_zeros()
+    diagonal = M.diagonal()
+    if M.nnz <= m:
+        inverse = 1 / np.where(diagonal > 0, diagonal, 1.0)
+        return lambda right: inverse * right
+    from scipy.sparse.linalg import splu  # only rows with entries in common wait for it
+
+    M = sp.csc_array(M + sp.diags_array(np.where(diagonal > 0, _RIDGE, 1.0)))
+    factor = splu(M, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    solved: Callable[[Array], Array] = factor.solve
+    return solved
 
 
 def _raised(X: Array, least: float) -> Array:
