@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
@@ -59,7 +60,7 @@ _FEW_MORE = 10
 # of the cubes of the orders, which decompositions cost; and the terms of a row, on average, up to which its
 # entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian` 3.6;
 # theta4 (200, 1,949) takes 1.8 and 2.9; X >= 0 entrywise at order 50 takes .7 and .6.
-_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES = 1e9, 300.0, 16
+_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 1e9, 300.0, 16, 0.3
 # Order beyond which hundreds of decompositions take too long: theta of a random graph of 2,000 vertices and
 # 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
 # With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
@@ -296,11 +297,11 @@ def _many_rows(program: Program) -> bool:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
         return False
-    if sum(term.rows.count() for term in reduced.A.terms) > _FEW_ENTRIES * reduced.m:
-        return False
-    from bregopt.routes.ipm.sparse_row_system import sparse_fill  # only several matrices wait
-
-    return not math.isfinite(sparse_fill(form.A, form.B))
+    meeting = np.zeros(len(form.blocks))  # the rows that meet each matrix, where few leave the system sparse
+    for term in form.A.terms:
+        meeting[term.block] += len(term.at)
+    few = sum(term.rows.count() for term in reduced.A.terms) <= _FEW_ENTRIES * reduced.m
+    return few and float(meeting @ meeting) > _SPARSE_PAIRS * form.m**2
 
 
 def _order(program: Program) -> int:
