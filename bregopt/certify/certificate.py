@@ -340,7 +340,7 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     ----------
     Mittelmann (2003), An independent benchmarking of SDP and SOCP solvers, Mathematical Programming 95.
     """
-    if any(program.divergences) or not program.bounds.all_hard:
+    if any(program.divergences) or program.terms or not program.bounds.all_hard:
         raise ValueError("DIMACS errors are defined for linear objectives and hard rows only")
     if program.capped:
         raise ValueError("DIMACS errors are not defined for bounds on eigenvalues (lambda_max)")

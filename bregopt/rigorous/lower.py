@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, shortage
+from bregopt.arrays import Array, IntArray, Mask, shortage
 from bregopt.certify.eigenvalue_bound import by_inertia, lowest, relative_diagonal, stays_sparse
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.records import replace
@@ -44,6 +44,7 @@ from bregopt.rigorous.reduction import Implied
 
 __all__ = ["by_cholesky", "clipped", "exact_multipliers", "independent_sets", "lower_bound", "psd_shifts"]
 
+_TINY = 1e-6  # of the largest multiplier: the distance from an end of its range at which one stays
 _LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 
 _LARGE, _SPARSE = 500, 0.05  # order and share of entries from which a sparse factorization is tried first
@@ -169,16 +170,28 @@ def exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     if not residual.magnitude.any() or (not residual.mid.any() and _costs_nothing(data, y, free)):
         return Ball.exact(y), ""
     least, most = _range_of_multipliers(data)
-    room = np.minimum(y - least, most - y)
-    scale = float(np.abs(y).max(initial=0.0))
-    movable = np.flatnonzero(room > 1e-6 * scale)
+    movable = np.minimum(y - least, most - y) > _TINY * float(np.abs(y).max(initial=0.0))
+    found, reason = _corrected(data, y, free, movable)
+    if found is None:  # those that may be round-off may be what no other pays for
+        ends = np.where(movable, y, np.where(y - least < most - y, least, most))
+        found, _ = _corrected(data, ends, free, movable)
+    return found, reason
+
+
+def _corrected(data: Data, y: Array, free: IntArray, movable: Mask) -> tuple[Ball | None, str]:
+    """Return a ball around `y` with multipliers for which free variables cost nothing, or the reason."""
     if len(free) > LARGEST_SYSTEM:
         return None, f"there are {len(free)} free variables: give them a box, or fewer of them"
-    columns = Rows.of([Part(data.Bt, data.Bt_rad, np.ones(data.m), movable)], free)
+    rows = np.flatnonzero(movable)
+    paid = np.asarray(abs(data.Bt[free][:, rows]).sum(axis=1)).ravel() > 0
+    if not paid.all() and not _costs_nothing(data, y, free[~paid]):
+        return None, "the cost of a free variable is that of multipliers near the ends of their range"
+    free = free[paid]
+    columns = Rows.of([Part(data.Bt, data.Bt_rad, np.ones(data.m), rows)], free)
 
     def moved(v: Array, change: list[Array]) -> Array:
         v = v.copy()
-        v[movable] += change[0]
+        v[rows] += change[0]
         return v
 
     found = nearest_solution(columns, y, lambda v: data.reduced(Ball.exact(v))[free], moved)
@@ -186,10 +199,11 @@ def exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
         return None, (
             "the columns of the free variables are not proven independent: give free variables a box"
         )
+    least, most = _range_of_multipliers(data)
     reach = np.zeros(data.m)
-    reach[movable] = found.radius
+    reach[rows] = found.radius
     y = found.x
-    if (np.minimum(y - least, most - y)[movable] < inflated(found.radius)).any():
+    if (np.minimum(y - least, most - y)[rows] < inflated(found.radius)).any():
         return None, "multipliers that free variables determine are too near the ends of their range"
     return Ball(y, reach), ""
 

@@ -320,10 +320,11 @@ class Statement:
             if p in columns
         ]
         M = _sparse(terms, (len(free), len(moving)))
+        paid = np.flatnonzero(np.diff(M.indptr))  # the others cost nothing, or nothing is proven
         return {
             "at": [*z, *soft, price],
             "fixed": [*fixed, *range(len(z), len(z) + len(soft))],
-            **_equations([signs + f for f in range(len(free))] if lacks else [], M, self.bits),
+            **_equations([signs + int(f) for f in paid] if lacks else [], M[paid], self.bits),
         }
 
     def _costless(self, y: Sequence[int], price: int) -> tuple[Sequence[int], int]:

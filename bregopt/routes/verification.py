@@ -50,6 +50,7 @@ _NO_RAY = (
     "the ray is not proven: it is on the boundary of the cone; bound the trace to see how far the value falls"
 )
 _GENERATED = "bo.cut_rows may generate further rows, so that no point is proven to be feasible"
+_MIDPOINTS = "entropies take no intervals: the bounds are those at the values of {}"
 _BOUNDED_SLACK = "the optimum is that of multipliers y whose slack C - A*(y) has a trace of at most {:g}"
 _DEPENDENT = (
     "the columns of the factor of the X0 of {} are not proven independent: leave out those that others span"
@@ -81,7 +82,9 @@ def verified(
     if tangent is not None:
         from bregopt.routes.entropy.proof import bounds_of_terms  # it bounds linear programs by this module
 
-        return bounds_of_terms(tangent, raw, resolve, trace_bound, eigenvalue_bound)
+        bounds = bounds_of_terms(tangent, raw, resolve, trace_bound, eigenvalue_bound)
+        names = ", ".join(() if source is None else source[2])
+        return replace(bounds, given=(*bounds.given, _MIDPOINTS.format(names))) if names else bounds
     program, data, intervals = source or (program, data_of(program), ())
     traces = _stated_traces(program, trace_bound, eigenvalue_bound)
     face = _integer_face(program, raw, _SINGULAR)

@@ -297,6 +297,20 @@ def test_free_variables_of_soft_rows_cost_nothing(seed, tmp_path):
     assert check.main([tmp_path / "bounds.npz"]) == 0
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_multipliers_that_are_round_off_leave_free_variables_no_cost(seed, tmp_path):
+    """No row that acts has the second variable: the multipliers of its rows, some 1e-12, are zero."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 5))
+    G = rng.normal(size=(2, n, n))
+    X, u = bo.PSD(n), bo.Variable(2)
+    rows = [bo.trace(X) == 1, bo.inner(G[0] + G[0].T, X) + u[0] == 0.25, u[0] - u[1] >= -1, u[1] <= 3]
+    own = bo.Problem(bo.Minimize(bo.inner(G[1] + G[1].T, X) + u[0]), [*rows, u[0] >= -9, u[0] <= 9])
+    verified = saved(own.solve(tol=1e-8), tmp_path / "bounds.npz")
+    assert verified.relative_width <= 1e-6
+    assert check.main([tmp_path / "bounds.npz"]) == 0
+
+
 def test_cones_free_variables_and_assumptions(tmp_path, capsys):
     rng = np.random.default_rng(0)
     X, t, v = bo.PSD(3, name="X"), bo.Variable(name="t"), bo.Variable(2, name="v")

@@ -110,6 +110,17 @@ def test_entropies_count():
     assert found.proof.relative_width <= 1e-6
 
 
+def test_intervals_of_parameters_are_not_those_of_entropies():
+    X, p = bo.PSD(2), bo.Parameter(lo=0.9, hi=1.1, name="p")
+    found = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), [bo.trace(X) == p]).solve().verify()
+    assert found.lower <= math.log(2) <= found.upper
+    assert not found.intervals
+    assert "entropies take no intervals: the bounds are those at the values of p" in found.given
+    with pytest.raises(ValueError, match="DIMACS errors are defined for linear"):
+        problem = bo.Problem(bo.Maximize(bo.von_neumann_entr(X)), [bo.trace(X) == 1])
+        bo.dimacs_errors(problem, problem.solve())
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_nodes_with_entropies_are_bounded_by_these(sign):
     """With a fixed entry the spectrum of ``X = [a, c; c, 1 - a]`` is best at ``a = 1/2``."""
