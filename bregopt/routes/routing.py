@@ -60,7 +60,7 @@ _FEW_MORE = 10
 # of the cubes of the orders, which decompositions cost; and the terms of a row, on average, up to which its
 # entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian` 3.6;
 # theta4 (200, 1,949) takes 1.8 and 2.9; X >= 0 entrywise at order 50 takes .7 and .6.
-_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 1e9, 300.0, 16, 0.3
+_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 5e8, 300.0, 16, 0.3
 # Order beyond which hundreds of decompositions take too long: theta of a random graph of 2,000 vertices and
 # 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
 # With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
