@@ -112,7 +112,7 @@ class Lagrangian:
         if count > _MOST_TERMS:
             return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
         faces = summaries(program, reductions(("faces",)), settings)
-        return f"the rows leave X no interior ({'; '.join(faces)}); path works on the face" if faces else None
+        return f"{'; '.join(faces)}, on which path works" if faces else None
 
     def choice(self, program: Program, settings: Any) -> str:
         directions = f"{settings.tuning.chunk} alternating directions at a time"
