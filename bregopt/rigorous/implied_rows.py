@@ -23,6 +23,7 @@ __all__ = ["Relations", "are_integers", "as_integers", "product_of_integers", "r
 _LARGEST = 2.0**53  # below it, sums of integers are exact
 _LARGEST_DENOMINATOR = 10_000
 _ROUNDED = 1e-5  # of a multiple, the distance from an integer that counts as round-off
+_FEW = 20  # entries of a row, those farthest from integers, that are tried with all denominators at once
 _DEPENDENT = 1e-9  # squared distance of a unit row from the span of others that counts as zero
 _NEAR = 1e-13  # the same for rows that are refused where they are not proven to depend on others
 _ZERO = 1e-9  # coefficient of a unit row that counts as zero
@@ -115,15 +116,20 @@ def _is_combination(rows: Any, kept: list[int], last: int) -> bool:
 def as_integers(M: Array) -> tuple[Array, Array]:
     """Return the least multiples of rows that are integers, and the factors; zero where there are none."""
     N, factor = np.zeros_like(M), np.zeros(len(M))
-    left = np.arange(len(M))
-    for q in range(1, _LARGEST_DENOMINATOR + 1):
-        if len(left) == 0:
-            break
-        near = np.rint(q * M[left])
-        whole = np.abs(q * M[left] - near).max(axis=1, initial=0.0) <= _ROUNDED
-        N[left[whole]], factor[left[whole]] = near[whole], q
-        left = left[~whole]
+    every = np.arange(1, _LARGEST_DENOMINATOR + 1)
+    far = np.abs(M - np.rint(M))
+    for k, row in enumerate(M):
+        own = row[np.argsort(far[k])[-_FEW:]] if far[k].max(initial=0.0) > _ROUNDED else row[:0]
+        for q in every[_miss(every[:, None] * own) <= _ROUNDED]:
+            if _miss(q * row) <= _ROUNDED:
+                N[k], factor[k] = np.rint(q * row), q
+                break
     return N, factor
+
+
+def _miss(M: Array) -> Any:
+    """Return the largest distance of a row from integers."""
+    return np.abs(M - np.rint(M)).max(axis=-1, initial=0.0)
 
 
 def are_integers(x: Array) -> bool:
