@@ -267,6 +267,15 @@ def symmetric(rng: np.random.Generator, *shape: int) -> Array:
     return A + np.swapaxes(A, -1, -2)
 
 
+def triangle_inequalities(n: int, m: int) -> bo.Problem:
+    """Return a relaxation of integers with random triangle inequalities."""
+    rng = np.random.default_rng(0)
+    i, j, k = np.array([rng.choice(n, 3, replace=False) for _ in range(m)]).T
+    W, X = rng.normal(size=(n, n)), bo.PSD(n)
+    rows = [bo.diag(X) == 1, X[i, j] + X[j, k] - X[i, k] <= 1]
+    return bo.Problem(bo.Minimize(bo.inner(W + W.T, X)), rows)
+
+
 def _by_interior_point(run: Any) -> Any:
     """Return the answer of `psdboost` by the interior-point method on all rows."""
     return generation._on_path(run._program, run._settings, None, run._progress)
@@ -738,6 +747,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
             answering("routes.ipm.path_route.follow_path_directly", None),
             *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
+        ),
+        (
+            *("linked inequalities", "routes.augmented_lagrangian.standard_form:_fill"),
+            answering("routes.augmented_lagrangian.standard_form._fill", 0.0),
+            *(
+                "4,000 triangle inequalities, n = 60",
+                solving(triangle_inequalities, 60, 4000, solver="lagrangian"),
+            ),
         ),
         (
             *("extrapolation", "routes.augmented_lagrangian.lagrangian:AugmentedLagrangian.alternate"),

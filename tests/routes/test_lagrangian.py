@@ -4,11 +4,13 @@ import networkx as nx
 import numpy as np
 import peers
 import pytest
+import scipy.sparse.linalg
 
 import bregopt as bo
 from bregopt.program import SecondOrderCones
 from bregopt.records import replace
 from bregopt.routes import routing
+from bregopt.routes.augmented_lagrangian import standard_form
 from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, VectorProjection, _Steps
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
 
@@ -237,6 +239,19 @@ def test_where_the_method_stalls_the_path_answers():
     sol = bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2]).solve(solver="lagrangian")
     assert sol.status == "optimal"  # of value zero, which no X attains
     assert abs(sol.value) < 1e-6
+
+
+def test_linked_inequalities_need_no_factorization(monkeypatch):
+    n, rng = 10, np.random.default_rng(2)
+    i, j, k = np.array([rng.choice(n, 3, replace=False) for _ in range(120)]).T
+    W, X = rng.normal(size=(n, n)), bo.PSD(n, name="X")
+    triangles = X[i, j] + X[j, k] - X[i, k] <= 1
+    problem = bo.Problem(bo.Minimize(bo.inner(W + W.T, X)), [bo.diag(X) == 1, triangles])
+    monkeypatch.setattr(standard_form, "_LARGEST_FILL", 1_000)
+    monkeypatch.setattr(scipy.sparse.linalg, "splu", None)
+    sol, reference = problem.solve(solver="lagrangian", tol=1e-6), problem.solve(solver="path", tol=1e-8)
+    assert sol.status == reference.status == "optimal"
+    assert abs(sol.value - reference.value) <= sol.error + reference.error
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
