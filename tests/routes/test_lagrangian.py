@@ -163,7 +163,7 @@ def test_the_gram_matrix_is_inverted_beside_variables_of_all_rows(seed):
     assert (np.diff(form.Et.indptr) > 0.1 * form.m).any()
 
     def gram(y):
-        return form.activity(Point(tuple(form.A.adjoint(y, b) for b in range(1)), form.Et @ y))
+        return form.activity(Point(tuple(own.image(y) for own in form.actions), form.Et @ y))
 
     right = gram(rng.normal(size=form.m))  # rows of one entry may be stated twice
     np.testing.assert_allclose(gram(form.gram_solve(right)), right, rtol=1e-8, atol=1e-8)

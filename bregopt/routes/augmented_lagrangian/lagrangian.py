@@ -266,7 +266,7 @@ class AugmentedLagrangian:
         spectra, X, envelope = [], [], 0.0
         for b, X_b in enumerate(self._x.X):
             checkpoint(len(X_b))
-            theta, V = np.linalg.eigh(X_b + s * (form.A.adjoint(y, b) - form.C[b]))
+            theta, V = np.linalg.eigh(X_b + s * (form.actions[b].image(y) - form.C[b]))
             spectrum = PositiveSpectrum(theta, V, 0.5, 0.0)
             spectra.append(spectrum)
             X.append(spectrum.X)

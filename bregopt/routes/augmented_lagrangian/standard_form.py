@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +25,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
-from bregopt.program import Matrix, Penalty, Program
+from bregopt.program import LinearMap, Matrix, Penalty, Program
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.dual_hessian import RowCurvature
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
@@ -67,6 +68,38 @@ class Point:
         """Return the Frobenius norm of the difference."""
         squares = [float(np.linalg.norm(a - b)) ** 2 for a, b in zip(self.X, other.X, strict=True)]
         return float(np.sqrt(sum(squares) + float(np.linalg.norm(self.v - other.v)) ** 2))
+
+
+class ListedRows(RowAction):
+    """The rows of one block as a matrix on its entries, so that ``A`` and ``A*`` are one product each.
+
+    Attributes
+    ----------
+    matrix : csr_array of shape (m, n * n)
+        It maps any matrix to the values of the rows at its symmetric part.
+    """
+
+    def __init__(self, A: LinearMap, block: int) -> None:
+        super().__init__(A, block)
+        (row, i, j, value), n = self._terms, self._n
+        half, place = np.tile(value, 2) / 2, np.concatenate([i * n + j, j * n + i])
+        self.matrix = sp.csr_array((half, (np.tile(row, 2), place)), (A.m, n * n))
+        self._transposed = sp.csr_array(self.matrix.T)
+
+    def image(self, y: Array) -> Array:
+        """Return ``A*(y)`` as a dense matrix."""
+        S: Array = self._transposed @ y
+        return S.reshape(self._n, self._n)
+
+    def adjoint(self, y: Array) -> Any:
+        return super().adjoint(y) if self.sparse else self.image(y)
+
+    def apply(self, S: Array) -> Array:
+        activity: Array = self.matrix @ S.ravel()
+        return activity
+
+    def apply_product(self, L: Array, R: Array) -> Array:
+        return super().apply_product(L, R) if self.by_term else self.apply(L @ R.T)
 
 
 class StandardForm:
@@ -126,12 +159,14 @@ class StandardForm:
         self.E = sp.csr_array(E @ sp.diags_array(np.where(self.fixed, 0.0, 1.0)))
         self.Et = sp.csr_array(self.E.T)
         self.E_squared = self.E.multiply(self.E).tocsr()
-        self.actions = [RowAction(self.A, b) for b in range(len(self.orders))]
+        self.actions = [ListedRows(self.A, b) for b in range(len(self.orders))]
         self.b_size = 1 + float(np.linalg.norm(self.b))
 
     def activity(self, x: Point) -> Array:
         """Return ``A(X) + E v``, shape ``(m,)``."""
-        activity: Array = self.A.apply(x.X) + self.E @ x.v
+        activity: Array = self.E @ x.v
+        for own, X in zip(self.actions, x.X, strict=True):
+            activity += own.apply(X)
         return activity
 
     def zero(self) -> Point:
@@ -154,27 +189,11 @@ class StandardForm:
         u = np.clip(self.primal * x.v[: self.k] / self._column, self.program.u_lo, self.program.u_hi)
         return tuple(self.primal * X for X in x.X), self.cones.clipped(u), self.dual * self._row * y
 
-    @cached_property
-    def _table(self) -> sp.csr_array:
-        """The rows as a matrix on the upper triangles of all blocks, with Frobenius's inner product."""
-        rows, columns, values, start = [], [], [], 0
-        for b, n in enumerate(self.orders):
-            for term in self.A.terms_of(b):
-                t = term.rows.coordinates()
-                i, j = np.minimum(t.i, t.j), np.maximum(t.i, t.j)
-                rows.append(term.at[t.row])
-                columns.append(start + i.astype(np.int64) * n + j)
-                values.append(t.value * np.where(i == j, 1.0, np.sqrt(0.5)))
-            start += n * n
-        _, place = np.unique(np.concatenate([np.zeros(0, np.int64), *columns]), return_inverse=True)
-        row, value = np.concatenate([np.zeros(0, np.int64), *rows]), np.concatenate([np.zeros(0), *values])
-        return sp.csr_array((value, (row, place.ravel())), (self.m, int(place.max(initial=-1)) + 1))
-
     # Pays on: the least largest deviation, n = 60.
     @cached_property
     def _gram_solve(self) -> Callable[[Array], Array]:
         """The solver for ``M``; entries and variables of very many rows are apart (Woodbury's formula)."""
-        R = sp.csc_array(sp.hstack([self._table, self.E], format="csc"))
+        R = sp.csc_array(sp.hstack([*(own.matrix for own in self.actions), self.E], format="csc"))
         R.eliminate_zeros()
         wide = np.diff(R.indptr) > _WIDE * math.sqrt(self.m)
         others = sp.csr_array(R[:, ~wide])
@@ -208,7 +227,8 @@ class StandardForm:
             if float(np.linalg.norm(missed)) <= _ON_ROWS * self.b_size:
                 break
             y = self.gram_solve(missed)
-            x = Point(tuple(X - self.A.adjoint(y, b) for b, X in enumerate(x.X)), x.v - self.Et @ y)
+            X = tuple(X - own.image(y) for own, X in zip(self.actions, x.X, strict=True))
+            x = Point(X, x.v - self.Et @ y)
         return x
 
     def repaired(self, x: Point) -> Point | None:
