@@ -297,11 +297,12 @@ def _many_rows(program: Program) -> bool:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
         return False
-    meeting = np.zeros(len(form.blocks))  # the rows that meet each matrix, where few leave the system sparse
+    if sum(term.rows.count() for term in reduced.A.terms) > _FEW_ENTRIES * reduced.m:
+        return False
+    meeting = np.zeros(len(form.blocks))  # the rows that meet each of several matrices
     for term in form.A.terms:
         meeting[term.block] += len(term.at)
-    few = sum(term.rows.count() for term in reduced.A.terms) <= _FEW_ENTRIES * reduced.m
-    return few and float(meeting @ meeting) > _SPARSE_PAIRS * form.m**2
+    return len(meeting) == 1 or float(meeting @ meeting) > _SPARSE_PAIRS * form.m**2
 
 
 def _order(program: Program) -> int:

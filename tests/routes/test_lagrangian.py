@@ -1,5 +1,6 @@
 """Many rows: derivatives, known theta numbers, feasible answers, statuses, and when the route is chosen."""
 
+import cvxpy as cp
 import networkx as nx
 import numpy as np
 import peers
@@ -190,6 +191,20 @@ def test_an_entry_bounded_everywhere_goes_to_the_route_that_solves_it_at_once():
     sol = bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size]).solve(tol=1e-8)
     assert (sol.solver, sol.status) == ("lagrangian", "optimal")
     assert sol.value == pytest.approx(w @ (S + size) @ w, rel=1e-8)  # S + size is psd, and the largest
+
+
+def test_huber_losses_of_all_entries_go_to_the_route():
+    rng = np.random.default_rng(5)
+    n = 40
+    A, X = 3 * rng.normal(size=(n, n)), cp.Variable((n, n), PSD=True)
+    A = A + A.T
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.huber(X - A))), [cp.diag(X) == 1])
+    problem.solve(method="bregopt", tol=1e-7)
+    sol = problem.solver_stats.extra_stats
+    assert (sol.solver, sol.status) == ("lagrangian", "optimal")
+    distance = np.abs(X.value - A)
+    loss = np.where(distance <= 1, distance**2, 2 * distance - 1).sum()
+    assert problem.value == pytest.approx(loss, rel=1e-6)
 
 
 def test_the_dual_form_of_few_rows_stays_with_path():
