@@ -193,6 +193,21 @@ def test_an_entry_bounded_everywhere_goes_to_the_route_that_solves_it_at_once():
     assert sol.value == pytest.approx(w @ (S + size) @ w, rel=1e-8)  # S + size is psd, and the largest
 
 
+@pytest.mark.parametrize("n", [20, 50])
+def test_answers_are_feasible_so_that_their_value_is_proven_at_once(n):
+    rng = np.random.default_rng(n)
+    W, C, X = rng.normal(size=(n, n // 2)), rng.normal(size=(n, n)), bo.PSD(n)
+    A = W @ W.T / n  # singular, so that few points within its intervals are psd
+    near = [X - A <= 0.1, A - X <= 0.1]
+    sol = bo.Problem(bo.Minimize(bo.inner(C @ C.T, X)), near).solve(solver="lagrangian", tol=1e-7)
+    assert sol.status == "optimal"
+    assert np.abs(sol.X - A).max() <= 0.1
+    assert np.linalg.eigvalsh(sol.X)[0] > 0
+    proof = sol.verify()
+    assert proof.solves == 0
+    assert proof.relative_width <= 1e-7
+
+
 def test_huber_losses_of_all_entries_go_to_the_route():
     rng = np.random.default_rng(5)
     n = 40

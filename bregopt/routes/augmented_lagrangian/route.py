@@ -170,6 +170,7 @@ class _Run:
         self._form = StandardForm(program)
         self._steps = 0
         self._best: _Certified | None = None
+        self._awaited = False
 
     def answer(self, start: Start | None) -> Answer:
         """Return the best point that was certified, or a Farkas vector."""
@@ -242,7 +243,11 @@ class _Run:
         found = self._certified(at.x, at.y)
         repaired = self._form.repaired(at.x)
         if repaired is not None:
-            found = min(found, self._certified(repaired, at.y), key=lambda own: own.certificate.worst)
+            feasible, met = self._certified(repaired, at.y), found.certificate.worst <= self._tol
+            near = feasible.certificate.worst <= max(found.certificate.worst, self._tol)
+            # A feasible point has a proof. It is awaited once, as it may never be as near.
+            awaited, self._awaited = met and not self._awaited, met
+            found = feasible if near or awaited else found
         if self._best is None or found.certificate.worst < self._best.certificate.worst:
             self._best = found
         stop = self._monitor.look(self._steps, found.certificate, found.y)

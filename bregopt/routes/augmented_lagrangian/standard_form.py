@@ -48,6 +48,9 @@ _WIDE, _LEFT = 1.0, 0.1
 _GRAM_TOL, _GRAM_STEPS = 1e-13, 300
 # Alternating projections in search of a point inside the cones, and the sizes of first points.
 _PROJECTIONS, _SIZES = 12, (1.0, 0.1, 10.0)
+# Share of the point inside that a repaired point has at least. Inequalities then hold beyond round-off, and a
+# proof of the value need not solve for those that act.
+_INWARD = 1e-10
 # Corrections of a projection on the equations, and the residual that is enough.
 _CORRECTIONS, _ON_ROWS = 3, 1e-14
 
@@ -236,7 +239,7 @@ class StandardForm:
         if self.inside is None:
             return None
         at, (inside, mu, room, depth) = self.on_rows(x), self.inside
-        share = 0.0
+        share = _INWARD
         for b, X in enumerate(at.X):
             delta = float(np.linalg.norm(X - x.X[b])) + len(X) * EPS * float(np.linalg.norm(X))
             share = max(share, delta / (delta + mu[b]))
@@ -275,10 +278,11 @@ class StandardForm:
         return None
 
     def _within(self, v: Array, depth: float) -> Array:
-        """Return a vector near `v` that is inside bounds and cones by `depth`, or a fourth of a width."""
-        width = np.where(np.isfinite(self.hi - self.lo), (self.hi - self.lo) / 4, np.inf)
-        depth_of = np.minimum(depth, width)
-        within, index = np.clip(v, self.lo + depth_of, self.hi - depth_of), self.cones.index
+        """Return a vector near `v` inside hard bounds and cones by `depth`, or by a fourth of a width."""
+        hard = np.isinf(self.price)
+        lo, hi = np.where(hard, self.lo, -np.inf), np.where(hard, self.hi, np.inf)
+        depth_of = np.minimum(depth, np.where(np.isfinite(hi - lo), (hi - lo) / 4, np.inf))
+        within, index = np.clip(v, lo + depth_of, hi - depth_of), self.cones.index
         rise = np.maximum(depth - self.cones.least_eigenvalues(within[index]), 0.0)
         within[index] = self.cones.raised(within[index], rise)
         return within
