@@ -99,7 +99,8 @@ def checkout(version, folder):
     if subprocess.run(git, check=False).returncode:
         sys.exit(f"{version} is neither a folder nor a commit.")
     with tarfile.open(tar) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4
+        archive.extractall(folder)
     return folder.resolve()
 
 

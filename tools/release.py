@@ -141,7 +141,8 @@ def build_recipe(sdist, version):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     commands = environment("recipe", "hatchling", *project["dependencies"])
     with tarfile.open(sdist) as archive:
-        archive.extractall(SCRATCH / "source", filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4
+        archive.extractall(SCRATCH / "source")
     run(commands / "python", *check_recipe(), cwd=SCRATCH / "source" / f"bregopt-{version}")
     run(commands / "python", "-m", "pip", "check")
     run(commands / "python", "-I", "-c", "import bregopt, bregopt.cvxpy", cwd=SCRATCH)

@@ -21,6 +21,7 @@ import pickle
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -224,7 +225,9 @@ class Answers:
         TypeError
             If it has objects of other classes than those of data.
         """
-        content = pickle.dumps(value, protocol=5)
+        stream = io.BytesIO()
+        _Writer(stream, protocol=5).dump(value)
+        content = stream.getvalue()
         try:
             _Reader(io.BytesIO(content)).load()
         except pickle.UnpicklingError as error:
@@ -297,6 +300,14 @@ class Answers:
                 f"{self.path / _MATRICES} is damaged, or is not there, in rows {rows.start} to "
                 f"{rows.stop - 1}; delete {self._file(position)}, and these are solved again"
             )
+
+
+class _Writer(pickle.Pickler):
+    """Writes members of enumerations as their values; Python 3.11.0 to 3.11.3 look them up by a function."""
+
+    def reducer_override(self, item: Any) -> Any:
+        """Return how a member of an enumeration is restored."""
+        return (type(item), (item.value,)) if isinstance(item, Enum) else NotImplemented
 
 
 class _Reader(pickle.Unpickler):
