@@ -75,6 +75,8 @@ class CrossCheckRow:
         :func:`cross_check`.
     reason : str
         Why it is not "agree".
+    proven : tuple of two floats, optional
+        Bounds of the optimum that the answer proves, with the option `proven`.
     """
 
     solver: str
@@ -89,6 +91,7 @@ class CrossCheckRow:
     distance: float
     verdict: Verdict
     reason: str
+    proven: tuple[float, float] | None = None
 
     @property
     def agrees(self) -> bool:
@@ -124,13 +127,21 @@ class CrossCheck:
         short or proves no bound. One route alone is undecided too.
         """
         found = {row.verdict for row in self.rows}
-        if Verdict.DISAGREE in found:
+        if Verdict.DISAGREE in found or (self.proven is not None and self.proven[0] > self.proven[1]):
             return Verdict.DISAGREE
         return Verdict.AGREE if found == {Verdict.AGREE} and len(self.rows) >= 2 else Verdict.UNDECIDED
 
     @property
+    def proven(self) -> tuple[float, float] | None:
+        """The largest lower and the least upper bound that the answers prove, with the option `proven`."""
+        intervals = [row.proven for row in self.rows if row.proven is not None]
+        return (max(a for a, _ in intervals), min(b for _, b in intervals)) if intervals else None
+
+    @property
     def reason(self) -> str:
         """The reason for the verdict in a sentence."""
+        if self.proven is not None and self.proven[0] > self.proven[1]:
+            return f"proven bounds exclude each other: {self.proven[0]!r} is above {self.proven[1]!r}"
         if len(self.rows) < 2:
             return "one route alone is not a check"
         if self.verdict is not Verdict.AGREE:
@@ -191,7 +202,10 @@ class CrossCheck:
     @property
     def _sentence(self) -> str:
         heading = {Verdict.AGREE: "ok", Verdict.DISAGREE: "not ok"}.get(self.verdict, "not ok, undecided")
-        return f"{heading}: {self.reason}"
+        lower, upper = self.proven or (-math.inf, math.inf)
+        known = math.isfinite(lower) and math.isfinite(upper)
+        found = f"; the optimum is proven to be in [{lower!r}, {upper!r}]" if known else ""
+        return f"{heading}: {self.reason}{found}"
 
 
 def cross_check(
@@ -359,6 +373,7 @@ def _row(
         distance=math.nan if isinstance(first, SolverError) else _relative_distance(found.X, first.X),
         verdict=verdict,
         reason=reason,
+        proven=None if found.proof is None else (found.proof.lower, found.proof.upper),
     )
 
 

@@ -228,6 +228,30 @@ def test_three_verdicts(problem, change, verdict, reason, first, monkeypatch):
     assert "undecided" in str(check) or verdict != "undecided"
 
 
+@pytest.mark.parametrize("sense", [bo.Minimize, bo.Maximize])
+def test_proven_intervals_meet_in_one_that_holds_the_optimum(sense):
+    X = bo.PSD(3)
+    problem = bo.Problem(sense(X[0, 1] + X[1, 2] + X[0, 2]), [bo.diag(X) == 1])
+    check = bo.cross_check(problem, ["path", "lagrangian"], proven=True)
+    lower, upper = check.proven
+    assert check.ok
+    assert lower <= (-1.5 if sense is bo.Minimize else 3) <= upper <= lower + 1e-6
+    assert lower == max(row.proven[0] for row in check.rows)
+    assert upper == min(row.proven[1] for row in check.rows)
+    assert f"proven to be in [{lower!r}, {upper!r}]" in str(check)
+
+
+def test_proven_intervals_that_exclude_each_other_disagree():
+    X = bo.PSD(3)
+    check = bo.cross_check(bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]), ["path", "lagrangian"])
+    assert check.ok
+    assert check.proven is None
+    apart = [replace(row, proven=(1.9 + k, 2.1 + k)) for k, row in enumerate(check.rows)]
+    other = replace(check, rows=tuple(apart))
+    assert other.verdict == "disagree"
+    assert "exclude each other: 2.9 is above 2.1" in other.reason
+
+
 def test_low_rank_distance_needs_no_square_array():
     rng = np.random.default_rng(0)
     n = 20_000  # n x n would be 3.2 GB
