@@ -97,7 +97,7 @@ def _checked(problem: Problem, certificate: BoundCertificate) -> Verification:
     lower, upper = (-upper, -lower) if data.maximize else (lower, upper)
     seconds = time.perf_counter() - start
     given = certificate.given
-    return Verification(lower, upper, {}, given, intervals, seconds, certificate=certificate)
+    return Verification(lower, upper, {}, given, intervals, seconds, source=certificate)
 
 
 def dimacs_errors(problem: Problem, solution: Solution) -> Array:

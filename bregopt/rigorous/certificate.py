@@ -10,6 +10,7 @@ why a side is not proven.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import Ball, down, up
 from bregopt.rigorous.data import Data
@@ -472,9 +473,8 @@ class Verification:
         The time of the proof, with that of further solves.
     solves : int
         The further solves that looked for more interior points.
-    certificate : BoundCertificate
-        The data and the points of the proof; ``certificate.save(file)`` writes them, and ``bregopt verify
-        FILE`` checks them again.
+    source : BoundCertificate or callable, optional
+        The certificate, or what returns it when it is first asked for.
     """
 
     lower: float
@@ -484,7 +484,18 @@ class Verification:
     intervals: tuple[str, ...] = ()
     seconds: float = 0.0
     solves: int = 0
-    certificate: BoundCertificate | None = field(default=None, repr=False)
+    source: BoundCertificate | Callable[[], BoundCertificate | None] | None = field(default=None, repr=False)
+
+    @cached_property
+    def certificate(self) -> BoundCertificate | None:
+        """The data and the points of the proof.
+
+        ``certificate.save(file)`` writes them, and ``bregopt verify FILE`` checks them again.
+        """
+        return self.source() if callable(self.source) else self.source
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"source": self.certificate}
 
     @property
     def width(self) -> float:

@@ -154,12 +154,9 @@ def _answer(found: _Bounds, program: Program, start: float, solves: int) -> Veri
         reasons = {"lower": reasons["upper"], "upper": reasons["lower"]}
     shown = {name: text for name, text in reasons.items() if text}
     seconds = time.perf_counter() - start
-    certificate = None if found.best is None else found.best.certificate
-    if certificate is not None:  # what is above the tangents need not be above the entropies
-        certificate = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
-        certificate = found.with_upper(certificate) or certificate
     given = () if found.best is None else found.best.given
-    return Verification(bottom, top, shown, (*given, _ROUNDED), (), seconds, solves, certificate)
+    # The form of a certificate, the epigraph, takes as long to prove as the bounds: it waits until asked for.
+    return Verification(bottom, top, shown, (*given, _ROUNDED), (), seconds, solves, found.certificate)
 
 
 class _Bounds:
@@ -241,7 +238,16 @@ class _Bounds:
             self.upper, self._point, self._scale = up(found.side.value + terms), point, abs(terms)
         self.reasons["upper"] = "" if self.upper < math.inf else "the answer is not proven inside the domain"
 
-    def with_upper(self, certificate: BoundCertificate) -> BoundCertificate | None:
+    def certificate(self) -> BoundCertificate | None:
+        """Return the certificate of both bounds, or of the lower one where a file has no form for both."""
+        certificate = None if self.best is None else self.best.certificate
+        if certificate is None:
+            return None
+        # What is above the tangents need not be above the entropies.
+        lower = replace(certificate, point=None, claims=(certificate.claims[0], math.inf))
+        return self._with_upper(lower) or lower
+
+    def _with_upper(self, certificate: BoundCertificate) -> BoundCertificate | None:
         """Return a certificate of both bounds on the epigraph, None where a file has no form for it."""
         data, point = certificate.data, self._point
         if point is None or certificate.y is None:

@@ -31,6 +31,8 @@ _STEPS, _PROJECTIONS = 200, 60
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
 # the option `central`. Pays on: correlation matrices nearest to one of rank one in relative entropy, n = 25.
 _NEAREST = 0.01, 0.5
+# Products of slacks and multipliers, relative to the tolerance, above which no certificate ends the method.
+_CERTIFIED = 1e3
 # Worst error after which the barrier method is tried.
 _LOST = 1e-6
 # Tolerance of the search for a proof that there is no optimum, and the parts of a Farkas vector, relative to
@@ -123,7 +125,8 @@ def _followed(
         found = _projected(program, form, settings, progress)
         if found is not None:
             return found
-    method = kind(program, form, settings.tol * _NEAREST[settings.central])
+    far = np.inf if progress.watched else _CERTIFIED * settings.tol
+    method = kind(program, form, settings.tol * _NEAREST[settings.central], far)
     limit = step + (settings.max_iter or _STEPS)
     at, stop, step, _ = Monitor(program, settings, progress).follow(method, method.first(), limit, step)
     X, u = form.point(at.x)
