@@ -21,7 +21,7 @@ from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
-from bregopt.rigorous.ball import Ball, down, up
+from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
@@ -270,7 +270,7 @@ class BoundCertificate:
         written = Statement(self.data, self.traces, self.terms)
         faces, kept = written.faces(steps, self.face)
         found = written.problem(faces)
-        multipliers = self._multipliers(data)
+        multipliers = self._multipliers(data, written)
         if multipliers is not None:
             found["lower"] = written.multipliers(data, *multipliers)
         if self.point is not None:
@@ -286,7 +286,7 @@ class BoundCertificate:
             found["lower"]["near"] = written.near(near, multipliers[1])
         return found
 
-    def _multipliers(self, data: Data) -> tuple[list[int], int] | None:
+    def _multipliers(self, data: Data, written: Statement) -> tuple[list[int], int] | None:
         """Return multipliers in integers, with psd slacks where these prove the claim, and the price."""
         infeasible = self.farkas is not None
         y = self.farkas if infeasible else self.y
@@ -297,11 +297,13 @@ class BoundCertificate:
         implied = implied_bounds(own).with_traces(self.traces)
         least = math.ulp(0.0) if infeasible else self.claims[0]
         found, _ = exact_multipliers(own, clipped(own, y))
-        near = Ball.exact(clipped(own, y)) if found is None else found
+        near = written.costless_near(clipped(own, y), price) if found is None else found
         y = near.mid
         shifts, cost = psd_shifts(own, near, implied, self.traces)
         proven = lower_bound(own, y, implied, self.X).value - cost >= least
-        sums = [*np.stack([y, shifts if proven else 0 * y], axis=1).tolist(), [price]]
+        # Where the statement moves multipliers for free variables, its slacks need what makes up for that.
+        moves = proven or found is None
+        sums = [*np.stack([y, shifts if moves else 0 * y], axis=1).tolist(), [price]]
         if proven and not own.free.any():
             return integers_of(sums)
         # Doubles leave free variables a cost, and with it singular slacks a negative eigenvalue. The slacks

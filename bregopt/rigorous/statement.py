@@ -327,6 +327,13 @@ class Statement:
             **_equations([signs + int(f) for f in paid] if lacks else [], M[paid], self.bits),
         }
 
+    def costless_near(self, y: Array, price: float) -> Ball:
+        """Return a ball around multipliers that has those at which free variables cost nothing."""
+        own, unit = integers_of([*y[:, None].tolist(), [price]])
+        moved, smaller = self._costless(own, unit)
+        changes = [abs(Fraction(b, smaller) - Fraction(a, unit)) for a, b in zip(own, moved, strict=True)]
+        return Ball(y, np.nextafter([float(change) for change in changes], np.inf))
+
     def _costless(self, y: Sequence[int], price: int) -> tuple[Sequence[int], int]:
         """Return multipliers, in a smaller unit, at which free variables of soft rows cost nothing.
 
