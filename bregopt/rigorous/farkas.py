@@ -49,7 +49,7 @@ def is_refuted(program: Program, y: Array) -> bool:
     candidates = [y]
     try:
         data = data_of(program)
-        if refutes(data, y):
+        if refutes(data, y) or _used_rows_refute(program, y):
             return True
         traced = any(bound is not None and bound.exact for bound in trace_bounds(program))
         if traced and all(block.n <= LARGEST_DENSE for block in program.blocks):
@@ -67,6 +67,18 @@ def is_refuted(program: Program, y: Array) -> bool:
         ):
             return True
     return False
+
+
+def _used_rows_refute(program: Program, y: Array) -> bool:
+    """Whether the rows with a multiplier contradict each other without those that link variables to cones.
+
+    Beside these rows, variables cost nothing only after a move of multipliers, which may leave a cone.
+    """
+    used = np.flatnonzero(y)
+    if not program.cones.count or len(used) in (0, program.m):
+        return False
+    own = {"A": program.A.slice(used), "B": program.B[used], "bounds": program.bounds.slice(used)}
+    return refutes(data_of(replace(program, **own, labels=(), parameter_slopes=())), y[used])
 
 
 def _bounds_exclude(program: Program, y: Array) -> bool:

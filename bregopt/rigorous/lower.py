@@ -291,6 +291,8 @@ def _variable_term(data: Data, z: Ball, implied: Implied) -> tuple[float, str]:
     for start, size in zip(cones.starts, cones.dimensions, strict=True):
         index = cones.index[start : start + size]
         own = z[index]
+        if not own.magnitude.any():  # rounding downward would leave the cone
+            continue
         margin = down(float(own.lo[0]) - own[1:].frobenius()) if size > 1 else float(own.lo[0])
         if margin < 0:
             axis = float(implied.u_hi[index[0]])

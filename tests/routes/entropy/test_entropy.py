@@ -206,6 +206,15 @@ def test_parameters():
         problem.solve()
 
 
+@pytest.mark.parametrize("objective", [bo.sum, bo.norm2])
+def test_a_contradiction_is_proven_beside_the_cone_of_a_norm(objective):
+    q, p = np.array([0.7, 0.2, 0.1]), bo.Variable(3)
+    share = 0.6  # of the third number, at a relative entropy of .6 log 6 + .4 log(4 / 9) = 0.75 at least
+    rows = [bo.sum(p) == 1, bo.sum(bo.rel_entr(p, q)) <= 0.01, p[2] >= share]
+    assert share * np.log(share / 0.1) + (1 - share) * np.log((1 - share) / 0.9) > 0.75
+    assert bo.Problem(bo.Minimize(objective(p - q)), rows).solve().status == "infeasible"
+
+
 def test_problems_without_an_answer():
     X, u = bo.PSD(3), bo.Variable(3)
     entropy, exponential = bo.von_neumann_entr(X), bo.exp(u[0])
