@@ -267,7 +267,7 @@ class BoundCertificate:
             (data, _), steps = reduced_in_steps(self.data, self.face)
         except ValueError:  # a face that no rows imply: all checks refuse it
             return {}
-        written = Statement(self.data, self.traces, self.terms)
+        written = Statement(self.data, self.traces, self.terms, steps, self.face)
         faces, kept = written.faces(steps, self.face)
         found = written.problem(faces)
         multipliers = self._multipliers(data, written)
@@ -302,7 +302,7 @@ class BoundCertificate:
         shifts, cost = psd_shifts(own, near, implied, self.traces)
         proven = lower_bound(own, y, implied, self.X).value - cost >= least
         # Where the statement moves multipliers for free variables, its slacks need what makes up for that.
-        moves = proven or found is None
+        moves = proven or bool(found is None and near.rad.any())
         sums = [*np.stack([y, shifts if moves else 0 * y], axis=1).tolist(), [price]]
         if proven and not own.free.any():
             return integers_of(sums)
@@ -326,7 +326,11 @@ class BoundCertificate:
         if "statement" not in fields:
             return
         found = fields.facts("statement")
-        expected = Statement(self.data, self.traces, self.terms).problem([])
+        try:
+            steps = reduced_in_steps(self.data, self.face)[1]
+        except ValueError:
+            steps = ()
+        expected = Statement(self.data, self.traces, self.terms, steps, self.face).problem([])
         expected |= {f"claimed {side}": x.hex() for side, x in zip(_NAMES, self.claims, strict=True)}
         for name, value in expected.items():
             if name != "faces" and found.get(name) != value:

@@ -103,9 +103,19 @@ class Statement:
         Bounds on traces that the author states.
     terms : sequence of StatedTerm
         Convex terms, whose arguments are the last rows, and their sums.
+    steps : sequence of RowFace
+    face : IntegerFace, optional
+        The faces of the statement. Rows on them have the digits of their factors twice.
     """
 
-    def __init__(self, data: Data, traces: Array, terms: Sequence[StatedTerm] = ()) -> None:
+    def __init__(
+        self,
+        data: Data,
+        traces: Array,
+        terms: Sequence[StatedTerm] = (),
+        steps: Sequence[RowFace] = (),
+        face: IntegerFace | None = None,
+    ) -> None:
         self.data, self.traces, self._terms = data, traces, terms
         self.orders = [block.n for block in data.matrices]
         counts = [n * (n + 1) // 2 for n in self.orders]
@@ -121,7 +131,9 @@ class Statement:
             if block.anchor is not None:
                 own = block.anchor
                 numbers += [own.X0.mid, own.X0.rad, own.mu, 0.0 if own.weights is None else own.weights]
-        self.bits = _digits(numbers) * (2 if self.variables.shift.any() else 1)
+        factors = [_factor(step) for step in steps] + list(() if face is None else face.directions)
+        more = 2 * sum(_digits([own]) for own in factors)
+        self.bits = _digits(numbers) * (2 if self.variables.shift.any() else 1) + more
         self.units = _Units(self.bits)
         self._write_rows()
 
@@ -265,8 +277,7 @@ class Statement:
         for step in steps:
             side = self.sides[step.row].get(-step.sign, next(iter(self.sides[step.row].values()), -1))
             weight = step.sign if self.rows[side][0] == _EQUAL else -1
-            z = step.z / step.z[np.flatnonzero(step.z)[-1]]
-            found.append([[[side, weight]], [self._direction(kept, step.block, z[:, None], -1)]])
+            found.append([[[side, weight]], [self._direction(kept, step.block, _factor(step)[:, None], -1)]])
         return found, kept
 
     def _direction(self, kept: list[list[int]], b: int, T: Array, order: int) -> list[Any]:
@@ -332,7 +343,7 @@ class Statement:
         own, unit = integers_of([*y[:, None].tolist(), [price]])
         moved, smaller = self._costless(own, unit)
         changes = [abs(Fraction(b, smaller) - Fraction(a, unit)) for a, b in zip(own, moved, strict=True)]
-        return Ball(y, np.nextafter([float(change) for change in changes], np.inf))
+        return Ball(y, np.array([math.nextafter(float(own), math.inf) if own else 0.0 for own in changes]))
 
     def _costless(self, y: Sequence[int], price: int) -> tuple[Sequence[int], int]:
         """Return multipliers, in a smaller unit, at which free variables of soft rows cost nothing.
@@ -449,6 +460,12 @@ class Statement:
             "fixed": [p for j, p in enumerate(variables.at) if j not in set(movable)],
             **_equations(solved, M, self.bits),
         }
+
+
+def _factor(step: RowFace) -> Array:
+    """Return the vector of a face that a row leaves, with a last entry of one."""
+    z: Array = step.z / step.z[np.flatnonzero(step.z)[-1]]
+    return z
 
 
 def integers_of(sums: Sequence[Sequence[float]]) -> tuple[list[int], int]:
