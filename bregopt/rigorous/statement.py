@@ -450,7 +450,9 @@ class Statement:
         solved = []
         for k in equations:
             sides = self.sides[k]
-            low = abs(activity[k] - t * self.data.lo[k]) <= abs(activity[k] - t * self.data.hi[k])
+            ends = float(self.data.lo[k]), float(self.data.hi[k])
+            below, above = (abs(activity[k] - t * end) if math.isfinite(end) else math.inf for end in ends)
+            low = below <= above
             solved += [sides.get(1 if low else -1, next(iter(sides.values())))] if sides else []
         M = own.A[list(equations)]
         if own.k:
