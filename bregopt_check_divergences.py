@@ -100,6 +100,7 @@ class Balls:
         M = ((M + M.transpose()) / 2).mid()
         n = M.nrows()
         size = max((above(abs(x)) for x in M.entries()), default=0) or 1
+        flint.ctx.prec = 2 * self.bits  # inverses of nearly singular matrices lose digits
         S = M / self.number(size * n) + eye(n) * flint.arb(2) ** (-BITS // 2)
         for _ in range(STEPS):
             new = ((S + S.inv()) / 2).mid()
@@ -107,6 +108,7 @@ class Balls:
             if step < 2.0**-60:
                 break
         W, _ = self.integers(((M + M * S) / 2).mid())
+        flint.ctx.prec = self.bits
         unit = Fraction(1, 1 << self.bits)
         return self.matrix(W, unit, -unit * min(least_eigenvalue(W), 0)).mid()
 

@@ -134,6 +134,7 @@ HARD = {  # where numbers of a file, and what its checker may not count, once pr
 LATER = {  # of seed 72
     (4, "margin", "0"): "a move of 2e-12 of a soft row made a slack of size 1e6 indefinite",
     (10, "mirrored", "least -1 2^-8 0"): "rows on a face have more digits than the data",
+    (10, "correlation", "fixed 0"): "the sign of a matrix with eigenvalues of round-off",
 }
 
 
@@ -167,6 +168,7 @@ def test_statements_of_hard_problems(number, family, name, tmp_path):
 
 @pytest.mark.parametrize(("number", "family", "name"), LATER)
 def test_statements_of_further_hard_problems(number, family, name, tmp_path):
+    pytest.importorskip("flint")
     case = next(own for own in drawn(72, number) if (own.family, own.name) == (family, name))
     assert claims_of_case(case, tmp_path / "bounds.npz")
 
@@ -176,10 +178,7 @@ def test_statements_of_further_hard_problems(number, family, name, tmp_path):
 def test_each_statement_of_the_test_bed_is_proven(number, tmp_path):
     pytest.importorskip("flint")
     missed = [own for own in drawn(72, number) if not claims_of_case(own, tmp_path / "bounds.npz")]
-    # Where multipliers diverge to 1e11 the checker proves a bound that is 8e-8 lower than the claim.
-    assert [(own.family, own.name) for own in missed] == (
-        [("correlation", "fixed 0")] if number == 10 else []
-    )
+    assert not [(own.family, own.name) for own in missed]
 
 
 def test_claims_beyond_the_proof_and_broken_files_are_refused(tmp_path, capsys, monkeypatch):
