@@ -89,13 +89,16 @@ def _covering(program: Program, n: int, row: IntArray, i: IntArray, w: Array) ->
     if len(i) < n:
         return None
     bounds = program.bounds
-    share = bounds.hi[row] / np.bincount(row, w)[row]
-    order = np.lexsort((row, share, i))  # the first of equal ones
-    first = order[np.unique(i[order], return_index=True)[1]]
-    if len(first) < n:
+    if not np.bincount(i, minlength=n).all():
         return None
-    used = np.unique(row[first])
-    own = np.isin(row, used)
+    taken = row
+    if len(i) > n:
+        share = bounds.hi[row] / np.bincount(row, w)[row]
+        order = np.lexsort((row, share, i))  # the first of equal ones
+        taken = row[order[np.unique(i[order], return_index=True)[1]]]
+    is_used = np.zeros(program.m, dtype=bool)
+    is_used[taken] = True
+    used, own = is_used.nonzero()[0], is_used[row]
     least, largest = np.full(program.m, np.inf), np.zeros(program.m)
     np.minimum.at(least, row[own], w[own])
     np.maximum.at(largest, row[own], w[own])
