@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 import cvxpy as cp
 import entropies
+import hierarchies
 import large_cuts
 import logdet_completion
 import logdet_lasso
@@ -533,7 +534,11 @@ def again() -> Call:
 def nearest_by_norm(n: int) -> Call:
     """Return a call that solves CVXPY's problem of the nearest correlation matrix in the Frobenius norm."""
     A, X = uniform_matrix(n, np.random.default_rng(n)), cp.Variable((n, n), PSD=True)
-    problem = cp.Problem(cp.Minimize(cp.norm(X - A, "fro")), [cp.diag(X) == 1])
+    return by_method(cp.Problem(cp.Minimize(cp.norm(X - A, "fro")), [cp.diag(X) == 1]))
+
+
+def by_method(problem: cp.Problem) -> Call:
+    """Return a call that solves CVXPY's problem as it was written."""
 
     def call() -> Any:
         problem.solve(method="bregopt", tol=1e-8)
@@ -1142,6 +1147,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("squares of norms", "cvxpy.problems.objective:squared_norm"),
             answering("cvxpy.problems.method.squared_norm", None),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
+        ),
+        (
+            *("scalars read together", "cvxpy.problems.rows:_scalars"),
+            answering("cvxpy.problems.rows._scalars", {}),
+            *("moments of a cycle of 9", lambda: by_method(hierarchies.cycle_cut(9, 2))),
         ),
         # Certificates and proofs.
         (

@@ -115,6 +115,43 @@ def test_scalar_constraints_from_a_loop_become_one_family():
     assert term.rows.m == 49
 
 
+def test_scalar_constraints_of_many_kinds_are_read_together(rng):
+    X = cp.Variable((N, N), PSD=True, name="X", value=np.cov(rng.normal(size=(N, 9))))
+    S = cp.Variable((N, N), NSD=True, name="S", value=-np.cov(rng.normal(size=(N, 9))))
+    x = cp.Variable((2, 3), name="x", value=rng.normal(size=(2, 3)))
+    E = cp.Variable((3, 3), symmetric=True, name="E", value=np.eye(3))  # will be entries of its matrix
+    a, p = rng.normal(size=6), cp.Parameter(value=0.7)
+    rows = [
+        X[0, 3] == X[1, 0],
+        2 * X[1, 0] + 1 <= 3 * (X[2, 2] / a[0] - x[1, 2]),
+        X[0, 0] + X[1, 1] - 2 * X[0, 1] >= a[1],
+        X[2, 2] - X[2, 3] - X[3, 2] + X[3, 3] == 1,
+        a[2] <= S[1, 2] + S[2, 1],
+        -a[3] * X[1:, 2][1] == x[0][::-1][0] - (X[3, 4] - S[4, 3]) * a[1],
+        X[0, 0] + X[1, 1] + 2 * X[1, 0] <= 4,
+        E[0, 1] == x[0, 0],
+        sum(X[i, j] for i in range(N) for j in range(N)) == 1,
+        X[0, 1] - X[1, 0] + X[2, 3] == a[4],
+        X[0, 0] + S[0, 0] + x[0, 2] >= 0,
+        p * X[0, 0] <= X[0, 4] + p,
+        cp.trace(X) - x[0, 1] == cp.sum(x),
+        x[1:, :1] + a[2] == 0,
+    ]
+    cone = cp.bmat([[E, np.zeros((3, 1))], [np.zeros((1, 3)), np.eye(1)]]) >> 0
+    ours = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(X) - cp.trace(S)), [*rows, cone]))
+    given = {"X": X.value, "S": -S.value, "x": x.value.ravel(order="F")}
+    for leaf in (*ours.matrices, *ours.variables):
+        leaf.value = given.get(leaf.name, np.eye(4))
+    families = set()
+    for row, own in zip(rows, ours.constraints, strict=False):
+        end = own.lower if own.upper is None else own.upper
+        turned = -1 if row.args[0].is_constant() else 1
+        assert np.allclose(own.body.value - end.value, turned * np.ravel(row.expr.value), atol=1e-12), row
+        assert own.size == 1
+        families.update(type(family) for family in own.body.psd.values())
+    assert {Entries, Distances, RankOne, SparseRows} <= families
+
+
 def test_divergences_are_found_again(rng):
     G = rng.normal(size=(N, N))
     X0 = G @ G.T + np.eye(N)

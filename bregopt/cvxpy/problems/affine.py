@@ -37,6 +37,7 @@ __all__ = [
     "joint_rows",
     "one_number",
     "rows_of",
+    "scalar_terms",
 ]
 
 
@@ -287,6 +288,37 @@ def _composed(elements: Elements, parts: Sequence[Elements], m: int, size: int, 
     return Elements(total.row.astype(np.intp), total.col.astype(np.intp), total.data)
 
 
+def scalar_terms(atom: Any) -> list[tuple[Any, int, float]] | None:
+    """Return a scalar expression as terms: a variable or constant, an element of it and its weight.
+
+    None if it is more than a sum of elements times numbers. There are no arrays here, as an array of one
+    number takes as long as one of a thousand.
+    """
+    terms: list[tuple[Any, int, float]] = []
+    return terms if _has_terms(atom, 1.0, terms) else None
+
+
+def _has_terms(atom: Any, weight: float, terms: list[tuple[Any, int, float]]) -> bool:
+    """Append the terms of a scalar expression; False if it has others."""
+    name = type(atom).__name__
+    if name == "AddExpression":
+        return all(_has_terms(argument, weight, terms) for argument in atom.args)
+    if name == "NegExpression":
+        return _has_terms(atom.args[0], -weight, terms)
+    if name in ("multiply", "DivExpression"):
+        argument, factor = atom.args
+        if name == "multiply" and isinstance(argument, cp.Constant):
+            argument, factor = factor, argument
+        number = one_number(factor) if isinstance(factor, cp.Constant) else 0.0
+        scaled = number if name == "multiply" else 1 / (number or np.inf)
+        return number != 0 and _has_terms(argument, weight * scaled, terms)
+    at = 0
+    while type(atom).__name__ == "index" and _is_slice(atom):
+        at, atom = _in_slice(atom, at), atom.args[0]
+    terms.append((atom, at, weight))
+    return isinstance(atom, cp.Variable | cp.Constant)
+
+
 def _added(atom: Any, elements: Elements, rows: Coefficients) -> None:
     for argument in atom.args:
         _read(argument, elements.moved(broadcast(argument, atom.shape, elements.at)), rows)
@@ -298,16 +330,26 @@ def _negated(atom: Any, elements: Elements, rows: Coefficients) -> None:
 
 def _indexed(atom: Any, elements: Elements, rows: Coefficients) -> None:
     """Apply a slice by arithmetic on element numbers: no array of the size of the matrix is made."""
-    key, shape = atom.get_data()[0], atom.args[0].shape
-    if len(key) != len(shape) or None in key:
+    if not _is_slice(atom):
         return _moved(atom, elements, rows)
-    at, rest, stride = np.zeros(len(elements.at), dtype=np.intp), elements.at, 1
-    for part, n in zip(key, shape, strict=True):
+    return _read(atom.args[0], elements.moved(_in_slice(atom, elements.at)), rows)
+
+
+def _is_slice(atom: Any) -> bool:
+    """Whether an index has a range for each axis."""
+    key = atom.key
+    return len(key) == len(atom.args[0].shape) and None not in key
+
+
+def _in_slice(atom: Any, at: Any) -> Any:
+    """Return the elements of the argument at the elements of a slice, which are numbers or an array."""
+    place, stride = 0, 1
+    for part, n in zip(atom.key, atom.args[0].shape, strict=True):
         span = range(part.start, part.stop, part.step)
-        rest, here = np.divmod(rest, len(span))
-        at += (span.start + span.step * here) * stride
+        at, here = divmod(at, len(span))
+        place += (span.start + span.step * here) * stride
         stride *= n
-    return _read(atom.args[0], elements.moved(at), rows)
+    return place
 
 
 def _moved(atom: Any, elements: Elements, rows: Coefficients) -> None:

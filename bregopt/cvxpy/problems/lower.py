@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,9 +24,9 @@ from bregopt.cvxpy.problems.psd_constraints import (
     coefficients,
     compared,
     is_symmetric_array,
-    is_symmetric_map,
     links_of,
 )
+from bregopt.cvxpy.problems.rows import numbered, rows_of_constraints, text_of
 from bregopt.cvxpy.problems.soft_rows import RelaxedBound, eliminate_relaxed_bounds
 from bregopt.cvxpy.problems.variables import (
     MatrixForm,
@@ -56,8 +54,6 @@ from bregopt.routes.solution import Solution
 __all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "lower"]
 
 _MOST_EXPONENTIALS = 300  # each has variables and a row of its own in dense equations
-_LONGEST = 60  # characters of a constraint's text
-_CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
 
 
@@ -87,12 +83,12 @@ def lower(problem: Any) -> Lowered:
     claims: dict[Any, Claim | None] = {}
     for number, c in enumerate(problem.constraints):
         if _is_cone(c):
-            with _named(number):
+            with numbered(number):
                 claims[c] = claim_of(c.args[0])
     forms = _forms(problem, goal, [claim for claim in claims.values() if claim is not None])
     links = links_of(claims, forms)
     parameters, written = _parameters(problem), _written(problem)
-    rows, symmetric, trivial = _rows(problem, given, forms, parameters, written)
+    rows, symmetric, trivial = rows_of_constraints(problem, given, forms, parameters, written)
     cones, linked = _cones(problem, claims, forms, links)
     second_orders = _second_orders(problem, forms, parameters, written)
     exponentials = _exponentials(problem, forms)
@@ -103,7 +99,7 @@ def lower(problem: Any) -> Lowered:
     rows, paid, objective, relaxed = eliminate_relaxed_bounds(rows, fixed, paid, objective)
     sense = Maximize(-objective) if isinstance(problem.objective, cp.Maximize) else Minimize(objective)
     if not goal.spectral and not goal.penalties:  # divergences and penalties have labels of their own
-        sense.source_text = Text(partial(_text, given_objective))
+        sense.source_text = Text(partial(text_of, given_objective))
     in_exponentials = [own.constraint for own in exponentials.values()]
     constraints: list[Any] = [*rows.values(), *others, *paid, *in_cones, *in_exponentials]
     try:
@@ -190,62 +186,6 @@ def _written(problem: Any) -> set[Any]:
     return {parameter for part in elsewhere for parameter in part.parameters()}
 
 
-def _rows(
-    problem: Any,
-    given: dict[Any, Any],
-    forms: dict[Any, VariableForm],
-    parameters: dict[Any, Parameter],
-    written: set[Any],
-) -> tuple[dict[Any, Constraint], set[Any], list[Any]]:
-    """Return the constraints that are rows, the symmetric ones among them, and those without variables.
-
-    `given` has the user's constraint in place of which another one is read. Parameters whose values are
-    substituted in rows are added to `written`.
-    """
-    rows, symmetric, trivial = {}, set(), []
-    counts = Counter(getattr(c, "label", None) for c in problem.constraints)  # CVXPY's names may repeat
-    for number, c in enumerate(problem.constraints):
-        if type(c).__name__ not in SENSES:
-            continue
-        expression, sense = _sides(c)
-        with _named(number):
-            found = rows_of(expression, parametric=True)
-            if not found.variables:  # the values of parameters decide whether it holds
-                found = rows_of(expression)
-        written |= found.frozen
-        body = expression_of(found, forms, f"CVXPY's constraint {number}", parameters)
-        if not body.is_constant:
-            rows[c] = compared(body, sense)
-            rows[c].source_text = Text(partial(_text, given.get(c, c)))
-            if counts[label := getattr(c, "label", None)] == 1 and label:
-                rows[c].named(label)
-            if is_symmetric_map(found, c.shape):
-                symmetric.add(c)
-        elif _holds(body.constant, sense):
-            trivial.append(c)
-        else:
-            raise UnsupportedProblemError(f"constraint {number} has no variable and does not hold")
-    return rows, symmetric, trivial
-
-
-def _sides(constraint: Any) -> tuple[Any, str]:
-    """Return a constraint as an expression compared with 0, with ``X >= 1`` the right way round.
-
-    CVXPY keeps it as ``1 <= X``; its dual is that of ``X - 1 >= 0``, too.
-    """
-    if type(constraint).__name__ == "Inequality" and constraint.args[0].is_constant():
-        return -constraint.expr, ">="
-    return constraint.expr, SENSES[type(constraint).__name__]
-
-
-def _text(formula: Any) -> str:
-    """Return a constraint or expression as CVXPY prints it, in one line that is cut short."""
-    label = getattr(formula, "label", None)
-    with np.printoptions(threshold=_LONGEST):  # of arrays too long for a line, only ends are formatted
-        text = " ".join(str(formula).removeprefix(f"{label}: ").split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
-
-
 def _second_orders(
     problem: Any, forms: dict[Any, VariableForm], parameters: dict[Any, Parameter], written: set[Any]
 ) -> dict[Any, VectorsInCones]:
@@ -253,9 +193,9 @@ def _second_orders(
     found = {}
     for number, c in enumerate(problem.constraints):
         if type(c).__name__ == "SOC":
-            with _named(number):
+            with numbered(number):
                 found[c] = _second_order(c, forms, parameters, written)
-            found[c].constraint.label = _text(c)
+            found[c].constraint.label = text_of(c)
     return found
 
 
@@ -267,7 +207,7 @@ def _exponentials(problem: Any, forms: dict[Any, VariableForm]) -> dict[Any, InE
         raise UnsupportedProblemError(f"it has {count} exponential cones, for which other solvers are faster")
     for number, c in enumerate(problem.constraints):
         if type(c).__name__ == "ExpCone":
-            with _named(number):
+            with numbered(number):
                 x, y, z = (_elements(argument, forms) for argument in c.args)
                 if y.is_constant and z.is_constant:
                     raise UnsupportedProblemError("its exponential cone has two constant arguments")
@@ -279,20 +219,6 @@ def _elements(e: Any, forms: dict[Any, VariableForm]) -> Expression:
     """Return an affine expression of CVXPY's as a vector of ours, by columns."""
     order = np.arange(e.size)
     return expression_of(rows_of(e, Elements(order, order, np.ones(e.size)), e.size), forms, "cone")
-
-
-@contextmanager
-def _named(number: int) -> Iterator[None]:
-    """Add the number of the constraint to an error."""
-    try:
-        yield
-    except UnsupportedProblemError as error:
-        raise UnsupportedProblemError(f"constraint {number}: {error}") from None
-
-
-def _holds(value: Array, sense: str) -> bool:
-    violation = np.abs(value) if sense == "==" else value if sense == "<=" else -value
-    return bool((violation <= _CONSTANT_TOL).all())
 
 
 def _cones(
@@ -316,7 +242,7 @@ def _cones(
             cones[c] = ImpliedCone(form.psd if same else None, claim.scale)
             given.add(form.psd)
         else:
-            with _named(place[c]):
+            with numbered(place[c]):
                 link = links[c] if c in links else Link.of(c.args[0], f"S{number}")
                 linked += link.equations(forms)
             cones[c] = ImpliedCone(link.block, 1.0)
