@@ -24,6 +24,7 @@ from bregopt.records import dataclass
 from bregopt.routes import registry
 from bregopt.routes.options import SeededOptions, check_options, own_options
 from bregopt.routes.progress import items_bar
+from bregopt.routes.registry import REFERENCE
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
 from bregopt.tables import html_table, latex_table, table_lines
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossCheck", "CrossCheckRow", "Verdict", "cross_check"]
 
-_REFERENCE, _BACKENDS = "cvxpy", ("CLARABEL", "SCS")
+_BACKENDS = "CLARABEL", "SCS"
 
 # Largest difference of two evaluations of one objective, relative to the largest of both values and the
 # objective's scale: a value near zero is the difference of larger terms.
@@ -272,9 +273,9 @@ def cross_check(
     if solvers is None and not foreign:
         program = problem.program()
         own = {name: known for name, known in own.items() if takes(program, name, known)}
-        if list(own) == [_REFERENCE] and "backend" not in options:  # two of CVXPY's solvers, for a check
+        if list(own) == [REFERENCE] and "backend" not in options:  # two of CVXPY's solvers, for a check
             asked = {name: _route(name) for name in _BACKENDS}
-            own = {name: {**own[_REFERENCE], **more} for name, (_, more) in asked.items()}
+            own = {name: {**own[REFERENCE], **more} for name, (_, more) in asked.items()}
     if not own:
         raise ValueError("solvers is empty; expected at least one name")
     _check_heard(options, own)
@@ -322,7 +323,7 @@ def _route(name: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(name, str | type):
         raise TypeError(f"solvers has {name!r}; expected names of solvers")
     foreign = isinstance(name, str) and name.isupper() and name not in registry.solvers()
-    return (_REFERENCE, {"backend": name}) if foreign else (name, {})
+    return (REFERENCE, {"backend": name}) if foreign else (name, {})
 
 
 def _check_heard(options: Mapping[str, Any], own: dict[str, dict[str, Any]]) -> None:

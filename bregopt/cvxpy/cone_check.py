@@ -29,12 +29,11 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 from bregopt.routes.options import settings as settings_of
-from bregopt.routes.registry import route
+from bregopt.routes.registry import REFERENCE, route
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["ConeProblem"]
 
-_REFERENCE = "cvxpy"
 _PROOF_TOL = 1e-9  # tolerance of the problems for rays and Farkas vectors
 _PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its objective
 
@@ -91,7 +90,7 @@ class ConeProblem:
         UnsupportedProblemError
             If `solver` is a route of ours.
         """
-        if solver != _REFERENCE:
+        if solver != REFERENCE:
             raise UnsupportedProblemError(
                 f"solver {solver!r} does not take this problem: it has cones other than the psd one. "
                 "Solvers of CVXPY do, such as 'CLARABEL'"
@@ -201,7 +200,7 @@ class ConeProblem:
             error=certificate.error,
             iterations=point.steps,
             timings={"total": seconds},
-            solver=_REFERENCE,
+            solver=REFERENCE,
             history={},
             citation="",
         )

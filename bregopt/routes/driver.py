@@ -107,14 +107,17 @@ def run(
     return solution
 
 
-def run_directly(solver: Any, program: Program, settings: Settings, warn: bool = True) -> Solution | None:
+def run_directly(
+    solver: Any, program: Program, settings: Settings, start: Solution | None, warn: bool = True
+) -> Solution | None:
     """Return the answer of a route of ours that certifies it by itself; None where it does not take one.
 
     Nobody watches its steps.
     """
     begin = time.perf_counter()
     progress = Progress(solver.name, maximize=program.maximize)
-    found = solver.solve_directly(program, settings, progress)
+    first = _started(start, Presolved(program, ()), program.m)
+    found = solver.solve_directly(program, settings, first, progress)
     if found is None:
         return None
     answer, certificate = found

@@ -27,6 +27,7 @@ from bregopt.routes.base import Settings, Solver
 from bregopt.routes.progress import Progress
 
 __all__ = [
+    "REFERENCE",
     "Guard",
     "answer_of",
     "failure",
@@ -41,7 +42,7 @@ __all__ = [
     "solvers",
 ]
 
-_REFERENCE = "cvxpy"
+REFERENCE = "cvxpy"
 # A new built-in route needs one line here and its package.
 _BUILT_IN = {
     "bregman": "bregopt.routes.projection:Bregman",
@@ -51,7 +52,7 @@ _BUILT_IN = {
     "psdboost": "bregopt.routes.matrix_generation:PSDBoost",
     "lowrank": "bregopt.routes.burer_monteiro:LowRankRoute",
     "definiteboost": "bregopt.routes.definiteboost:DefiniteBoost",
-    _REFERENCE: "bregopt.routes.reference:Reference",
+    REFERENCE: "bregopt.routes.reference:Reference",
 }
 _ENTRY_POINTS = "bregopt.solvers"
 _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
@@ -94,9 +95,9 @@ def route(solver: Any) -> Any:
 def route_names() -> list[str]:
     """Return the names of all routes in routing order: built-in ones, plug-ins, the reference."""
     _load_plugins()
-    names = [name for name in _BUILT_IN if name != _REFERENCE]
+    names = [name for name in _BUILT_IN if name != REFERENCE]
     names += [name for name in _registered if name not in _BUILT_IN]
-    return [*names, _REFERENCE]
+    return [*names, REFERENCE]
 
 
 def load(name: str) -> type[Solver]:

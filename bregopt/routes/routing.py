@@ -31,7 +31,7 @@ from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
 from bregopt.routes.options import check_options, has_option, own_settings, time_limit
 from bregopt.routes.progress import CallbackError
-from bregopt.routes.registry import failure, is_foreign, load, resolve, route, route_names
+from bregopt.routes.registry import REFERENCE, failure, is_foreign, load, resolve, route, route_names
 from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, newton_flops
 from bregopt.threads import threads_for
@@ -85,17 +85,26 @@ class Route:
 
 
 def solve(
-    program: Program, solver: Any = "auto", start: Solution | None = None, warn: bool = True, **options: Any
+    program: Program,
+    solver: Any = "auto",
+    start: Solution | None = None,
+    warn: bool = True,
+    reference: bool = True,
+    **options: Any,
 ) -> Solution:
     """Choose a route for a program, solve it and certify the answer; see :meth:`bregopt.Problem.solve`.
 
-    A caller that reports the status itself sets `warn` to False.
+    A caller that reports the status itself sets `warn` to False, and one that CVXPY has called sets
+    `reference` to False: the reference, which would call CVXPY again, is then refused.
     """
     with clock.limited(time_limit(options)), threads_for(_order(program)):
         direct = _directly(program, solver, start, warn, options)
         if direct is not None:
             return direct
         cls = choose(program, solver, options)
+        if cls.name == REFERENCE and not reference:
+            refusals = [f"{r.solver}: {r.refusal}" for r in routes(program, **options) if r.refusal]
+            raise UnsupportedProblemError("; ".join(refusals) or f"{REFERENCE} is the reference")
         settings = own_settings(cls, options)
         if logger.isEnabledFor(logging.INFO):
             _log_route(cls, program, settings)
@@ -159,7 +168,7 @@ def _directly(
     To reduce, to route and to certify a small problem takes up to three times as long as to solve it.
     """
     silent = all(value is _SILENT.get(name, value) for name, value in options.items())
-    if start is not None or not (silent and options.keys() <= _COMMON) or logger.isEnabledFor(logging.DEBUG):
+    if not (silent and options.keys() <= _COMMON) or logger.isEnabledFor(logging.DEBUG):
         return None
     linear = all(block.nearness is None for block in program.blocks)
     name = "path" if linear else "bregman"
@@ -167,7 +176,7 @@ def _directly(
     if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
         return None
     settings = own_settings(cls, options)
-    solution = driver.run_directly(cls(), program, settings, warn)
+    solution = driver.run_directly(cls(), program, settings, start, warn)
     if solution is not None and logger.isEnabledFor(logging.INFO):
         _log_route(cls, program, settings)
         driver.log_answer(solution)

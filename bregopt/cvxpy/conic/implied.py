@@ -109,6 +109,8 @@ def without_mirrored_elements(conic: Conic) -> tuple[Conic, Any]:
     CVXPY's norm of a symmetric matrix of order 40 is a cone of 1,601 elements, of which 821 differ. The map
     is a CSR matrix; None for the identity.
     """
+    if not conic.soc:
+        return conic, None
     cones = slice(conic.linear, conic.first_psd)
     own = sp.hstack([conic.A[cones], sp.csr_array(conic.b[cones, None])], format="csr")
     shorter = isometry(own, np.array(conic.soc, dtype=np.intp))
@@ -201,6 +203,8 @@ def _needed_matrices(conic: Conic) -> Mask:
     This happens when a psd variable is required to be psd again, or to exceed a multiple of the identity.
     """
     kept, A = np.ones(len(conic.b), dtype=bool), conic.A
+    if len(conic.orders) == 1:
+        return kept
     alike: dict[tuple[Any, ...], list[int]] = {}
     S = conic.matrices(conic.b[conic.first_psd :])
     for b, span in enumerate(conic.spans):

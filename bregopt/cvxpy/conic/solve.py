@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
-from bregopt.errors import InfeasibleRowError, SolverError, did_you_mean
+from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
@@ -21,7 +21,6 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = [
     "INFEASIBLE_OR_UNBOUNDED",
-    "REFERENCE",
     "UNBOUNDED",
     "Outcome",
     "certified",
@@ -36,7 +35,6 @@ UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")
 INFEASIBLE_OR_UNBOUNDED = "InfeasibleOrUnbounded"
 
 _START = "BREGOPT start"  # key of the last answer, kept for a warm start, in the solver cache
-REFERENCE = "cvxpy"
 # Our statuses as Clarabel's, which the parent class reads.
 _CLARABEL_STATUS = {
     Status.OPTIMAL: "Solved",
@@ -184,20 +182,18 @@ def _by_route(
     program, form = reading.program, _form(reading)
     route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
     check_options(route, own)
-    if route == "auto":
-        route = routing.choose(program, route, own).name
-    if route == REFERENCE:
-        refusals = [f"{r.solver}: {r.refusal}" for r in routing.routes(program, **own) if r.refusal]
-        return f"no route takes its {form} form ({'; '.join(refusals)})"
     shape, start = (form, program.m, program.k, conic.soc, conic.orders), None
     if warm_start and cache.get(_START, (None,))[0] == shape:
         start = cache[_START][1]
     try:
-        solution = routing.solve(program, route, start, warn=False, **own)
+        solution = routing.solve(program, route, start, warn=False, reference=False, **own)
+    except UnsupportedProblemError as error:
+        return f"no route takes its {form} form ({error})"
     except InfeasibleRowError as error:
-        return _refused(reading, route, error)
+        return _refused(reading, routing.choose(program, route, own).name, error)
     except (SolverError, MemoryError) as error:
-        return f"{route} failed on its {form} form: {error!r}"
+        return f"{routing.choose(program, route, own).name} failed on its {form} form: {error!r}"
+    route = solution.solver
     if _gave_up(solution, own):
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
     if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution._point[2]):

@@ -13,7 +13,7 @@ import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
 import numpy as np
 
-from bregopt.cvxpy.conic.solve import REFERENCE, contradiction_of
+from bregopt.cvxpy.conic.solve import contradiction_of
 from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
 from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
@@ -24,7 +24,7 @@ from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.options import SolverLike, own_options, time_limit
-from bregopt.routes.registry import route_names
+from bregopt.routes.registry import REFERENCE, route_names
 from bregopt.routes.solution import Solution, Status
 from bregopt.threads import threads_for
 

@@ -105,7 +105,7 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
 
 # Pays on: 50 right-hand sides of a program of order 8.
 def follow_path_directly(
-    program: Program, settings: Any, progress: Progress
+    program: Program, settings: Any, start: Start | None, progress: Progress
 ) -> tuple[Answer, Certificate] | None:
     """Return the answer to a small program of equalities, and its certificate; None where it is not proven.
 
@@ -118,7 +118,7 @@ def follow_path_directly(
         return None
     try:
         engine = Engine(program, [block.C for block in program.blocks])
-        at = strict_iterate(engine, program) if engine.is_scaled else None
+        at = strict_iterate(engine, program, start) if engine.is_scaled else None
     except CutShort:
         return None
     if at is None:

@@ -148,10 +148,10 @@ class Path:
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
 
     def solve_directly(
-        self, program: Program, settings: Any, progress: Progress
+        self, program: Program, settings: Any, start: Start | None, progress: Progress
     ) -> tuple[Answer, Certificate] | None:
         """Solve a small program with an interior, and certify the answer; None for all others."""
-        return follow_path_directly(program, settings, progress)
+        return follow_path_directly(program, settings, start, progress)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)

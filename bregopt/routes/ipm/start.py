@@ -76,14 +76,19 @@ def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iter
     return at
 
 
-def strict_iterate(engine: Engine, program: Program) -> Iterate | None:
-    """Return an iterate that meets all equalities inside both cones; None if none is known.
+def strict_iterate(engine: Engine, program: Program, start: Start | None = None) -> Iterate | None:
+    """Return an iterate inside both cones, near `start` if it is given; None if no such point is known.
 
-    Then primal and dual have interiors, and both optima are attained (Slater).
+    There is a point inside both cones that meets all equalities. Then primal and dual have interiors, and
+    both optima are attained (Slater).
     """
     least = _least_norm(engine, program)
     inside = None if least.X is None else _interior_point(engine, program, least)
-    return None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
+    if inside is None:
+        return None
+    if start is not None and len(start.X) == len(program.blocks):
+        return _combined_start(engine, program, start, inside)
+    return engine.begin(inside.X, inside.u, inside.nu, inside.y)
 
 
 def warm_iterate(engine: Engine, program: Program, start: Start) -> Iterate | None:

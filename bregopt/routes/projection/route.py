@@ -159,10 +159,10 @@ class Bregman:
         return solve(program, settings, start, progress)
 
     def solve_directly(
-        self, program: Program, settings: Any, progress: Progress
+        self, program: Program, settings: Any, start: Start | None, progress: Progress
     ) -> tuple[Answer, Certificate] | None:
         """Solve a program with rows on entries alone, and certify the answer; None for all others."""
-        return solve_directly(program, settings, progress)
+        return solve_directly(program, settings, progress) if start is None else None
 
     def solve_stack(self, stack: EntryStack, settings: Any, start: Array | None = None) -> StackedAnswer:
         """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
