@@ -63,13 +63,11 @@ if _TYPE_CHECKING:
     from bregopt.problems.correlation.nearest import nearest_correlation
     from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
     from bregopt.problems.cuts.communities import Communities, communities
-    from bregopt.problems.cuts.cut import Cut, max_cut, min_balanced_cut
+    from bregopt.problems.cuts.cut import BinaryMinimum, Cut, max_cut, min_balanced_cut, qubo
     from bregopt.problems.cuts.partition import Partition, partition
-    from bregopt.problems.cuts.qubo import BinaryMinimum, qubo
     from bregopt.problems.cuts.theta import ThetaNumber, lovasz_theta
     from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
-    from bregopt.problems.logdet.completion import covariance_selection, max_det_completion
     from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
     from bregopt.problems.logdet.exact_designs import ExactDesign
     from bregopt.problems.logdet.john_ellipsoid import max_volume_inscribed_ellipsoid
@@ -79,6 +77,8 @@ if _TYPE_CHECKING:
         GraphicalLassoPath,
         GraphicalLassoSolution,
         PrecisionSolution,
+        covariance_selection,
+        max_det_completion,
     )
     from bregopt.problems.metric_learning import learn_kernel, soft_margin
     from bregopt.problems.nearest_psd import nearest_psd
@@ -280,7 +280,7 @@ _MODULES = {
     "PanelReport": "bregopt.problems.reports",
     "shrink_correlation": "bregopt.problems.correlation.estimates",
     "Suggestion": "bregopt.problems.correlation.infeasibility",
-    "BinaryMinimum": "bregopt.problems.cuts.qubo",
+    "BinaryMinimum": "bregopt.problems.cuts.cut",
     "Communities": "bregopt.problems.cuts.communities",
     "communities": "bregopt.problems.cuts.communities",
     "Cut": "bregopt.problems.cuts.cut",
@@ -291,7 +291,7 @@ _MODULES = {
     "lovasz_theta": "bregopt.problems.cuts.theta",
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
-    "qubo": "bregopt.problems.cuts.qubo",
+    "qubo": "bregopt.problems.cuts.cut",
     "from_cvxpy": "bregopt.problems.from_cvxpy",
     "entr": "bregopt.modeling.convex.entropies",
     "exp": "bregopt.modeling.convex.entropies",
@@ -316,8 +316,8 @@ _MODULES = {
     "a_optimal": "bregopt.problems.logdet.designs",
     "d_optimal": "bregopt.problems.logdet.designs",
     "e_optimal": "bregopt.problems.logdet.designs",
-    "covariance_selection": "bregopt.problems.logdet.completion",
-    "max_det_completion": "bregopt.problems.logdet.completion",
+    "covariance_selection": "bregopt.problems.logdet.precision",
+    "max_det_completion": "bregopt.problems.logdet.precision",
     "graphical_lasso": "bregopt.problems.logdet.lasso",
     "graphical_lasso_path": "bregopt.problems.logdet.lasso",
     "GraphicalLassoPath": "bregopt.problems.logdet.precision",

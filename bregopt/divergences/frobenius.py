@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
-from bregopt.divergences.base import Divergence
+from bregopt.divergences.base import ROOT_UNITS, Divergence, error_of_square
 from bregopt.divergences.condition_bound import conditioned
-from bregopt.divergences.round_off import ROOT_UNITS, error_of_square
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum
 from bregopt.linalg import root_of

@@ -10,10 +10,9 @@ from numpy.linalg import LinAlgError, cholesky
 from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
-from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.base import Completed, Divergence, error_of_inverse, error_of_log_det
 from bregopt.divergences.condition_bound import conditioned
 from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
-from bregopt.divergences.round_off import error_of_inverse, error_of_log_det
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import DifferenceSpectrum
 from bregopt.linalg import inverse_of, log_det, root_of, symmetrize

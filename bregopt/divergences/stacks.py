@@ -11,15 +11,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.divergences.base import Divergence
-from bregopt.divergences.frobenius import Frobenius
-from bregopt.divergences.round_off import (
+from bregopt.divergences.base import (
     LEAST_LOGARITHM,
     UNITS,
+    Divergence,
     error_of_inverse,
     error_of_log_det,
     error_of_slope,
 )
+from bregopt.divergences.frobenius import Frobenius
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import diagonal_of, inverses_of, plus_diagonal, roots_of, solved_below, spectra_of
 

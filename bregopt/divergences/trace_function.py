@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.divergences.base import Divergence
-from bregopt.divergences.round_off import UNITS, error_of_slope
+from bregopt.divergences.base import UNITS, Divergence, error_of_slope
 from bregopt.divergences.spectrum import CappedSpectrum, DifferenceSpectrum, divided_differences
 from bregopt.records import cached_property, dataclass
 

@@ -11,10 +11,9 @@ import numpy as np
 from scipy.linalg import cython_lapack
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.divergences.base import Completed, Divergence
+from bregopt.divergences.base import LEAST_LOGARITHM, UNITS, Completed, Divergence, error_of_slope
 from bregopt.divergences.condition_bound import conditioned
 from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
-from bregopt.divergences.round_off import LEAST_LOGARITHM, UNITS, error_of_slope
 from bregopt.divergences.scalar import Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, ExponentialSpectrum, exp_divided_differences
 

@@ -29,7 +29,7 @@ from bregopt.program import StopReason
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import base
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.graphical_lasso.problem import LassoData
+from bregopt.routes.graphical_lasso.problem import CITATION, LassoData
 from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress, digits_bar, items_bar
 from bregopt.routes.solution import Ray, Solution, Status
@@ -37,11 +37,6 @@ from bregopt.routes.solution import Ray, Solution, Status
 __all__ = ["graphical_lasso", "graphical_lasso_path"]
 
 _NAME = "graphical_lasso"
-_CITATION = (
-    "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
-    "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "
-    "Inverse Covariance Estimation, JMLR 15"
-)
 _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "
     "or the zero weights."
@@ -310,7 +305,7 @@ def _solution(
         timings=timings,
         solver=_NAME,
         history=progress.history(),
-        citation=_CITATION,
+        citation=CITATION,
         alpha=alpha,
         loss=certificate.primal - data.paid(answer.X) if bounded else np.nan,
         components=tuple([names[k] for k in part] for part in answer.parts),

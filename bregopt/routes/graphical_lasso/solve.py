@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, IntArray, Mask
+from bregopt.arrays import EPS, Array, IntArray
 from bregopt.certify import Certificate
 from bregopt.clock import CutShort, affords, checkpoint
 from bregopt.linalg import inverse_of, root_of, symmetrize
@@ -41,7 +41,6 @@ __all__ = ["LassoAnswer", "connected_parts", "neighborhood_estimate", "solve_las
 Restated = Callable[..., Certificate]  # of the arguments of `lasso_certificate`
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
 _REPEATS = 3  # the parts together may miss a tolerance that each of them meets
-_ROUNDS = 12  # enough for most graphs of data: six edges lead from the first vertex to the others
 _LARGEST_CORRELATION = 0.999  # beyond it the approximation of the start nears a division by zero
 # Factors of the entries off the diagonal of an estimate. It is reduced until it is definite by a margin: the
 # inverse of a nearly singular matrix has large entries, and so many more that may be free.
@@ -49,7 +48,6 @@ _FACTORS, _MARGIN = (1.0, 0.97, 0.9, 0.8), 0.97
 _LEAST_VARIANCE = 1e-2  # of what a regression leaves, so that its inverse stays moderate
 _LEAST_CURVATURE: Any = np.float32(1e-4)  # along a step, relative to its square; below it the length is one
 _LONGEST = 8  # factor of the number of steps of a sweep, up to which it may double
-_SPARSE_ORDER, _SPARSE_DENSITY = 250, 0.1  # from and up to which a sparse product is worth its conversion
 _TINY: Any = np.finfo(np.float32).tiny
 Watch = Callable[[LassoPoint], StopReason | None]
 # Limit on steps, each with a certificate, where the option `max_iter` gives none.
@@ -278,34 +276,10 @@ def connected_parts(data: LassoData) -> list[IntArray]:
     """
     edges = np.abs(data.S) > data.penalty
     np.fill_diagonal(edges, False)
-    joined: Mask = np.any(edges, axis=0)
-    parts = _searched(edges, joined)
-    if parts is not None:
-        return [*sorted(parts, key=len, reverse=True), *np.flatnonzero(~joined)[:, None]]
     _, label = connected_components(sp.csr_array(edges), directed=False)
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(label))[:-1])
     return sorted(parts, key=len, reverse=True)
-
-
-def _searched(edges: Mask, joined: Mask) -> list[IntArray] | None:
-    """Return the components of the vertices with edges by a search with dense arrays, None if that is long.
-
-    Where a few rounds from a few vertices reach all, it takes a tenth of the time of a sparse matrix.
-    """
-    parts: list[IntArray] = []
-    left, reached = joined, np.zeros_like(joined)
-    for _ in range(_ROUNDS):
-        if not left.any():
-            return parts
-        if not reached.any():
-            reached[np.argmax(left)] = True
-        further = edges[reached].any(axis=0) | reached
-        if np.array_equal(further, reached) or np.array_equal(further, left):
-            parts.append(np.flatnonzero(further))
-            left, further = left & ~further, np.zeros_like(left)
-        reached = further
-    return None
 
 
 def solve_part(
@@ -551,7 +525,7 @@ def neighborhood_estimate(data: LassoData) -> Array:
             last, before = change, W
             W = S + clipped(symmetrize(residual + S) - S, reach)
             np.fill_diagonal(W, 1)
-            residual = _product(B, W) - S
+            residual = B @ W - S
             change = float(np.linalg.norm(W - before)) / math.sqrt(data.n)
             if change > last:  # the regressions lag behind their covariance
                 steps *= 2
@@ -575,7 +549,7 @@ def _descended(B: Any, residual: Any, lengths: Any, W: Any, reach: Any, steps: i
         E = B - lengths * residual
         E -= clipped(E, lengths * reach)
         E -= B
-        change = _product(E, W)
+        change = E @ W
         size, curvature = np.einsum("ij,ij->i", E, E), np.einsum("ij,ij->i", E, change)
         concave = curvature < 0
         if concave.any():  # `W` may be indefinite; a regression without a minimum stays where it is
@@ -589,9 +563,3 @@ def _descended(B: Any, residual: Any, lengths: Any, W: Any, reach: Any, steps: i
             ratio = curvature, np.einsum("ij,ij->i", change, change)
         lengths = np.divide(*ratio, out=np.ones_like(size), where=steep)[:, None]
     return lengths
-
-
-def _product(E: Any, S: Any) -> Any:
-    """Return ``E S``, by a sparse product where `E` is large and has few entries."""
-    sparse = len(E) >= _SPARSE_ORDER and np.count_nonzero(E) < _SPARSE_DENSITY * E.size
-    return sp.csr_array(E) @ S if sparse else E @ S

@@ -32,7 +32,7 @@ from bregopt.routes.projection.stack_newton import certificates_at, point_at, so
 from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:
-    from bregopt.routes.graphical_lasso.recognition import LassoProgram
+    from bregopt.routes.graphical_lasso.problem import LassoProgram
 
 __all__ = ["Bregman", "BregmanSettings"]
 
@@ -512,7 +512,7 @@ def _lasso(program: Program) -> LassoProgram | None:
     """Return the program as a sparse inverse covariance problem, None if it is not one."""
     if not _is_logdet_of_entries(program):
         return None
-    from bregopt.routes.graphical_lasso.recognition import as_lasso
+    from bregopt.routes.graphical_lasso.problem import as_lasso
 
     return as_lasso(program)
 
