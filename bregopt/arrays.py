@@ -359,6 +359,8 @@ def index_array(value: Any, name: str, n: int) -> IntArray:
 
 def entry_indices(key: Any, n: int, name: str) -> tuple[Any, Any]:
     """Return the rows and the columns of the entries that an index of an ``n x n`` matrix selects."""
+    if type(key) is tuple and len(key) == 2 and all(type(k) is int and -n <= k < n for k in key):
+        return key[0] % n, key[1] % n  # loops over entries spend their time here
     order = np.arange(n)
     _check_masks(key, f"index of {name}")
     try:

@@ -314,12 +314,14 @@ class Affine(Formula):
 
     def times(self, factor: Any) -> Self:
         """Return the product with numbers, broadcast as NumPy does."""
-        factor = np.asarray(factor, dtype=float)
-        shape = np.broadcast_shapes(self.shape, factor.shape)
-        e = self.broadcast_to(shape)
-        weight = np.broadcast_to(factor, shape).ravel().astype(float)
+        factor, e = np.asarray(factor, dtype=float), self
+        if factor.ndim:
+            e = self.broadcast_to(np.broadcast_shapes(self.shape, factor.shape))
+            weight = np.broadcast_to(factor, e.shape).flatten()
+        else:
+            weight = np.full(e.size, factor)
         return type(self)(
-            shape,
+            e.shape,
             e.constant * weight + 0.0,  # avoids negative zeros in messages
             {X: rows.scale(weight) for X, rows in e.psd.items()},
             {u: _times(weight, matrix) for u, matrix in e.variables.items()},

@@ -33,12 +33,17 @@ class SparseRows(PickledWithoutCache, RowFamily):
         i, j = np.minimum(terms.i, terms.j), np.maximum(terms.i, terms.j)
         # One 64-bit key for (row, i, j), which does not overflow while m n^2 is below 2^63.
         key = (terms.row * n + i) * n + j
-        unique, where = np.unique(key, return_inverse=True)
-        value = np.bincount(where.ravel(), weights=terms.value, minlength=len(unique))
+        order = key.argsort(kind="stable")
+        key, value = key[order], terms.value[order].astype(float, copy=False)
+        first = np.ones(len(key), dtype=bool)
+        np.not_equal(key[1:], key[:-1], out=first[1:])
+        if not first.all():
+            start = first.nonzero()[0]
+            order, value = order[start], np.add.reduceat(value, start)
         kept = value != 0
-        unique, value = unique[kept], value[kept].astype(float, copy=False)  # of no terms they are integers
-        row, pair = np.divmod(unique, n * n)
-        return cls(m, n, Coordinates(row, *np.divmod(pair, n), value))
+        if not kept.all():
+            order, value = order[kept], value[kept]
+        return cls(m, n, Coordinates(terms.row[order], i[order], j[order], value))
 
     def apply(self, X: Matrix) -> Array:
         t = self.terms
