@@ -227,7 +227,7 @@ class PositiveSpectrum:
 
     def derivative(self, S: Any) -> Product:
         k, n = self.negative, len(self.theta)
-        positive_small = n - k <= k
+        positive_small = n - k <= k or n < len(self.V)  # on a face they add up to less
         few, many = (slice(k, n), slice(0, k)) if positive_small else (slice(0, k), slice(k, n))
         P, N = self.V[:, few], self.V[:, many]
         a, b = np.abs(self.theta[few]), np.abs(self.theta[many])

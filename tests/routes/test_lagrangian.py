@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse.linalg
 
 import bregopt as bo
-from bregopt.program import SecondOrderCones
+from bregopt.program import Face, SecondOrderCones
 from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.augmented_lagrangian import standard_form
@@ -74,11 +74,17 @@ def test_extrapolations_that_are_worse_are_taken_back():
     np.testing.assert_array_equal(steps.next(far, far + 9), points[-1] + 0.2)
 
 
+@pytest.mark.parametrize("on_faces", [False, True], ids=["cone", "face"])
 @pytest.mark.parametrize("seed", range(5))
-def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed):
+def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed, on_faces):
     rng = np.random.default_rng(seed)
-    form = StandardForm(random_problem(seed).program())
-    roots = [rng.normal(size=X.shape) for X in form.zero().X]
+    program = random_problem(seed).program()
+    if on_faces:
+        faces = (Face(rng.normal(size=(block.n, 1))) for block in program.blocks)
+        blocks = tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True))
+        program = replace(program, blocks=blocks)
+    form = StandardForm(program)
+    roots = [face.embed(rng.normal(size=(face.order, face.order))) for face in form.faces]
     x = Point(tuple(R @ R.T for R in roots), np.clip(rng.normal(size=len(form.c)), form.lo, form.hi))
     method = AugmentedLagrangian(form, x, np.zeros(form.m))
     method.penalty = 0.7
@@ -138,11 +144,35 @@ def test_contradictions_and_rays_are_proven():
     assert falling.solve(solver="lagrangian").status == "unbounded"
 
 
-def test_rows_without_an_interior_are_refused():
-    X = bo.PSD(6, name="X")
-    cut = bo.Problem(bo.Maximize(X[0, 1]), [bo.diag(X) == 1, bo.quad_form(np.ones(6), X) == 0])
-    with pytest.raises(bo.UnsupportedProblemError, match="on a face of order 5 of 6"):
-        cut.solve(solver="lagrangian")
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_in_halves_are_solved_on_their_face(seed):
+    A = nx.to_numpy_array(nx.gnp_random_graph(20, 0.3, seed=seed))
+    X = bo.PSD(20, name="X")
+    cut = bo.Problem(bo.Minimize(bo.inner(np.diag(A.sum(0)) - A, X) / 4), [bo.diag(X) == 1, bo.sum(X) == 0])
+    sol, other = cut.solve(solver="lagrangian", tol=1e-7), cut.solve(solver="path", tol=1e-7)
+    assert sol.status == other.status == "optimal"
+    assert max(sol.dual_value, other.dual_value) <= min(sol.value, other.value) + 1e-6
+    assert np.abs(sol.X @ np.ones(20)).max() <= 1e-12
+
+
+def test_distances_know_no_origin():
+    """The face of centered matrices has the optimum of the cone in which the last point is the origin."""
+    n, rng = 12, np.random.default_rng(0)
+    x = rng.normal(size=(n, 2))
+    D = np.sum((x[:, None] - x[None]) ** 2, axis=2) * (1 + 0.2 * rng.random((n, n)))
+    t = bo.Variable()
+
+    def near(X, order):
+        (i, j), d = np.triu_indices(order, 1), bo.diag(X)
+        return bo.abs(d[i] + d[j] - 2 * X[i, j] - D[i, j]) <= t
+
+    G, M = bo.PSD(n, name="G"), bo.PSD(n - 1, name="M")
+    problem = bo.Problem(bo.Minimize(t), [near(G, n)])
+    other = bo.Problem(bo.Minimize(t), [near(M, n - 1), bo.abs(bo.diag(M) - D[:-1, -1]) <= t])
+    sol, at_origin = problem.solve(solver="lagrangian"), other.solve(solver="path")
+    assert sol.status == at_origin.status == "optimal"
+    assert max(sol.dual_value, at_origin.dual_value) <= min(sol.value, at_origin.value) + 1e-9
+    assert np.abs(sol.X @ np.ones(n)).max() <= 1e-9
 
 
 def test_the_route_is_chosen_by_the_work_on_the_rows():

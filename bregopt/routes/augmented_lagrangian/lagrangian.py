@@ -253,12 +253,12 @@ class AugmentedLagrangian:
 
     def _slack(self) -> Point:
         """Return the slack ``z = (x(y) - w) / s`` of the last point."""
-        X = []
-        for spectrum in self.at.spectra:
-            V = spectrum.V[:, : spectrum.negative]
-            X.append((V * (-spectrum.theta[: spectrum.negative] / self.penalty)) @ V.T)
-        form = self._form
-        return Point(tuple(X), form.c - form.Et @ self.at.y + (self.at.x.v - self._x.v) / self.penalty)
+        form, new, old = self._form, self.at.x, self._x
+        X = tuple(
+            C - own.image(self.at.y) + (X - before) / self.penalty
+            for C, own, X, before in zip(form.C, form.actions, new.X, old.X, strict=True)
+        )
+        return Point(X, form.c - form.Et @ self.at.y + (new.v - old.v) / self.penalty)
 
     def point(self, y: Array) -> Iterate:
         """Return ``x(y)`` at the last point ``x`` of the primal."""
@@ -266,8 +266,9 @@ class AugmentedLagrangian:
         spectra, X, envelope = [], [], 0.0
         for b, X_b in enumerate(self._x.X):
             checkpoint(len(X_b))
-            theta, V = np.linalg.eigh(X_b + s * (form.actions[b].image(y) - form.C[b]))
-            spectrum = PositiveSpectrum(theta, V, 0.5, 0.0)
+            face = form.faces[b]
+            theta, V = np.linalg.eigh(face.compress(X_b + s * (form.actions[b].image(y) - form.C[b])))
+            spectrum = PositiveSpectrum(theta, face.embed(V), 0.5, 0.0)
             spectra.append(spectrum)
             X.append(spectrum.X)
             positive = theta[spectrum.negative :]

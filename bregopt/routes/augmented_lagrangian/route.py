@@ -16,7 +16,6 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
-from bregopt.presolve import reductions, summaries
 from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
@@ -98,7 +97,7 @@ class Lagrangian:
         penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
         cones=True,
         matrices=_DENSE_MATRICES,
-        reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows"),
+        reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows", "faces"),
     )
     Settings: ClassVar[type[base.Settings]] = LagrangianSettings
 
@@ -111,8 +110,7 @@ class Lagrangian:
         count = sum(term.rows.count() for term in program.A.terms)
         if count > _MOST_TERMS:
             return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
-        faces = summaries(program, reductions(("faces",)), settings)
-        return f"{'; '.join(faces)}, on which path works" if faces else None
+        return None
 
     def choice(self, program: Program, settings: Any) -> str:
         directions = f"{settings.tuning.chunk} alternating directions at a time"
@@ -266,4 +264,5 @@ class _Run:
     def _certified(self, x: Point, y: Array) -> _Certified:
         X, u, y = self._form.given(x, y)
         y = y if pays(self._program) else 0 * y
-        return _Certified(certify(PrimalDualPoint(self._program, X, u, y)), X, u, y)
+        point = PrimalDualPoint(self._program, X, u, y, faces=self._program.faces)
+        return _Certified(certify(point), X, u, y)

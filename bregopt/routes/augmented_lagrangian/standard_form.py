@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
-from bregopt.program import LinearMap, Matrix, Penalty, Program
+from bregopt.program import Face, LinearMap, Matrix, Penalty, Program
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.dual_hessian import RowCurvature
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
@@ -125,7 +125,7 @@ class StandardForm:
     def __init__(self, program: Program) -> None:
         self.program, bounds = program, program.bounds
         self.m, self.k = program.m, program.k
-        self.orders = tuple(block.n for block in program.blocks)
+        self.orders, self.faces = tuple(block.n for block in program.blocks), program.faces
         cones = self.cones = program.cones
         columns = np.where(program.column_sizes > 0, program.column_sizes, 1.0)
         if cones.count:
@@ -203,13 +203,13 @@ class StandardForm:
         left = np.asarray(others.multiply(others).sum(axis=1)).ravel()
         if not 0 < np.count_nonzero(wide) * self.m <= _LARGEST_GRAM or left.min() < _LEFT:
             return _gram_solver(sp.csr_array(R))
-        F, solve = R[:, wide].toarray(), _gram_solver(others)
-        G = np.column_stack([solve(own) for own in F.T])
-        small = DefiniteFactor(np.eye(F.shape[1]) + F.T @ G)
+        Ft, solve = sp.csr_array(R[:, wide].T), _gram_solver(others)
+        G = np.column_stack([solve(own) for own in Ft.toarray()])
+        small = DefiniteFactor(np.eye(G.shape[1]) + Ft @ G)
 
         def corrected(right: Array) -> Array:
             y = solve(right)
-            found: Array = y - G @ small.solve(F.T @ y)
+            found: Array = y - G @ small.solve(Ft @ y)
             return found
 
         return corrected
@@ -230,8 +230,13 @@ class StandardForm:
             if float(np.linalg.norm(missed)) <= _ON_ROWS * self.b_size:
                 break
             y = self.gram_solve(missed)
-            X = tuple(X - own.image(y) for own, X in zip(self.actions, x.X, strict=True))
-            x = Point(X, x.v - self.Et @ y)
+            x = Point(
+                tuple(
+                    X - face.lift(face.compress(own.image(y)))
+                    for face, own, X in zip(self.faces, self.actions, x.X, strict=True)
+                ),
+                x.v - self.Et @ y,
+            )
         return x
 
     def repaired(self, x: Point) -> Point | None:
@@ -266,7 +271,8 @@ class StandardForm:
         for size in _SIZES:
             alpha = size * level
             x = Point(
-                tuple(alpha * np.eye(n) for n in self.orders), self._within(np.zeros(len(self.c)), alpha)
+                tuple(alpha * face.lift(np.eye(face.order)) for face in self.faces),
+                self._within(np.zeros(len(self.c)), alpha),
             )
             for _ in range(_PROJECTIONS):
                 x = self.on_rows(x)
@@ -274,7 +280,8 @@ class StandardForm:
                 if found is not None:
                     return x, *found
                 checkpoint(max(self.orders))
-                x = Point(tuple(_raised(X, 0.1 * alpha) for X in x.X), self._within(x.v, 0.1 * alpha))
+                X = tuple(_raised(X, face, 0.1 * alpha) for X, face in zip(x.X, self.faces, strict=True))
+                x = Point(X, self._within(x.v, 0.1 * alpha))
         return None
 
     def _within(self, v: Array, depth: float) -> Array:
@@ -294,7 +301,8 @@ class StandardForm:
         room = np.where(np.isfinite(self.price), np.inf, np.minimum(x.v - self.lo, self.hi - x.v))
         if (room[~self.fixed] <= 0).any():
             return None
-        mu = np.array([float(np.linalg.eigvalsh(X)[0]) if len(X) else np.inf for X in x.X])
+        on_faces = [face.compress(X) for X, face in zip(x.X, self.faces, strict=True)]
+        mu = np.array([float(np.linalg.eigvalsh(M)[0]) if len(M) else np.inf for M in on_faces])
         least = [1e-8 * max(float(np.trace(X)) / max(len(X), 1), TINY) for X in x.X]
         depth = self.cones.least_eigenvalues(x.v[self.cones.index])
         if not (mu > least).all() or not (depth > 1e-8 * np.abs(x.v[self.cones.axes])).all():
@@ -343,11 +351,10 @@ def _fill(R: sp.csr_array, count: Array) -> float:
     return float(sizes @ sizes)
 
 
-def _raised(X: Array, least: float) -> Array:
-    """Return the nearest matrix with eigenvalues of at least `least`."""
-    theta, V = np.linalg.eigh(X)
-    raised: Array = (V * np.maximum(theta, least)) @ V.T
-    return raised
+def _raised(X: Array, face: Face, least: float) -> Array:
+    """Return the nearest matrix with eigenvalues of at least `least` on the face."""
+    theta, V = np.linalg.eigh(face.compress(X))
+    return face.lift((V * np.maximum(theta, least)) @ V.T)
 
 
 def _finite(lo: Array, hi: Array) -> Array:
