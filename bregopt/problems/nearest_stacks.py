@@ -266,7 +266,7 @@ def nearest_psds(
     """Return the nearest positive semidefinite matrices; with constraints they are solved one by one."""
     kind, matrices = divergence_class(divergence), read_stack(A, "A")
     solutions = solve_stack(_Semidefinite(single, matrices, divergence, options, constraints))
-    if kind.quadratic and max(_spread(group.values) for group in matrices.groups) > LARGEST_SPREAD:
+    if kind.quadratic and any(_spread(group.values) > LARGEST_SPREAD for group in matrices.groups):
         warn_of_units(
             (matrices.one(k), X, matrices.labels(k), f" in matrix {key!r}")
             for k, (key, X) in enumerate(zip(solutions.keys, solutions._matrices, strict=True))

@@ -430,6 +430,20 @@ def test_the_capacity_of_more_receivers_than_antennas_counts_no_round_off():
     assert found.capacity == pytest.approx(np.log2(1 + 14e10), rel=1e-6)
 
 
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("gain", [1e-40, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 1e6, 1e20, 1e60])
+def test_the_capacity_of_bounded_antennas_at_any_gain(gain, is_complex):
+    rng = np.random.default_rng(3)
+    h = rng.normal(size=(1, 4)) + (1j * rng.normal(size=(1, 4)) if is_complex else 0)
+    bounds = np.array([0.1, 0.4, 0.05, 0.2])
+    found = bo.mimo_capacity(h * np.sqrt(gain), 1.0, bounds)
+    # All antennas transmit one signal in phase, with all of their power.
+    capacity = np.log1p(gain * float(np.abs(h[0]) @ np.sqrt(bounds)) ** 2) / np.log(2)
+    assert found.status == "optimal"
+    assert found.capacity <= capacity * (1 + 1e-12) <= found.bound * (1 + 2e-12)
+    assert found.capacity == pytest.approx(capacity, rel=1e-6, abs=0)
+
+
 def test_channels_and_candidates_whose_squares_vanish_are_refused():
     with pytest.raises(ValueError, match="gains has magnitude 1e-300; expected"):
         bo.water_filling([1e-300], 1.0)

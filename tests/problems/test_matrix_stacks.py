@@ -306,6 +306,14 @@ def test_frames_keep_both_levels():
     assert np.allclose(again.reindex(together.X.dropna().index), together.X.dropna(), atol=1e-9)
 
 
+@pytest.mark.parametrize("solve", [bo.nearest_psd, bo.nearest_correlation, bo.nearest_covariance])
+def test_a_stack_of_bad_matrices_alone_has_errors_alone(solve):
+    with pytest.warns(bo.DataWarning, match="2 of 2 matrices have an error"):
+        found = solve([np.full((2, 2), np.inf)] * 2)
+    assert list(found.status) == ["error", "error"]
+    assert found.X is None or not len(found.X) or np.isnan(np.asarray(found.X)).all()
+
+
 def test_arguments_with_labels_are_aligned_or_refused():
     pd = pytest.importorskip("pandas")
     labels, A = list("abc"), symmetric(2, 3)

@@ -22,7 +22,7 @@ from bregopt.arrays import (
 )
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.pandas_labels import framed, is_pandas
-from bregopt.modeling.atoms import diag, trace
+from bregopt.modeling.atoms import diag, inner, trace
 from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
@@ -35,6 +35,7 @@ from bregopt.threads import threads_for
 __all__ = ["ChannelCapacity", "mimo_capacity", "water_filling"]
 
 _FINER = 0.1  # tolerance of a solve, relative
+_LINEAR = 3e-4  # largest gain up to which the capacity counts as linear: the error is its square
 _LEAST_PRICE = 1e-12  # of the power of an antenna, relative to the largest one
 
 
@@ -222,26 +223,38 @@ def _exact(capacity: float, bound: float) -> dict[str, Any]:
 
 
 def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity:
-    """Return the capacity when the power of each antenna is bounded."""
-    H = np.linalg.qr(H, mode="r")  # H'H is the same, with no more receivers than antennas
-    r, n = H.shape
-    hermitian = H.dtype.kind == "c"
+    """Return the capacity when the power of each antenna is bounded.
+
+    With ``H = U S V'`` it is ``log det(I + S V'Q V S)``. A row of ``S`` above one is divided by it, which
+    leaves a matrix with entries of one size at any gain. At a gain near zero the capacity is linear in ``Q``.
+    """
+    _, singular, V = np.linalg.svd(H, full_matrices=False)
+    singular, V = singular[singular > 0], V[singular > 0]
+    n, hermitian = V.shape[1], V.dtype.kind == "c"
     unit = min(total, float(bounds.sum()))
+    gain = singular * np.sqrt(unit)
     X: Any = PSD(n, hermitian=hermitian, name="X")
-    F = H * np.sqrt(unit)
+    large, weight = np.maximum(gain, 1.0), min(float(gain[0]) ** 2, 1.0)
+    F = (gain / large)[:, None] * V
+    if weight < _LINEAR:
+        F = (gain / gain[0])[:, None] * V
+        objective = inner(F.conj().T @ F, X)
+    else:
+        objective = log_det(np.diag(large**-2) + F @ X @ F.conj().T) / weight
     powers = diag(X.real) if hermitian else diag(X)
     rows = [trace(X) <= total / unit, powers <= bounds / unit]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate below says it
-        sol = Problem(Maximize(log_det(np.eye(r) + F @ X @ F.conj().T)), rows).solve(tol=_FINER * tol)
+        sol = Problem(Maximize(objective), rows).solve(tol=_FINER * tol)
     if sol.X is None:
         raise SolverError(f"mimo_capacity: {sol.status}. {sol.stop_reason}")
-    Q = unit * np.asarray(sol.X)
+    w, U = np.linalg.eigh(np.asarray(sol.X))
+    Q = (U * (unit * np.maximum(w, 0.0))) @ U.conj().T
     own = Q.diagonal().real
     # More power never lowers the capacity.
     Q = Q * min(total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
-    price = np.maximum(sol.duals[0], 0.0) / unit, np.maximum(sol.duals[1], 0.0) / unit
-    capacity, bound = _proven(H, Q, total, bounds, float(price[0]), price[1])
+    price = (np.maximum(dual, 0.0) * (weight / unit) for dual in sol.duals)
+    capacity, bound = _proven(singular[:, None] * V, Q, total, bounds, *price)
     return ChannelCapacity(
         **verdict((bound - capacity) / bound, tol, "mimo_capacity"),
         iterations=sol.iterations,
