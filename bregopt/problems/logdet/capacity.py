@@ -253,8 +253,8 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
     own = Q.diagonal().real
     # More power never lowers the capacity.
     Q = Q * min(total / own.sum(), float((bounds / np.maximum(own, TINY)).min()))
-    price = (np.maximum(dual, 0.0) * (weight / unit) for dual in sol.duals)
-    capacity, bound = _proven(singular[:, None] * V, Q, total, bounds, *price)
+    price, prices = (np.maximum(dual, 0.0) * (weight / unit) for dual in sol.duals)
+    capacity, bound = _proven(singular[:, None] * V, Q, total, bounds, float(price), prices)
     return ChannelCapacity(
         **verdict((bound - capacity) / bound, tol, "mimo_capacity"),
         iterations=sol.iterations,
