@@ -531,6 +531,14 @@ def again() -> Call:
     return partial(problem.solve, warm_start=True)
 
 
+def squares_below_a_variable(n: int) -> cp.Problem:
+    """Return CVXPY's nearest correlation matrix beside a cost, whose squares a variable bounds."""
+    rng = np.random.default_rng(n)
+    A, C = uniform_matrix(n, rng), symmetric(rng, n, n)
+    X, t = cp.Variable((n, n), PSD=True), cp.Variable()
+    return cp.Problem(cp.Minimize(t + cp.trace(C @ X)), [cp.diag(X) == 1, cp.sum_squares(X - A) <= t])
+
+
 def nearest_by_norm(n: int) -> Call:
     """Return a call that solves CVXPY's problem of the nearest correlation matrix in the Frobenius norm."""
     A, X = uniform_matrix(n, np.random.default_rng(n)), cp.Variable((n, n), PSD=True)
@@ -1147,6 +1155,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("squares of norms", "cvxpy.problems.objective:squared_norm"),
             answering("cvxpy.problems.method.squared_norm", None),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
+        ),
+        (
+            *("boosts of rotated cones", "cvxpy.cones:_boost"),
+            answering("cvxpy.cones._boost", None),
+            *(
+                "squares of a matrix below a variable, n = 60",
+                lambda: by_method(squares_below_a_variable(60)),
+            ),
         ),
         (
             *("scalars read together", "cvxpy.problems.rows:_scalars"),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +28,16 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.divergences.scalar import SCALARS, Penalty
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = ["NO_CONES", "Bounds", "Penalty", "SecondOrderCones", "Target", "relaxed_bounds"]
+__all__ = ["NO_CONES", "Bounds", "Penalty", "SecondOrderCones", "Target", "boost_factor", "relaxed_bounds"]
 
 Subset = IntArray | slice
 
 
 # Members of an enumeration are slow to look up and to compare with arrays.
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
+
+
+_DISTANCE = 0.25  # an optimal distance from a point, relative to the point's norm
 
 
 def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tuple[Array, Array]:
@@ -441,3 +445,14 @@ class SecondOrderCones(PickledWithoutCache):
 
 
 NO_CONES = SecondOrderCones(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
+
+
+def boost_factor(q: Any, norm: Any) -> Any:
+    """Return ``f`` for which ``f q`` and ``t / f`` are about as large where ``q t >= ||x||^2`` is tight.
+
+    Parameters
+    ----------
+    q, norm : float or array
+        Constants above zero; the norms, above zero, of the constants of ``x``.
+    """
+    return np.exp2(np.round(np.log2(_DISTANCE * norm / q)))  # powers of two round no number

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 import bregopt.cvxpy  # makes BREGOPT known to CVXPY
 from bregopt.certify import PrimalDualPoint, certify, dimacs_errors, is_farkas, is_ray
+from bregopt.cvxpy.cones import coordinates_of
 from bregopt.io.evaluate import evaluate
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, LinearMap, Program, SecondOrderCones, Term
@@ -687,3 +688,58 @@ def test_duals_of_cones_have_cvxpys_form(axis):
 def parts_of_dual(constraint):
     value = constraint.dual_value
     return value if isinstance(value, list) else [value]
+
+
+# --- Coordinates of cones -----------------------------------------------------------------------------
+
+
+def test_better_coordinates_keep_cones_and_inner_products(rng):
+    slopes = rng.normal(size=(3, 4))  # of cones (1 + t, 1 - t, v, -v, w), (t - 1, t + 3, v) and (t, v, w)
+    t, v, w = np.c_[slopes, [0.0, 40.0, 50.0]]
+    one = np.r_[np.zeros(4), 1.0]
+    rows = sp.csr_array(np.array([one + t, one - t, v, -v, w, t - one, t + 3 * one, v, t, v, w]))
+    dimensions = np.array([5, 3, 3])
+    found = coordinates_of(rows, dimensions)
+    assert found.dimensions.tolist() == [4, 3, 3]
+    given, new = cones_of(dimensions), cones_of(found.dimensions)
+    changed = found.back @ rows
+    # 1 + t and 1 - t become r + t / r and r - t / r with r > 1; the constant of t - 1 and t + 3 is negative.
+    q, sums = (changed[[0]] + changed[[1]]).toarray()[0], (changed[[0]] - changed[[1]]).toarray()[0]
+    np.testing.assert_allclose(q, q[-1] * one, atol=1e-12)
+    assert q[-1] > 8
+    np.testing.assert_allclose(sums[:-1] * q[-1], 4 * slopes[0], atol=1e-12)
+    assert (changed[4:].toarray() == rows[5:].toarray()).all()
+    for _ in range(20):
+        x, z = rng.normal(size=5), rng.normal(size=new.size)
+        x[-1] = 1.0
+        s, own = rows @ x, changed @ x
+        for a, b in zip(parts(given, s), parts(new, own), strict=True):
+            assert np.isclose(a[0] ** 2 - a[1:] @ a[1:], b[0] ** 2 - b[1:] @ b[1:], rtol=1e-9)
+            assert (a[0] > 0) == (b[0] > 0) or a[0] ** 2 < a[1:] @ a[1:]
+        assert np.isclose(s @ (found.S @ z), own @ z, rtol=1e-9, atol=1e-9)
+        z = new.raised(z, new.outside(z))
+        assert (given.least_eigenvalues(found.S @ z) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("how", ["language", "method", "solver"])
+@pytest.mark.parametrize("n", [4, 60])
+def test_squares_below_a_variable_are_those_in_the_objective(n, how, rng):
+    """``min t`` with ``||X - A||^2 <= t`` is a projection on unit diagonals; the dual of its row is one."""
+    A = rng.uniform(-1, 1, (n, n))
+    A = (A + A.T) / 2
+    np.fill_diagonal(A, 1.0)
+    known = bo.nearest_correlation(A, tol=1e-10)
+    if how == "language":
+        X, t = bo.PSD(n), bo.Variable()
+        row = bo.sum_squares(X - A) <= t
+        problem = bo.Problem(bo.Minimize(t), [bo.diag(X) == 1, row])
+        problem.solve(tol=1e-8)
+    else:
+        X, t = cp.Variable((n, n), PSD=True), cp.Variable()
+        row = cp.sum_squares(X - A) <= t
+        problem = cp.Problem(cp.Minimize(t), [cp.diag(X) == 1, row])
+        problem.solve(**({"method": "bregopt", "tol": 1e-8} if how == "method" else {"solver": "BREGOPT"}))
+        assert problem.status == "optimal"
+    square = float(np.sum((known.X - A) ** 2))
+    assert np.isclose(float(t.value), square, rtol=1e-6)
+    assert np.isclose(row.dual_value, 1.0, rtol=1e-5)

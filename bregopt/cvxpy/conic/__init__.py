@@ -29,10 +29,10 @@ from bregopt.cvxpy.conic.exponential import Exponential
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.implied import (
     distribution,
+    in_other_coordinates,
     needed,
     parallel_rows,
     with_rows,
-    without_mirrored_elements,
 )
 from bregopt.cvxpy.conic.readings import Pivots, pivots_of, read_directly, read_dual
 from bregopt.program import Program
@@ -94,9 +94,9 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
     parallel = parallel_rows(conic)
     kept = needed(conic, parallel)
     smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)
-    smaller, mirrored = without_mirrored_elements(smaller)
-    if mirrored is not None:
-        shared = mirrored if shared is None else sp.csr_array(shared @ mirrored)
+    smaller, turned = in_other_coordinates(smaller)
+    if turned is not None:
+        shared = turned if shared is None else sp.csr_array(shared @ turned)
     last: _Last | None = None if cache is None else cache.get(_LAST)
     if last is None or not last.conic.has_rows_of(smaller):
         (m, k), pivots = smaller.A.shape, pivots_of(smaller)

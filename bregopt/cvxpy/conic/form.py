@@ -5,8 +5,8 @@ becomes a variable ``t >= ||L'x||^2 / 2``, that is
 
     (t / sigma + sigma / 2, t / sigma - sigma / 2, L'x)   in the second-order cone,
 
-for any ``sigma > 0``. At ``sigma = ||L'x||`` the second entry is zero at the optimum. The best guess that the
-data allow is the root of ``||P||`` times the largest ``|b_k| / ||A_k||``.
+for any ``sigma > 0``. At ``sigma = ||L'x||`` the second entry is zero at the optimum. Each element of ``x``
+may be as large as the largest ``|b_k| / ||A_k||`` of the rows that hold it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
 from bregopt.records import cached_property, dataclass
@@ -188,9 +188,9 @@ def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
     """
     P = sp.csr_array(P, dtype=float)
     L = _factor(P)
-    rows = np.sqrt(np.asarray((conic.A**2).sum(axis=1)).ravel())
-    largest = float(np.max(np.abs(conic.b[rows > 0]) / rows[rows > 0], initial=0.0))
-    sigma = float(np.sqrt(np.abs(P.data).max())) * largest or 1.0
+    size = np.abs(conic.b) / np.maximum(np.sqrt((conic.A**2).sum(axis=1)), TINY)
+    largest = abs(conic.A).sign().multiply(size[:, None]).max(axis=0).toarray().ravel()
+    sigma = float(np.sqrt((L**2).sum(axis=1) @ largest**2)) or 1.0
     k, r = L.shape
     axis = sp.csr_array(np.array([[1 / sigma], [1 / sigma]]))
     own = sp.block_array([[sp.csr_array((2, k)), -axis], [-L.T, sp.csr_array((r, 1))]], format="csr")

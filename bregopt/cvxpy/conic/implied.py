@@ -11,11 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cvxpy.cones import isometry
+from bregopt.cvxpy.cones import coordinates_of
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.records import replace
 
-__all__ = ["distribution", "needed", "parallel_rows", "with_rows", "without_mirrored_elements"]
+__all__ = ["distribution", "in_other_coordinates", "needed", "parallel_rows", "with_rows"]
 
 _PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
 _SAME = 1e-13  # relative to the largest number: numbers that differ by less are equal up to round-off
@@ -103,8 +103,8 @@ def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
     return sp.csr_array(sp.diags_array(own) @ alone + spread)
 
 
-def without_mirrored_elements(conic: Conic) -> tuple[Conic, Any]:
-    """Return the program with each element of a second-order cone once, and the map of ``z`` to all rows.
+def in_other_coordinates(conic: Conic) -> tuple[Conic, Any]:
+    """Return the program with better coordinates of its cones, and the map of their ``z`` to all rows.
 
     CVXPY's norm of a symmetric matrix of order 40 is a cone of 1,601 elements, of which 821 differ. The map
     is a CSR matrix; None for the identity.
@@ -113,12 +113,12 @@ def without_mirrored_elements(conic: Conic) -> tuple[Conic, Any]:
         return conic, None
     cones = slice(conic.linear, conic.first_psd)
     own = sp.hstack([conic.A[cones], sp.csr_array(conic.b[cones, None])], format="csr")
-    shorter = isometry(own, np.array(conic.soc, dtype=np.intp))
-    if shorter is None:
+    found = coordinates_of(own, np.array(conic.soc, dtype=np.intp))
+    if found is None:
         return conic, None
     others = sp.eye_array(conic.linear), sp.eye_array(len(conic.b) - conic.first_psd)
-    S = sp.block_diag([others[0], shorter.S, others[1]], format="csr")
-    back, soc = sp.csr_array(S.T), tuple(shorter.dimensions.tolist())
+    S = sp.block_diag([others[0], found.S, others[1]], format="csr")
+    back, soc = sp.csr_array(S.T), tuple(found.dimensions.tolist())
     A = sp.csr_array(back @ conic.A)
     A.sort_indices()
     return replace(conic, A=A, b=back @ conic.b, soc=soc), S

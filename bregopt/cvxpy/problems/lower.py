@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cvxpy.cones import isometry
+from bregopt.cvxpy.cones import coordinates_of
 from bregopt.cvxpy.conic_solver import check_sizes
 from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
 from bregopt.cvxpy.problems.convex_atoms import SENSES, Spectral, affine_problem
@@ -324,12 +324,12 @@ def _second_order(
         raise UnsupportedProblemError("it has no variable")
     dimensions = np.full(t.size, order.shape[1])
     parts = [coefficients(leaf, found) for leaf in (*found.variables, *(found.parameters or ()))]
-    shorter = isometry(sp.hstack([*parts, found.constant[:, None]], format="csr"), dimensions)
-    if shorter is None:
+    better = coordinates_of(sp.hstack([*parts, found.constant[:, None]], format="csr"), dimensions)
+    if better is None:
         return VectorsInCones(SecondOrderConstraint(body, dimensions, body.label, np.zeros(order.size)))
-    body = body.combined(shorter.back, (len(shorter.back.indptr) - 1,), body.label)
+    body = body.combined(better.back, (len(better.back.indptr) - 1,), body.label)
     return VectorsInCones(
-        SecondOrderConstraint(body, shorter.dimensions, body.label, np.zeros(body.size)), shorter.S
+        SecondOrderConstraint(body, better.dimensions, body.label, np.zeros(body.size)), better.S
     )
 
 
@@ -345,7 +345,7 @@ def _vectors(count: int, shape: tuple[int, ...], axis: int) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class VectorsInCones:
-    """A constraint ``cvxpy.SOC`` as ours, in ``w`` where its vectors are ``S w`` with ``S'S = I``."""
+    """A constraint ``cvxpy.SOC`` as ours on its vectors, or on ``S'`` times them."""
 
     constraint: SecondOrderConstraint
     S: Any = None

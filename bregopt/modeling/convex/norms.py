@@ -21,6 +21,7 @@ from bregopt.modeling.convex.expression import (
 )
 from bregopt.modeling.expressions import Expression, Operand, as_expression
 from bregopt.modeling.variables import Variable
+from bregopt.program.bounds import boost_factor
 
 __all__ = ["norm1", "norm2", "norm_inf", "quad_over_lin", "sum_squares"]
 
@@ -273,9 +274,15 @@ def quad_over_lin(x: Operand, y: Operand) -> CurvedExpression:
 
 
 def _ratio(x: Expression, y: Expression, t: Expression, label: str) -> SecondOrderConstraint:
-    """Return ``||x||^2 <= t y`` with ``t`` and ``y`` from 0: ``(t + y) / 2`` bounds ``((t - y) / 2, x)``."""
-    half, own = t.times(0.5), y.times(0.5)
-    body = Expression.concatenated([half.plus(own), half.plus(own.times(-1.0)), svec(x)])
+    """Return ``||x||^2 <= t y`` with ``t`` and ``y`` from 0: ``(t + y) / 2`` bounds ``((t - y) / 2, x)``.
+
+    For a constant ``y`` a boost makes both factors, ``t / f`` and ``f y``, about as large.
+    """
+    x, f = svec(x), 1.0
+    if y.is_constant and not y.parameters and x.constant.any():
+        f = float(boost_factor(y.constant[0], np.linalg.norm(x.constant)))
+    half, own = t.times(0.5 / f), y.times(0.5 * f)
+    body = Expression.concatenated([half.plus(own), half.plus(own.times(-1.0)), x])
     of_bound = np.zeros(body.size)
-    of_bound[:2] = 0.5
+    of_bound[:2] = 0.5 / f
     return SecondOrderConstraint(body, np.array([body.size]), label, of_bound)
