@@ -79,8 +79,10 @@ class SparsePrecision(Solved, EmpiricalCovariance):
 
     def _samples(self, X: Any) -> Array:
         """Return checked samples, and set the location."""
-        if not isinstance(self.assume_centered, bool | np.bool_):
-            raise TypeError(f"assume_centered is {self.assume_centered!r}; expected True or False")
+        for name in ("assume_centered", "standardize"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool | np.bool_):
+                raise TypeError(f"{name} is {flag!r}; expected True or False")
         points: Array = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self.location_ = np.zeros(points.shape[1]) if self.assume_centered else points.mean(axis=0)
         return points

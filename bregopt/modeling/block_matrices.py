@@ -245,7 +245,7 @@ def _factored(X: Any, dims: Any, atom: str) -> tuple[Any, tuple[int, ...]]:
     """Return the matrix and the dimensions of the factors."""
     matrix = _matrix(X, atom)
     n, m = matrix.shape
-    sizes: IntArray = np.atleast_1d(np.asarray(dims))
+    sizes: IntArray = np.atleast_1d(rectangular(dims, f"dims of {atom}"))
     if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or (sizes < 1).any():
         raise TypeError(f"dims of {atom} is {dims!r}; expected positive integers")
     if n != m or math.prod(sizes.tolist()) != n:
@@ -257,7 +257,7 @@ def _factored(X: Any, dims: Any, atom: str) -> tuple[Any, tuple[int, ...]]:
 
 def _factors(given: Any, sizes: tuple[int, ...], name: str) -> list[int]:
     """Return numbers of factors, in ascending order."""
-    numbers: IntArray = np.atleast_1d(np.asarray(given))
+    numbers: IntArray = np.atleast_1d(rectangular(given, name))
     integers = numbers.dtype.kind in "iu" and numbers.ndim == 1
     if not integers or ((numbers < 0) | (numbers >= len(sizes))).any():
         raise ValueError(f"{name} is {given!r}; expected integers from 0 to {len(sizes) - 1}")

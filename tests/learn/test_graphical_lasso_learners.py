@@ -132,6 +132,7 @@ def test_plots_and_bad_parameters():
         GraphicalLassoCV().fit(np.ones((8, 3)))
     for parameters, message in (
         ({"assume_centered": np.eye(2)}, "assume_centered is array"),
+        ({"standardize": np.eye(2)}, "standardize is array"),
         ({"alphas": 0.2}, "alphas is 0.2; expected an integer, the number of weights, or a list"),
         ({"alphas": 0.2, "criterion": "bic"}, "alphas is 0.2; expected an integer, the number of weights"),
     ):

@@ -550,6 +550,12 @@ class TestBadInput:
                 r"A\[1\] of inner is 2 x 2; expected 3",
             ),
             (lambda X: bo.inner([[1, 2], [1]], X), ValueError, "A of inner is ragged"),
+            (
+                lambda X: bo.partial_trace(X, (1, 3), [[0], [0, 1]]),
+                ValueError,
+                "keep of partial_trace is ragged",
+            ),
+            (lambda X: bo.partial_trace(X, [[1], [3, 1]], 0), ValueError, "dims of partial_trace is ragged"),
             (lambda X: bo.inner([[[1], [1, 2]]], X), ValueError, r"A\[0\] of inner is ragged"),
             (
                 lambda X: bo.inner(3, X),
