@@ -25,7 +25,7 @@ def theta(graph, *more):
 
 
 def random_problem(seed, rows=8, unit=1.0):
-    """Return a problem with two matrices, variables and rows of each kind, and for odd seeds two cones."""
+    """Return a problem with two matrices, variables, rows of each kind, squares, and for odd seeds cones."""
     rng = np.random.default_rng(seed)
 
     def symmetric(n):
@@ -51,6 +51,8 @@ def random_problem(seed, rows=8, unit=1.0):
         own = ([row == at], [row <= at + slack], [row >= at - slack], [row <= at + slack, row >= at - slack])
         constraints += own[k % 4]
     cost = bo.inner(symmetric(X.shape[0]), X) + bo.inner(symmetric(Y.shape[0]), Y) + rng.normal(size=3) @ u
+    off = bo.hstack([bo.inner(symmetric(X.shape[0]), X) - unit, bo.inner(symmetric(Y.shape[0]), Y) + u[0]])
+    cost += bo.sum_squares(off) / unit
     return bo.Problem(bo.Minimize(cost), constraints)
 
 
@@ -236,6 +238,25 @@ def test_answers_are_feasible_so_that_their_value_is_proven_at_once(n):
     proof = sol.verify()
     assert proof.solves == 0
     assert proof.relative_width <= 1e-7
+
+
+@pytest.mark.parametrize("n", [6, 60])
+def test_squares_of_all_distances_have_their_optimality_conditions(n):
+    rng = np.random.default_rng(n)
+    D, (i, j), G = 9 * rng.random((n, n)), np.triu_indices(n, 1), bo.PSD(n, name="G")
+    d = bo.diag(G)
+    problem = bo.Problem(
+        bo.Minimize(bo.sum_squares(d[i] + d[j] - 2 * G[i, j] - D[i, j])), [G @ np.ones(n) == 0]
+    )
+    assert n == 6 or routing.choose(problem.program(), "auto", {}).name == "lagrangian"
+    sol = problem.solve(solver="lagrangian", tol=1e-9)
+    assert sol.status == "optimal"
+    X, W = sol.X, np.zeros((n, n))
+    W[i, j] = 2 * (X.diagonal()[i] + X.diagonal()[j] - 2 * X[i, j] - D[i, j])
+    W += W.T
+    slope = np.diag(W.sum(axis=1)) - W  # of the objective, on the centered matrices
+    assert abs(np.vdot(slope, X)) <= 1e-6 * sol.value
+    assert np.linalg.eigvalsh(slope)[0] >= -1e-3 * np.abs(slope).max()
 
 
 def test_huber_losses_of_all_entries_go_to_the_route():

@@ -1,7 +1,7 @@
 """The augmented Lagrangian of the dual: alternating directions first, then semismooth Newton steps.
 
 At a point ``x = (X, v)`` and the penalty ``s``, multipliers ``y`` have the point ``x(y)``, the nearest one to
-``x - s (c - A*(y))`` in the cones, with prices ``s`` times those of hinges. Both methods move ``x`` to it.
+``x - s (c - A*(y))`` in the cones, with prices ``s`` times those of soft rows. Both methods move ``x`` to it.
 
 Alternating directions (Wen, Goldfarb, Yin 2010) take ``y = M^-1 ((b - A(x)) / s + A(c - z))`` with the last
 slack ``z``, one eigendecomposition a step. Each step maps ``(x, s z)`` to the next pair, and every few steps
@@ -276,14 +276,14 @@ class AugmentedLagrangian:
             self.decompositions += 1
         w = self._x.v + s * (form.Et @ y - form.c)
         v = np.clip(w, form.lo, form.hi)
-        reach = s * form.price
-        v = np.where(w > v + reach, w - reach, np.where(w < v - reach, w + reach, v))
-        in_cones = form.cones.index
-        outside = np.abs(v - np.clip(v, form.lo, form.hi))
+        far, share = w - v, 1 / (1 + 2 * s * form.weight)
+        outside = np.maximum(np.abs(far) - s * form.price, 0.0) * share
+        v += np.copysign(outside, far)
+        in_cones, out = form.cones.index, outside > 0
         v[in_cones] = form.cones.projected(w[in_cones])
-        paid = float((outside[outside > 0] * form.price[outside > 0]).sum())
+        paid = float(outside[out] @ (form.price + form.weight * outside)[out])
         envelope += float(v @ (2 * w - v)) - float(self._x.v @ self._x.v)
-        inside = (((v == w) | (outside > 0)) & ~form.fixed).astype(float)
+        inside = np.where(out, share, far == 0) * ~form.fixed
         projection, x = VectorProjection(inside, form.cones, w[in_cones]), Point(tuple(X), v)
         phi = envelope / (2 * s) - paid - float(form.b @ y)
         return Iterate(y, tuple(spectra), projection, x, form.activity(x) - form.b, phi)

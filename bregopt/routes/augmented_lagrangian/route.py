@@ -94,7 +94,7 @@ class Lagrangian:
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"linear"}),
-        penalties=frozenset({Penalty.HARD, Penalty.HINGE}),
+        penalties=frozenset({Penalty.HARD, Penalty.HINGE, Penalty.SQUARE}),
         cones=True,
         matrices=_DENSE_MATRICES,
         reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows", "faces"),

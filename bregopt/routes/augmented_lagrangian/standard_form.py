@@ -4,7 +4,7 @@ With ``x = (X, v)``, where ``v`` has the ordinary variables and a slack for each
 
     minimize  <C, X> + c'v + prices of v   subject to  A(X) + E v = b,   X psd,   lo <= v <= hi,
 
-in which some variables are in second-order cones, and a hinge row's slack may leave its bounds at a price.
+in which some variables are in second-order cones, and slacks of hinges and squares leave bounds at a price.
 Rows have norm one, variables enter rows with norm one (in a cone at most one), and ``b`` and ``(C, c)`` are
 divided by their norms.
 
@@ -111,13 +111,14 @@ class StandardForm:
     Parameters
     ----------
     program : Program
-        Linear, with hard rows and hinges, no caps, and no bounds of variables in second-order cones.
+        Linear, with hard rows, hinges and squares, no caps, and no bounds of variables in second-order cones.
 
     Attributes
     ----------
     C : tuple of arrays of shape (n_b, n_b)
-    c, lo, hi, price : array of shape (k + rows that are no hard equalities,)
-        Cost, bounds and price of the elements of ``v``; the price is infinite where the bounds are hard.
+    c, lo, hi, price, weight : array of shape (k + rows that are no hard equalities,)
+        Of the elements of ``v``: cost, bounds, and the price of a distance from them and of its square. The
+        first is infinite where the bounds are hard.
     b : array of shape (m,)
     E : csr_array of shape (m, len(v))
     """
@@ -137,23 +138,28 @@ class StandardForm:
             program.A,
             terms=tuple(replace(t, rows=t.rows.scale(self._row[t.at])) for t in program.A.terms),
         )
-        is_hinge = bounds.kind == int(Penalty.HINGE)  # which may pay on both sides of one number
-        equal = (bounds.lo == bounds.hi) & ~is_hinge
+        is_hinge, is_square = (bounds.kind == int(kind) for kind in (Penalty.HINGE, Penalty.SQUARE))
+        equal = (bounds.lo == bounds.hi) & ~is_hinge & ~is_square  # soft rows may pay on both sides
         slack = self._slack = np.flatnonzero(~equal)
         ends = np.concatenate([self._row * bounds.sizes, columns * _finite(program.u_lo, program.u_hi)])
         self.primal = float(np.linalg.norm(ends[ends < np.inf])) or 1.0
         costs = np.concatenate([np.zeros(0), *(block.C.ravel() for block in program.blocks)])
         self.dual = float(np.hypot(np.linalg.norm(costs), np.linalg.norm(program.c / columns)))
         if not self.dual:
-            self.dual = float((bounds.gamma / self._row)[is_hinge].max(initial=0.0)) or 1.0
+            prices = bounds.gamma / self._row * np.where(is_square, self.primal / self._row, 1.0)
+            self.dual = float(prices[is_hinge | is_square].max(initial=0.0)) or 1.0
         self._column = columns
         self.C = tuple(block.C / self.dual for block in program.blocks)
         self.c = np.concatenate([program.c / (columns * self.dual), np.zeros(len(slack))])
         scaled_bounds = self._row[slack] / self.primal
         self.lo = np.concatenate([program.u_lo * columns / self.primal, bounds.lo[slack] * scaled_bounds])
         self.hi = np.concatenate([program.u_hi * columns / self.primal, bounds.hi[slack] * scaled_bounds])
-        own = np.where(is_hinge[slack], bounds.gamma[slack] / (self._row[slack] * self.dual), np.inf)
-        self.price = np.concatenate([np.full(self.k, np.inf), own])
+        own = bounds.gamma[slack] / (self._row[slack] * self.dual)
+        square, hinge = is_square[slack], is_hinge[slack]
+        own_prices = np.where(hinge, own, np.where(square, 0.0, np.inf))
+        self.price = np.concatenate([np.full(self.k, np.inf), own_prices])
+        weights = np.where(square, own * self.primal / self._row[slack], 0.0)
+        self.weight = np.concatenate([np.zeros(self.k), weights])
         self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)
         minus = sp.csr_array((-np.ones(len(slack)), (slack, np.arange(len(slack)))), (self.m, len(slack)))
         E = sp.csr_array(sp.hstack([sp.diags_array(self._row) @ B, minus], format="csr"))
