@@ -255,6 +255,7 @@ def _entries(link: Link, variable: Any) -> tuple[EntriesForm, IntArray] | None:
 
 def compared(body: Expression, sense: str) -> Constraint:
     """Return the constraint ``body sense 0`` for an expression that has variables."""
-    bound = -body.constant_part()
+    parameters = {p: -slopes for p, slopes in body.parameters.items()}
+    bound = Expression(body.shape, 0.0 - body.constant, parameters=parameters)
     lower, upper = (bound if sense in sides else None for sides in (("==", ">="), ("==", "<=")))
     return Constraint(body.variable_part(), lower, upper, sense)

@@ -28,7 +28,7 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import Parameter
 from bregopt.presolve.svec import recognize
-from bregopt.program.rows import Rows, SparseRows, add_rows
+from bregopt.program.rows import Coordinates, Rows, SparseRows, add_rows
 from bregopt.records import Text
 
 __all__ = ["numbered", "rows_of_constraints", "text_of"]
@@ -180,7 +180,20 @@ def _scalars(given: dict[Any, tuple[int, Any]], forms: dict[Any, VariableForm]) 
 def _one_by_one(rows: Rows) -> list[Rows]:
     """Return each row of a family, in the most structured family that contains it."""
     each: list[Any] = [None] * rows.m
-    for at, family in recognize(rows) if isinstance(rows, SparseRows) else [(range(rows.m), rows)]:
-        for k, number in enumerate(at):
-            each[number] = family.slice(np.array([k]))
+    for at, family in recognize(rows) if isinstance(rows, SparseRows) else [(np.arange(rows.m), rows)]:
+        parts = _apart(family) if isinstance(family, SparseRows) else _slices(family)
+        for number, part in zip(at.tolist(), parts, strict=True):
+            each[number] = part
     return each
+
+
+def _slices(rows: Rows) -> Iterator[Rows]:
+    return (rows.slice(np.array([k])) for k in range(rows.m))
+
+
+def _apart(rows: SparseRows) -> Iterator[SparseRows]:
+    """Yield each row; its own `slice` would look for the ends of all rows each time."""
+    t, ends = rows.terms, np.searchsorted(rows.terms.row, np.arange(rows.m + 1))
+    for start, end in pairwise(ends.tolist()):
+        own, first = slice(start, end), np.zeros(end - start, dtype=np.intp)
+        yield SparseRows(1, rows.n, Coordinates(first, t.i[own], t.j[own], t.value[own]))
