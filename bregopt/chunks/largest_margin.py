@@ -286,7 +286,11 @@ class MarginProblem:
         split = self._split(at.root, at.level, band, stride)
         if self.C * split.number >= 1:  # equal multipliers below the level
             self.offer(float(np.linalg.eigvalsh(split.moment)[-1]) / split.number)
-        model = _model_of(split, self.points, self.C, stride)
+        weight = self.C * stride
+        rows = RankTwo(*factors(split.triplets, self.points), np.ones(len(split.triplets)))
+        cost = self.C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
+        mass = self.C * split.number - weight * int(split.below.sum())
+        model = Model(cost, mass, rows, weight)
         self.unit = self.unit or scale_of(model.program()).objective
         start = Optimum(at.root, at.level, np.where(split.below, model.weight, 0.0))
         return model, start, stride == 1
@@ -475,15 +479,6 @@ class Model:
             columns=(("rho", 1),),
             maximize=True,
         )
-
-
-def _model_of(split: Split, points: Array, C: float, stride: int) -> Model:
-    """Return the model of all triplets, around the level that splits them; one of `stride` is sampled."""
-    weight = C * stride
-    rows = RankTwo(*factors(split.triplets, points), np.ones(len(split.triplets)))
-    cost = C * split.moment - rows.adjoint(np.where(split.below, weight, 0.0))
-    mass = C * split.number - weight * int(split.below.sum())
-    return Model(cost, mass, rows, weight)
 
 
 class Levels(NamedTuple):

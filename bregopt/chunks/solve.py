@@ -355,7 +355,15 @@ def _space_of(X0: Any, dimension: int | None, kind: type[Divergence]) -> Space:
         If ``X0`` is not positive definite, or its order is not that of the rows.
     """
     if isinstance(X0, LowRank) and dimension is None:
-        return _of_range(X0.factor, kind)
+        # F = U diag(s) W'. Points are F W where congruences keep the divergence, and U = F W / s otherwise.
+        _, s, Wt = np.linalg.svd(np.linalg.qr(X0.factor, mode="r"))
+        if s[0] == 0:
+            raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
+        r = int(np.sum(s > RANK_TOL * s[0]))
+        W, s = Wt[:r].T, s[:r]
+        if kind.congruence_invariant:
+            return Space(W, np.eye(r), X0.factor)
+        return Space(W / s, np.diag(s**2), X0.factor)
     if dimension is None:
         raise TypeError("X0 is a dense matrix and the rows are pairs without points; give RowChunks(points=)")
     start = symmetric_matrix(np.asarray(X0) if isinstance(X0, LowRank) else X0, "X0")
@@ -376,19 +384,6 @@ def divergence_class(name: str) -> type[Divergence]:
         usable = [repr(n) for n, k in DIVERGENCES.items() if k.keeps_range and k.penalty is not None]
         raise ValueError(f"divergence is {name!r}; for rows in chunks expected {' or '.join(usable)}")
     return kind
-
-
-def _of_range(F: Array, kind: type[Divergence]) -> Space:
-    """Return the range space of ``F F'``, with ``F = U diag(s) W'``.
-
-    The points are ``F W`` where congruences do not change the divergence, ``U = F W / s`` otherwise.
-    """
-    _, s, Wt = np.linalg.svd(np.linalg.qr(F, mode="r"))
-    if s[0] == 0:
-        raise ValueError("X0 is zero: a LowRank start needs a factor that is not zero")
-    r = int(np.sum(s > RANK_TOL * s[0]))
-    W, s = Wt[:r].T, s[:r]
-    return Space(W, np.eye(r), F) if kind.congruence_invariant else Space(W / s, np.diag(s**2), F)
 
 
 # --- Samples ----------------------------------------------------------------------------------------
@@ -493,7 +488,11 @@ def passes_of_sample(crew: Crew, whole: Sequence[Chunk], samples: Sequence[Chunk
     Threads use the sample in memory. Other workers read its rows from the files of the whole, so a task
     sends their numbers instead of their vectors. Without files the sample stays in this process.
     """
-    sample = _joined(samples)
+    rows, bound, sense, gamma = (
+        source(np.concatenate([getattr(sample, name).read() for sample in samples]))
+        for name in ("rows", "bound", "sense", "gamma")
+    )
+    sample = Chunk(rows, None, np.concatenate([sample.numbers for sample in samples]), bound, sense, gamma)
     starts = range(0, len(sample.rows), _CHUNK)
     parts = tuple(sample.part(start, min(start + _CHUNK, len(sample.rows))) for start in starts)
     here = ExecutorPasses(Crew(None), parts)
@@ -514,12 +513,3 @@ def _in_files(parts: tuple[Chunk, ...], whole: Sequence[Chunk]) -> tuple[Chunk, 
     if not one_file or (points is not None and points.path is None):
         return None
     return tuple(replace(part, rows=rows.of_file(part.numbers), points=points) for part in parts)
-
-
-def _joined(samples: Sequence[Chunk]) -> Chunk:
-    """Return the rows of chunks in memory as one chunk."""
-    rows, bound, sense, gamma = (
-        source(np.concatenate([getattr(sample, name).read() for sample in samples]))
-        for name in ("rows", "bound", "sense", "gamma")
-    )
-    return Chunk(rows, None, np.concatenate([sample.numbers for sample in samples]), bound, sense, gamma)

@@ -294,19 +294,13 @@ def parquet_columns(path: Any) -> dict[str, ParquetColumns]:
         names = _file(where).schema_arrow.names
     except (OSError, ValueError) as error:  # those of pyarrow are of these classes
         raise ValueError(f"path is {where}; expected a Parquet file ({error})") from None
-    vectors = _vector_columns(where, names)
-    found = {name: ParquetColumns(where, (name,), flat=True) for name in _COLUMNS}
-    return {"rows": ParquetColumns(where, vectors, flat=False), **found}
-
-
-def _vector_columns(path: Path, names: list[str]) -> tuple[str, ...]:
-    """Return the columns of pairs or vectors, after a check of all names."""
     coordinates = [name for name in names if re.fullmatch(r"z_\d+", name)]
     vectors = tuple(f"z_{k}" for k in range(len(coordinates))) if coordinates else ("i", "j")
     expected = {*vectors, *_COLUMNS}
     if set(names) != expected or len(names) != len(expected):
         raise ValueError(f"{path} has the columns {', '.join(names)}; {_EXPECTED}")
-    return vectors
+    found = {name: ParquetColumns(where, (name,), flat=True) for name in _COLUMNS}
+    return {"rows": ParquetColumns(where, vectors, flat=False), **found}
 
 
 def _file(path: Path) -> Any:

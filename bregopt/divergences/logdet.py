@@ -101,7 +101,9 @@ class LogDet(Divergence):
 
     def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
         if cap is not None:
-            return self._capped_term(W, mu, cap)
+            z = np.linalg.eigvalsh(self.inverse + W / mu)
+            x = 1 / np.maximum(z, 1 / cap)
+            return mu * (float(z @ x - np.log(x).sum()) + log_det(self.L) - len(z))
         root = self._dual_root(W, mu)
         return -math.inf if root is None else mu * log_det(root)
 
@@ -131,12 +133,6 @@ class LogDet(Divergence):
         left = W - (Q * eigenvalues) @ Q.T
         constant = -mu * (float(np.log(mu / eigenvalues).sum()) - n)
         return Completed(mu, X0, left, constant - mu * n * np.log(factor))
-
-    def _capped_term(self, W: Array, mu: float, cap: float) -> float:
-        """Return the minimum over eigenvalues up to `cap`; ``inv(X0) + W / mu`` has its eigenvectors."""
-        z = np.linalg.eigvalsh(self.inverse + W / mu)
-        x = 1 / np.maximum(z, 1 / cap)
-        return mu * (float(z @ x - np.log(x).sum()) + log_det(self.L) - len(z))
 
     def _dual_root(self, W: Array, mu: float) -> Array | None:
         """Return the Cholesky factor of ``I + L' W L / mu``, None where that is not positive definite."""

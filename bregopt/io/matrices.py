@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, check_memory, finite_array
+from bregopt.arrays import Array, check_memory, finite_array
 from bregopt.errors import did_you_mean
 from bregopt.files import ARRAYS, archive_of, array_of, member_of, path_of, read_bytes, read_text, reading
 from bregopt.io.pandas_labels import pandas_module
@@ -301,7 +301,13 @@ def _sparse(
     value = _values(source, body, table[:, 2] if len(names) > 2 else np.ones(count), field)
     if symmetric:  # the format has the lower triangle only; each entry also gives its mirror image
         i, j = np.maximum(i, j), np.minimum(i, j)
-    _check_once(source, body, i, j)
+    order = np.lexsort((np.array(body), j, i))
+    again = (np.diff(i[order]) == 0) & (np.diff(j[order]) == 0)
+    if again.any():
+        k = int(again.argmax())
+        first, second = body[order[k]] + 1, body[order[k + 1]]
+        found = f"the entry at {i[order[k]] + 1} {j[order[k]] + 1} of line {first} once more"
+        raise source.error(second, found, "each entry once")
     if symmetric:
         off = i != j
         i, j, value = np.append(i, j[off]), np.append(j, i[off]), np.append(value, value[off])
@@ -317,16 +323,6 @@ def _values(source: Lines, body: list[int], value: Array, field: str) -> Any:
         k = int(broken.argmax())
         raise source.error(body[k], f"the value {value[k]:.17g}", "an integer")
     return value.astype(np.int64)
-
-
-def _check_once(source: Lines, body: list[int], i: IntArray, j: IntArray) -> None:
-    order = np.lexsort((np.array(body), j, i))
-    again = (np.diff(i[order]) == 0) & (np.diff(j[order]) == 0)
-    if again.any():
-        k = int(again.argmax())
-        first, second = body[order[k]] + 1, body[order[k + 1]]
-        found = f"the entry at {i[order[k]] + 1} {j[order[k]] + 1} of line {first} once more"
-        raise source.error(second, found, "each entry once")
 
 
 _READERS: dict[str, Callable[[Path, str | None], Table]] = {

@@ -267,7 +267,9 @@ def _check_object(item: Any) -> None:
     elif isinstance(item, Product):
         _check_product(item)
     elif isinstance(item, SecondOrderConstraint):
-        _check_cones(item)
+        if (item.dimensions < 1).any() or item.dimensions.sum() != item.body.size:
+            raise ValueError(f"dimensions are {item.dimensions.tolist()}; expected a sum of {item.body.size}")
+        _expect(item._of_bound.shape, (item.body.size,), "of_bound")
     elif isinstance(item, MatrixInequality):
         _expect(item.body.shape, 2 * item.body.shape[:1], "body")
     elif isinstance(item, Bilinear):
@@ -308,19 +310,19 @@ def _check_product(product: Product) -> None:
     _check_finite(product.weights, "weights")
 
 
-def _check_cones(cones: SecondOrderConstraint) -> None:
-    if (cones.dimensions < 1).any() or cones.dimensions.sum() != cones.body.size:
-        raise ValueError(f"dimensions are {cones.dimensions.tolist()}; expected a sum of {cones.body.size}")
-    _expect(cones._of_bound.shape, (cones.body.size,), "of_bound")
-
-
 def _check_family(rows: Any) -> None:
     """Check that every array of a family has a row for each of its `m`, and columns or indices up to `n`."""
     m, n = rows.m, rows.n
     for field in fields(rows):
         part = getattr(rows, field.name)
         if isinstance(part, Coordinates):
-            _check_terms(part, m, n)
+            for name, column in (("i", part.i), ("j", part.j), ("value", part.value)):
+                _expect(column.shape, part.row.shape, name)
+            for index, limit, name in ((part.row, m, "row"), (part.i, n, "i"), (part.j, n, "j")):
+                _check_index(index, limit, name)
+            if (np.diff(part.row) < 0).any():
+                raise ValueError("row is not ascending")
+            _check_finite(part.value, "value")
         elif isinstance(part, np.ndarray) and part.dtype.kind == "i":
             _expect(part.shape, (m,), field.name)
             _check_index(part, n, field.name)
@@ -339,16 +341,6 @@ def _check_bilinear(rows: Bilinear) -> None:
         _check_index(index, factor.shape[0], f"the index of {name}")
     _expect(rows.weight.shape, (rows.m,), "weight")
     _check_finite(rows.weight, "weight")
-
-
-def _check_terms(t: Coordinates, m: int, n: int) -> None:
-    for name, part in (("i", t.i), ("j", t.j), ("value", t.value)):
-        _expect(part.shape, t.row.shape, name)
-    for index, limit, name in ((t.row, m, "row"), (t.i, n, "i"), (t.j, n, "j")):
-        _check_index(index, limit, name)
-    if (np.diff(t.row) < 0).any():
-        raise ValueError("row is not ascending")
-    _check_finite(t.value, "value")
 
 
 def _check_index(index: Any, limit: int, name: str) -> None:

@@ -153,7 +153,7 @@ class _SpecWriter:
         text = self._divergence(atom) if isinstance(atom, DivergenceAtom) else self._atom(atom)
         if t.matrix is not None:
             text = self._mapped(t, shape, text)
-        scaled = _scaled(t.factor, text)
+        scaled = text if t.factor == 1 else f"{t.factor!r} * {text}"
         if t.parameter is None:
             return scaled
         weight = self._affine(t.parameter, "weight")
@@ -316,10 +316,6 @@ def _labels(axis: Any) -> NDArray[Any] | None:
     labels = list(axis)
     alike = {type(label) for label in labels} in ({str}, {int})
     return np.array(labels) if alike else None
-
-
-def _scaled(weight: float, text: str) -> str:
-    return text if weight == 1 else f"{weight!r} * {text}"
 
 
 def _dotted(table: dict[str, Any]) -> dict[str, Any]:

@@ -437,7 +437,9 @@ class _PresentStack(MatrixStack):
             raise ValueError(
                 "the matrix has no number off the diagonal; expected the entries of two rows at least"
             )
-        return _block(matrix, rows)
+        if is_pandas(matrix, "DataFrame"):
+            return matrix.iloc[rows, rows]
+        return np.asarray(matrix)[np.ix_(rows, rows)]
 
     def absent(self, k: int) -> list[Any]:
         if k not in self.present:
@@ -499,10 +501,3 @@ def rows_with_data(values: Array) -> Mask:
         known[:, k, k] = False
     mask: Mask = np.asarray(known.any(axis=2) | known.any(axis=1))
     return mask
-
-
-def _block(matrix: Any, rows: IntArray) -> Any:
-    """Return the rows and columns of a square matrix."""
-    if is_pandas(matrix, "DataFrame"):
-        return matrix.iloc[rows, rows]
-    return np.asarray(matrix)[np.ix_(rows, rows)]

@@ -209,10 +209,7 @@ class _Cell:
 
     def __init__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, train: Any, test: Any) -> None:
         self._estimator = estimator
-        self._train, self._test = (
-            (_safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows))
-            for rows in (train, test)
-        )
+        self._train, self._test = _part(X, y, train), _part(X, y, test)
         self.fit_time = self.score_time = 0.0
         self.test_score = self.train_score = np.nan
         self.error: Exception | None = None

@@ -191,7 +191,12 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
         points, labels = validated(self, X, y, told, f"one of {', '.join(_KNOWLEDGE)}")
         G0 = self._fit_features(points)
         if not told:
-            similar, dissimilar = self._labeled_pairs(labels)
+            known = np.flatnonzero(np.asarray(labels) != _UNLABELED)
+            if len(known) < 2:
+                raise ValueError(f"y has {len(known)} labels, n_samples = {len(labels)}; expected at least 2")
+            distinct_classes(labels[known])
+            similar, dissimilar = pairs_from_labels(labels[known], self.n_pairs, self.random_state)
+            similar, dissimilar = known[similar], known[dissimilar]
         K = PSD(len(G0), name="K")
         rows = _KernelRows(K, G0, self.gamma, self._scale(G0))
         constraints = [
@@ -257,15 +262,6 @@ class KernelLearner(Drawn, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Of
             random_state=legacy_generator(self.random_state),
         )
         return self._nystroem.fit_transform(points)
-
-    def _labeled_pairs(self, labels: Any) -> tuple[IntArray, IntArray]:
-        """Return pairs of points with labels."""
-        known = np.flatnonzero(np.asarray(labels) != _UNLABELED)
-        if len(known) < 2:
-            raise ValueError(f"y has {len(known)} labels, n_samples = {len(labels)}; expected at least 2")
-        distinct_classes(labels[known])
-        similar, dissimilar = pairs_from_labels(labels[known], self.n_pairs, self.random_state)
-        return known[similar], known[dissimilar]
 
 
 def _map_of(G0: Array, F: Array) -> tuple[Array, Array]:

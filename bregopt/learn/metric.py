@@ -441,7 +441,10 @@ class SoftMarginMetricLearner(LinearMetric):
         warn_of_units(self, points)
         if isinstance(triplets, TripletChunks):
             self.triplets_ = triplets
-            solution = triplets.of(points).solve(self.C, **self._chunk_options())
+            options = self._options()
+            limit = options.pop("max_iter")
+            passes = {} if limit is None else {"max_passes": limit}
+            solution = triplets.of(points).solve(self.C, **passes, **options)
         else:
             chosen = self._triplets(points, labels, triplets)
             self.triplets_, (i, j, k) = chosen, chosen.T
@@ -457,12 +460,6 @@ class SoftMarginMetricLearner(LinearMetric):
         return triplets_from_labels(
             points, labels, self.n_targets, self.n_impostors, self.n_triplets, self.random_state
         )
-
-    def _chunk_options(self) -> dict[str, Any]:
-        """Return the options for :meth:`bregopt.TripletChunks.solve`."""
-        options = self._options()
-        passes = options.pop("max_iter")
-        return options if passes is None else {"max_passes": passes} | options
 
 
 def _components(X: Any) -> Any:

@@ -216,7 +216,9 @@ def boost(Z: Array, y: Array, margin: float, gamma: float, tol: float, max_iter:
     """
     d = Z.shape[1]
     n = d + 1
-    lower, upper = _spectra((Z**2).sum(axis=1), y, margin)
+    squares = (Z**2).sum(axis=1)  # bounds on the eigenvalues of each C, below 0 and above
+    lower = np.where(y > 0, margin - 1, np.minimum(margin - squares, -margin))
+    upper = np.where(y > 0, margin + squares, margin + 1)
     alpha, G, W, log_trace = np.zeros(len(Z)), np.zeros((n, n)), np.eye(n) / n, math.log(n)
     iterations = 0
     with threads_for(n):
@@ -238,10 +240,3 @@ def boost(Z: Array, y: Array, margin: float, gamma: float, tol: float, max_iter:
             log_trace = float(eigenvalues[-1] + np.log(np.exp(eigenvalues - eigenvalues[-1]).sum()))
             W = (V * np.exp(eigenvalues - log_trace)) @ V.T
             iterations += 1
-
-
-def _spectra(squares: Array, y: Array, margin: float) -> tuple[Array, Array]:
-    """Return bounds on the eigenvalues of each ``C``: the lower ones below 0, the upper ones above."""
-    lower = np.where(y > 0, margin - 1, np.minimum(margin - squares, -margin))
-    upper = np.where(y > 0, margin + squares, margin + 1)
-    return lower, upper

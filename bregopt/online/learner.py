@@ -94,7 +94,10 @@ class OnlineLearner(BaseEstimator, ABC):
         """
         begun = hasattr(self, "steps_")
         instances, labels = self._examples(X, y)
-        self._check_switches()
+        for name, parameter in signature(type(self)).parameters.items():
+            value = getattr(self, name)
+            if isinstance(parameter.default, bool) and not isinstance(value, bool | np.bool_):
+                raise TypeError(f"{name} is {value!r}; expected True or False")
         with threads_for(max(instances.shape[1:])):
             if not begun:
                 self._begin(instances)
@@ -103,13 +106,6 @@ class OnlineLearner(BaseEstimator, ABC):
                 self._step(instance, float(label))
                 self.steps_ += 1
         return self
-
-    def _check_switches(self) -> None:
-        """Refuse an array or a number for a parameter that is True or False."""
-        for name, parameter in signature(type(self)).parameters.items():
-            value = getattr(self, name)
-            if isinstance(parameter.default, bool) and not isinstance(value, bool | np.bool_):
-                raise TypeError(f"{name} is {value!r}; expected True or False")
 
     def fit(self, X: ArrayLike, y: ArrayLike | None) -> Self:
         """Reset the learner, and learn from the examples once; see :meth:`partial_fit`."""

@@ -354,7 +354,12 @@ class MatrixWinnow(ConservativeLearner):
         n, rank = X.shape[1], checked_rank(self.rank)
         if rank > n:
             raise ValueError(f"rank is {rank}; expected at most {n}, the order of the instances")
-        floor, trace = self._checked_floor(), 1.0 if X.ndim == 2 else float(n)
+        given, floor = _functions(self.constraints), float(finite_array(self.floor, "floor", ndim=0))
+        if not 0 <= floor < 1:
+            raise ValueError(f"floor is {floor:g}; expected a number from 0 on and below 1")
+        if floor > 0 and (self.normalize or given):
+            raise ValueError(f"floor is {floor:g} with normalize or constraints; expected it without them")
+        trace = 1.0 if X.ndim == 2 else float(n)
         w0 = rank / n + floor * (1 - rank / n) if self.w0 is None else positive_number(self.w0, "w0")
         distance = divergence(n, np.ones(rank), w0, floor)
         best = best_rate(distance, total_loss(self.loss_limit, "loss_limit"), floor * trace)
@@ -363,15 +368,6 @@ class MatrixWinnow(ConservativeLearner):
         self.eta_, self.theta_, self.w0_, self.floor_, self.trace_ = eta, theta, w0, floor, trace
         self.state_ = init(n, w0)
         self._start(n)
-
-    def _checked_floor(self) -> float:
-        constrained = bool(_functions(self.constraints))
-        floor = float(finite_array(self.floor, "floor", ndim=0))
-        if not 0 <= floor < 1:
-            raise ValueError(f"floor is {floor:g}; expected a number from 0 on and below 1")
-        if floor > 0 and (self.normalize or constrained):
-            raise ValueError(f"floor is {floor:g} with normalize or constraints; expected it without them")
-        return floor
 
     def _scores(self, X: Array) -> Array:
         return activities(self.W_, X)
@@ -384,7 +380,13 @@ class MatrixWinnow(ConservativeLearner):
         kept = self.n_features_in_ * self.w0_ if self.normalize else None
         self.state_ = update(self.state_, x, y, self.eta_, kept, self.floor_)
         if self.constraints:
-            self.state_ = _projected(self.state_, _functions(self.constraints), kept)
+            W = PSD(len(self.state_.W), name="W")
+            rows = [f(W) for f in _functions(self.constraints)]
+            rows += [] if kept is None else [trace(W) == kept]
+            sol = Problem(Minimize(von_neumann_div(W, self.state_.W)), rows).solve(solver="bregman", tol=_TOL)
+            if sol.status != "optimal":
+                raise SolverError(f"no projection on the side constraints: {sol.status}. {sol.stop_reason}")
+            self.state_ = meg.init(sol.X)
         if x.ndim == 2:
             self.trace_ = float(len(x))
 
@@ -395,22 +397,6 @@ def _functions(constraints: Any) -> list[Callable[[PSD], Any]]:
     if isinstance(given, str) or not hasattr(given, "__iter__") or not all(callable(f) for f in given):
         raise TypeError(f"constraints is {constraints!r}; expected functions of the matrix variable")
     return list(given)
-
-
-def _projected(state: meg.MEGState, given: list[Callable[[PSD], Any]], kept: float | None) -> meg.MEGState:
-    """Return the Bregman projection on the side constraints, and on the trace `kept` if it is given.
-
-    Raises
-    ------
-    SolverError
-        If there is no projection.
-    """
-    W = PSD(len(state.W), name="W")
-    rows = [f(W) for f in given] + ([] if kept is None else [trace(W) == kept])
-    sol = Problem(Minimize(von_neumann_div(W, state.W)), rows).solve(solver="bregman", tol=_TOL)
-    if sol.status != "optimal":
-        raise SolverError(f"no projection on the side constraints: {sol.status}. {sol.stop_reason}")
-    return meg.init(sol.X)
 
 
 class PairWinnow(MatrixWinnow):

@@ -15,7 +15,6 @@ import numpy as np
 from bregopt.arrays import (
     Array,
     IntArray,
-    Mask,
     check_memory,
     finite_array,
     index_array,
@@ -290,11 +289,26 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
     given, found = rectangular(value, name), "integers"
     if labels is not None and given.dtype.kind in "OUS":
         found = "labels"
-        given = _positions(given, labels, name, matrix)
+        wanted = given.ravel()
+        try:
+            places = labels.get_indexer(wanted)
+        except TypeError:  # one cannot be hashed
+            places = np.array([0 if isinstance(label, Hashable) else -1 for label in wanted])
+        if (places < 0).any():
+            unknown = str(wanted[int(np.argmax(places < 0))])
+            hint = did_you_mean(unknown, map(str, labels), LABELS_SHOWN)
+            raise ValueError(f"{name} has {unknown!r}, which is no label of {matrix}{hint}")
+        given = np.asarray(places).reshape(given.shape)
     if given.size == 0:
         return _NO_PAIRS
     if given.dtype == bool:
-        return _pairs_of_mask(given, n, name)
+        if given.shape != (n, n):
+            raise ValueError(f"{name} has shape {given.shape}; expected a mask of shape {(n, n)}")
+        if (given != given.T).any():
+            a, b = (int(k) for k in np.argwhere(given != given.T)[0])
+            raise ValueError(f"{name} is not symmetric: entries {a, b} and {b, a} differ")
+        i, j = np.nonzero(np.triu(given, 1))
+        return i, j
     if given.dtype.kind not in "iu":
         raise TypeError(
             f"{name} has dtype {given.dtype}; expected a boolean mask, or pairs or a block of integers, or "
@@ -312,30 +326,6 @@ def fixed_pairs(value: Any, n: int, labels: Labels = None, name: str = "fixed", 
     i, j = index_array(given[:, 0], name, n), index_array(given[:, 1], name, n)
     pairs = np.unique((np.minimum(i, j) * n + np.maximum(i, j))[i != j])
     return pairs // n, pairs % n
-
-
-def _positions(pairs: Any, labels: Any, name: str, matrix: str) -> IntArray:
-    """Return the positions of labels, in an array of the same shape."""
-    wanted = pairs.ravel()
-    try:
-        places = labels.get_indexer(wanted)
-    except TypeError:  # one cannot be hashed
-        places = np.array([-1 if not isinstance(name, Hashable) else 0 for name in wanted])
-    if (places < 0).any():
-        unknown = str(wanted[int(np.argmax(places < 0))])
-        hint = did_you_mean(unknown, map(str, labels), LABELS_SHOWN)
-        raise ValueError(f"{name} has {unknown!r}, which is no label of {matrix}{hint}")
-    return np.asarray(places).reshape(pairs.shape)
-
-
-def _pairs_of_mask(mask: Mask, n: int, name: str) -> Pairs:
-    if mask.shape != (n, n):
-        raise ValueError(f"{name} has shape {mask.shape}; expected a mask of shape {(n, n)}")
-    if (mask != mask.T).any():
-        a, b = (int(k) for k in np.argwhere(mask != mask.T)[0])
-        raise ValueError(f"{name} is not symmetric: entries {a, b} and {b, a} differ")
-    i, j = np.nonzero(np.triu(mask, 1))
-    return i, j
 
 
 def fixed_entries(pairs: Pairs, A: Matrix, limit: float, labels: Any = None) -> BoundedEntries:

@@ -16,7 +16,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.lowrank import LowRank
 from bregopt.routes.options import StackOptions
 from bregopt.routes.solution import Solution
 
@@ -75,13 +75,19 @@ def nearest_psd(
     """
     A = opened(A, "A")
     check_arguments(nearest_psd, options, PANEL if is_stack(A) else ())
-    declarations = _declarations(constraints)
+    declarations: Any = [constraints] if callable(constraints) else constraints
+    several = isinstance(declarations, Sequence) and not isinstance(declarations, str)
+    if not several or not all(map(callable, declarations)):
+        raise TypeError(
+            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
+            "constraints, or a sequence of such functions"
+        )
     if is_stack(A):
         from bregopt.problems.nearest_stacks import nearest_psds  # only those with stacks wait
 
         return nearest_psds(nearest_psd, A, declarations, divergence, options)
     labels = labels_of(A, "A")
-    target = _target(A)
+    target = A if isinstance(A, LowRank) else symmetric_matrix(A, "A")
     X = PSD(target.shape[0], name="X")
     problem = Problem(
         Minimize(nearness(divergence, X, target, "A")), [declare(X) for declare in declarations]
@@ -118,18 +124,3 @@ def warn_of_units(answers: Iterable[tuple[Any, Any, Labels, str]]) -> None:
             "variances and measures correlations",
             DataWarning,
         )
-
-
-def _declarations(constraints: Any) -> Sequence[Callable[[PSD], Any]]:
-    """Return functions that declare constraints, one function too."""
-    given: Any = [constraints] if callable(constraints) else constraints
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(callable, given)):
-        raise TypeError(
-            f"constraints is {constraints!r}; expected a function of the matrix variable that returns "
-            "constraints, or a sequence of such functions"
-        )
-    return given
-
-
-def _target(A: Any) -> Matrix:
-    return A if isinstance(A, LowRank) else symmetric_matrix(A, "A")

@@ -15,10 +15,8 @@ from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.pandas_labels import Labels, is_pandas, labeled
 from bregopt.plotting import Axes, plot_correlation
-from bregopt.problems.arguments import BoundedEntries
 from bregopt.problems.correlation.request import Request, left_out_message
 from bregopt.problems.reports import Report, Table, caption
-from bregopt.program import Matrix
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.accuracy import Units, summary
 from bregopt.routes.solution import MatricesLike, Solution
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from bregopt.routes.derivatives.derivative import Derivative, Products
 
 __all__ = [
-    "Asked",
     "CorrelationReport",
     "CorrelationSolution",
     "reportable",
@@ -40,51 +37,6 @@ _LARGEST_PRODUCTS = 60  # order up to which products with the derivative take le
 _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
 _PAIRS = ("row", "column", "before", "after", "change", "note")
 _ROWS = ("row", "sum before", "sum after", "change", "sum of |changes|")
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """The data of one problem, as a report needs them.
-
-    Parameters
-    ----------
-    A : array of shape (n, n), or LowRank
-    unknown : boolean array of shape (n, n), or None
-        The entries that are not known.
-    labels : pandas.Index or None
-    fixed, bounded : BoundedEntries
-    min_eigenvalue : float
-    diagonal : array of shape (n,)
-        The diagonal that the answer is to have.
-    """
-
-    A: Matrix
-    unknown: Mask | None
-    labels: Labels
-    fixed: BoundedEntries
-    bounded: BoundedEntries
-    min_eigenvalue: float
-    diagonal: Array
-
-    @classmethod
-    def of(cls, request: Request) -> Asked:
-        """Return what a request asks, in the units of its covariances if it has them."""
-        A, fixed, bounded = request.A, request.fixed, request.bounded
-        diagonal = np.ones(request.n)
-        if request.scale is not None:
-            unit, diagonal = np.outer(request.scale, request.scale), request.scale**2
-            A = np.asarray(A) * unit
-            fixed, bounded = (
-                replace(own, lo=own.lo * unit[own.i, own.j], hi=own.hi * unit[own.i, own.j])
-                for own in (fixed, bounded)
-            )
-        return cls(A, request.unknown, request.labels, fixed, bounded, request.floor, diagonal)
-
-    @property
-    def before(self) -> Array:
-        """The given matrix, NaN where it is unknown."""
-        A = np.asarray(self.A)
-        return A if self.unknown is None else np.where(self.unknown, np.nan, A)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,8 +53,7 @@ class CorrelationSolution(Solution):
 
     suggestion: Suggestion | None = None
     left_out: tuple[Hashable, ...] = ()
-    _asked: Asked | None = field(default=None, repr=False)  # None: what the request asks
-    _request: Request | None = field(default=None, repr=False)  # of an answer that was not declared
+    _request: Request | None = field(default=None, repr=False)
     _rows: Mask | None = field(default=None, repr=False)  # with data; None if all have some
 
     @cached_property
@@ -135,9 +86,11 @@ class CorrelationSolution(Solution):
             return self._known._in_program
         if self._raw is not None or request is None or self.X is None or self.duals is None:
             return self._raw
+        if request.kind is None or request.groups is not None or request.rank is not None:
+            return None  # its problem is another one
         from bregopt.problems.correlation.solve import declared, units_of  # only those who ask for it wait
 
-        problem, units = declared(request), units_of(request)
+        problem, units = declared(replace(request, labels=None)), units_of(request)
         if request.scale is not None:
             units = (units or Units(np.ones(request.n), np.zeros(request.n))).scaled(request.scale)
         Y = np.asarray(self.X) if units is None else units.of_program(np.asarray(self.X))
@@ -167,12 +120,12 @@ class CorrelationSolution(Solution):
 
         Unknown entries do not count: `dA` may have NaN there, as the difference of two matrices has.
         """
-        asked = self._asked or self._request
-        if asked is not None and asked.unknown is not None and self._rows is None:
+        request = self._request
+        if request is not None and request.unknown is not None and self._rows is None:
             frame: Any = dA if is_pandas(dA, "DataFrame") else None
             given = rectangular(dA, "dA") if frame is None else frame
-            if given.shape == asked.unknown.shape:
-                zeros = np.where(asked.unknown, 0.0, given)
+            if given.shape == request.unknown.shape:
+                zeros = np.where(request.unknown, 0.0, given)
                 dA = zeros if frame is None else type(frame)(zeros, frame.index, frame.columns)
         if self._rows is not None and self.X is not None:
             return self._whole(self._known.jvp(self._part(dA, "dA")))
@@ -210,7 +163,7 @@ class CorrelationSolution(Solution):
         ValueError
             If there is no answer.
         """
-        return CorrelationReport.of(self, self._data)
+        return CorrelationReport.of(self, self._asked)
 
     def plot(self, ax: Sequence[Axes] | None = None) -> NDArray[np.object_]:  # type: ignore[override]
         """Draw the matrix before, after, and the change, and both spectra.
@@ -233,19 +186,18 @@ class CorrelationSolution(Solution):
         ValueError
             If there is no answer.
         """
-        data, scale = self._data, np.sqrt(self._data.diagonal)
-        unit = np.ones_like(data.before) if unlike_sizes(scale) is None else np.outer(scale, scale)
-        what = "" if unlike_sizes(scale) is None else ", as correlations"
-        return plot_correlation(data.before / unit, np.asarray(self._known.X) / unit, data.labels, ax, what)
+        request = self._asked
+        unlike = unlike_sizes(np.sqrt(request.diagonal)) is not None
+        unit, what = (request.unit, ", as correlations") if unlike else (1.0, "")
+        before, after = request.given / unit, np.asarray(self._known.X) / unit
+        return plot_correlation(before, after, request.labels, ax, what)
 
     @property
-    def _data(self) -> Asked:
+    def _asked(self) -> Request:
         if self.X is None:
             raise ValueError(f"there is no answer to report: the status is {self.status}. {self.stop_reason}")
-        if self._asked is not None:
-            return self._asked
         assert self._request is not None
-        return Asked.of(self._request)
+        return self._request
 
 
 def with_rows_left_out(
@@ -264,14 +216,11 @@ def with_rows_left_out(
 
 
 def reportable(
-    solution: Solution,
-    asked: Asked | None = None,
-    suggested: Suggestion | None = None,
-    request: Request | None = None,
+    solution: Solution, request: Request | None = None, suggested: Suggestion | None = None
 ) -> CorrelationSolution:
-    """Return a solution that knows its data, and the `request` whose problem was not declared."""
+    """Return a solution that knows what was asked."""
     known = {name: getattr(solution, name) for name in field_names(Solution)}
-    return CorrelationSolution(**known, suggestion=suggested, _asked=asked, _request=request)
+    return CorrelationSolution(**known, suggestion=suggested, _request=request)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -311,12 +260,12 @@ class CorrelationReport(Report):
     proven_eigenvalue: float
     diagonal_error: float
     _solution: CorrelationSolution
-    _asked: Asked
+    _asked: Request
 
     @classmethod
-    def of(cls, solution: CorrelationSolution, asked: Asked) -> CorrelationReport:
+    def of(cls, solution: CorrelationSolution, asked: Request) -> CorrelationReport:
         """Return the report of an answer."""
-        before, after = asked.before, np.asarray(solution._known.X)
+        before, after = asked.given, np.asarray(solution._known.X)
         given: Any = np.linalg.eigvalsh(before) if np.isfinite(before).all() else np.full(len(after), np.nan)
         own = np.linalg.eigvalsh(after)
         n = len(after)
@@ -370,7 +319,7 @@ class CorrelationReport(Report):
     @cached_property
     def facts(self) -> dict[str, str]:
         """The numbers for the whole matrix, as text by name."""
-        solution, floor = self._solution, self._asked.min_eigenvalue
+        solution, floor = self._solution, self._asked.floor
         short = floor - self.proven_eigenvalue
         least = f"{floor:g}" if short <= 0 else f"{floor:g} - {short:.1e}" if floor else f"-{short:.1e}"
         diagonal = f"off by {self.diagonal_error:.1e}" if self.diagonal_error else "exact"
@@ -422,15 +371,15 @@ class CorrelationReport(Report):
         """Return for each pair whether it was unknown, or is fixed or at a bound."""
         n, asked = len(self.after), self._asked
         fixed, lower, upper = np.zeros((n, n), dtype=bool), np.full((n, n), -np.inf), np.full((n, n), np.inf)
-        kept, bounded = asked.fixed, asked.bounded
+        kept, bounded, unit = asked.fixed, asked.bounded, asked.unit
         fixed[kept.i, kept.j] = True
         lower[bounded.i, bounded.j], upper[bounded.i, bounded.j] = bounded.lo, bounded.hi
         near = _NEAR * float(np.abs(self.after).max())
         rules = (
             (np.isnan(self.before), "unknown before"),
             (fixed, "fixed"),
-            (self.after <= lower + near, "at lower bound"),
-            (self.after >= upper - near, "at upper bound"),
+            (self.after <= lower * unit + near, "at lower bound"),
+            (self.after >= upper * unit - near, "at upper bound"),
         )
         masks = [mask[i, j] for mask, _ in rules]
         return np.select(masks, [text for _, text in rules], "").tolist()
@@ -488,11 +437,11 @@ class CorrelationReport(Report):
         return {"quantity": list(numbers), "value": list(numbers.values())}
 
 
-def _requested(asked: Asked, change: Array) -> dict[str, str]:
+def _requested(asked: Request, change: Array) -> dict[str, str]:
     """Return what was asked of the answer besides nearness, as text by name; `change` is of each entry."""
     facts, i, j = {}, asked.fixed.i, asked.fixed.j
-    if asked.min_eigenvalue > 0:
-        facts["floor"] = f"{asked.min_eigenvalue:g}"
+    if asked.floor > 0:
+        facts["floor"] = f"{asked.floor:g}"
     if len(i):
         largest = np.abs(change[i, j]).max()
         facts["kept"] = f"{_counted(len(i), 'entry', 'entries')}, largest change {largest:.1e}"

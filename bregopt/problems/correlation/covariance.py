@@ -27,7 +27,7 @@ from bregopt.problems.arguments import (
     row_and_entry_weights,
     standard_deviations,
 )
-from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
+from bregopt.problems.correlation.answer import CorrelationSolution, reportable
 from bregopt.problems.correlation.nearest import solve_directly
 from bregopt.problems.correlation.norms import solve_norm
 from bregopt.problems.correlation.request import (
@@ -160,7 +160,7 @@ def nearest_covariance(
         task = covariance_task(S, given)
         solution, scale = task.solved(options), np.sqrt(task.variances)
         if units == "auto" and divergence != "logdet" and spread(scale) > LARGEST_SPREAD:
-            change = largest_change(Asked.of(task.request).before, solution.X, scale)
+            change = largest_change(task.request.given, solution.X, scale)
             warn_caller(units_message(scale, task.request.labels, task.measured, change), DataWarning)
         return solution
 
@@ -188,7 +188,7 @@ class CovarianceTask(NamedTuple):
         if direct is not None:
             return labeled(self.rescaled(direct), request.labels)
         solution = (solve_norm if request.kind is None else solve_request)(request, options)
-        return reportable(labeled(self.rescaled(solution), request.labels), Asked.of(request))
+        return reportable(labeled(self.rescaled(solution), request.labels), request)
 
     def rescaled(self, solution: Answered) -> Answered:
         """Return an answer in correlations as a covariance matrix with exactly these variances."""
@@ -223,7 +223,12 @@ def covariance_task(S: Any, of_user: Mapping[str, Any]) -> CovarianceTask:
     C = np.asarray(given.A) / unit
     np.fill_diagonal(C, 1.0)
     lo, hi = (_in_correlations(of_user[name], name, unit, labels, pairs) for name in ("lower", "upper"))
-    floor = _least(of_user["min_eigenvalue"], scale, labels)
+    floor, k = float(finite_array(of_user["min_eigenvalue"], "min_eigenvalue", ndim=0)), int(np.argmin(scale))
+    if not 0 <= floor < scale[k] ** 2:
+        raise ValueError(
+            f"min_eigenvalue is {floor:g}; expected a number from 0 and below the least variance, "
+            f"{scale[k] ** 2:g} at {k if labels is None else labels[k]}"
+        )
     measured = measured_units(of_user["units"], spread(scale), kind, floor, condition)
     if measured == "covariance":
         w, H = w * scale, None if H is None else H * unit
@@ -294,17 +299,6 @@ def units_message(
         f"measured; the largest change of a correlation is {size:.2g}, of {names[i]} and {names[j]}"
         f"{'' if date is None else f', in matrix {date!r}'}. {choice}"
     )
-
-
-def _least(value: Any, scale: Array, labels: Labels) -> float:
-    """Return the lower bound on the eigenvalues, in the units of the covariances."""
-    floor, k = float(finite_array(value, "min_eigenvalue", ndim=0)), int(np.argmin(scale))
-    if not 0 <= floor < scale[k] ** 2:
-        raise ValueError(
-            f"min_eigenvalue is {floor:g}; expected a number from 0 and below the least variance, "
-            f"{scale[k] ** 2:g} at {k if labels is None else labels[k]}"
-        )
-    return floor
 
 
 def _in_correlations(value: Any, name: str, unit: Array, labels: Labels, fixed: Pairs) -> Any:

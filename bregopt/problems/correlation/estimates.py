@@ -164,16 +164,6 @@ def pairwise_correlation(returns: ArrayLike, min_samples: int = 2) -> PairwiseCo
     given: Any = returns
     names = given.columns if is_pandas(returns, "DataFrame") else range(points.shape[1])
     A, counts = _correlations(points, least)
-    _warn_of_unknown(A, names)
-    weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
-    found: list[Any] = [A, weights, counts.astype(np.intp)]
-    labels = names if is_pandas(returns, "DataFrame") else None
-    A, weights, counts = (framed(own, labels, labels) for own in found)
-    return PairwiseCorrelation(A, weights, counts, int(min_samples))
-
-
-def _warn_of_unknown(A: Array, names: Any) -> None:
-    """Warn of columns without any known correlation."""
     (rows,) = rows_with_data(A[None])
     lost = [str(names[k]) for k in np.flatnonzero(~rows)]
     if lost:
@@ -183,6 +173,11 @@ def _warn_of_unknown(A: Array, names: Any) -> None:
             "want of common dates or of variation on them",
             DataWarning,
         )
+    weights = np.sqrt(np.where(np.isfinite(A), counts, 0.0) / max(counts.max(initial=0.0), 1.0))
+    found: list[Any] = [A, weights, counts.astype(np.intp)]
+    labels = names if is_pandas(returns, "DataFrame") else None
+    A, weights, counts = (framed(own, labels, labels) for own in found)
+    return PairwiseCorrelation(A, weights, counts, int(min_samples))
 
 
 def _points(returns: Any) -> Array:

@@ -142,12 +142,22 @@ class _Batches(Method):
 
     def point(self) -> _Point:
         """Return the iterate's psd part scaled to the diagonal, and its multipliers scaled to the costs."""
-        Y, c = self.splitting.Y, self._entries.diagonal
+        entries, request = self._entries, self._request
+        Y, c = self.splitting.Y, entries.diagonal
         size = np.sqrt(c / np.maximum(Y.diagonal(), TINY))
         X = np.outer(size, size) * (Y + Y.T) / 2
         np.fill_diagonal(X, c)
-        y = _multipliers(self._entries, self.splitting, self._request)
-        return _Point(X, np.array([self._entries.distance(X)]), np.pad(y, (0, self._program.m - len(y))))
+        share, *shares = _shares(entries, self.splitting, _least(request))
+        own, distances = np.zeros((2, *X.shape))
+        own[entries.i, entries.j], distances[entries.i, entries.j] = shares
+        unit = np.ones(request.n) if request.scale is None else request.scale
+        rows = [-share * self.splitting.S.diagonal() / unit**2]
+        for pairs in (request.fixed, request.bounded):
+            i, j = np.minimum(pairs.i, pairs.j), np.maximum(pairs.i, pairs.j)
+            rows.append(own[i, j] / (unit[i] * unit[j]))
+        i, j = np.nonzero(measured(request)[1])
+        y = np.concatenate([*rows, np.minimum(distances[i, j], 0.0), np.maximum(distances[i, j], 0.0)])
+        return _Point(X, np.array([entries.distance(X)]), np.pad(y, (0, self._program.m - len(y))))
 
 
 def _entries(request: Request) -> Entries:
@@ -198,21 +208,6 @@ def _shares(entries: Entries, state: _Splitting, on_diagonal: float) -> tuple[fl
         of_bound[at] -= rest
         of_distance[at] += rest
     return size, of_bound, of_distance
-
-
-def _multipliers(entries: Entries, state: _Splitting, request: Request) -> Array:
-    """Return the multipliers of the rows, in their order."""
-    n = request.n
-    size, *shares = _shares(entries, state, _least(request))
-    own, distances = np.zeros((2, n, n))
-    own[entries.i, entries.j], distances[entries.i, entries.j] = shares
-    unit = np.ones(n) if request.scale is None else request.scale
-    rows = [-size * state.S.diagonal() / unit**2]
-    for pairs in (request.fixed, request.bounded):
-        i, j = np.minimum(pairs.i, pairs.j), np.maximum(pairs.i, pairs.j)
-        rows.append(own[i, j] / (unit[i] * unit[j]))
-    i, j = np.nonzero(measured(request)[1])
-    return np.concatenate([*rows, np.minimum(distances[i, j], 0.0), np.maximum(distances[i, j], 0.0)])
 
 
 @dataclass(frozen=True, eq=False)

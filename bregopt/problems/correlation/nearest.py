@@ -27,7 +27,7 @@ from bregopt.io.matrices import SUFFIXES, Table, csv_text, opened, read_matrix
 from bregopt.io.pandas_labels import framed, labeled, pair_labels
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
-from bregopt.problems.correlation.answer import Asked, CorrelationSolution, reportable
+from bregopt.problems.correlation.answer import CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, check_missing, read_request, rows_left
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
@@ -280,7 +280,7 @@ def answered(
         hint = "suggest=True finds" if suggested is None else "sol.suggestion is"
         found = f"{solution.stop_reason} {hint} the nearest request that works."
         solution = replace(solution, stop_reason=found)
-    return reportable(solution, Asked.of(request), suggested)
+    return reportable(solution, request, suggested)
 
 
 def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution]:
@@ -355,7 +355,7 @@ def _run(options: argparse.Namespace, settings: dict[str, Any], exit_status: Cal
 
 def _write(options: argparse.Namespace, table: Table, solution: CorrelationSolution) -> None:
     labels = table.columns if table.index is None else table.index
-    report = replace(solution, _asked=replace(solution._data, labels=labels)).report()
+    report = replace(solution, _request=replace(solution._asked, labels=labels)).report()
     kind = "" if options.report is None else options.report.suffix.lower()
     if kind == ".html":
         report.to_html(options.report)

@@ -94,7 +94,14 @@ def solve_norm(request: Request, options: Mapping[str, Any]) -> Solution:
     TypeError, UnsupportedProblemError
         If an argument does not go with the norm.
     """
-    _check(request)
+    if isinstance(request.A, LowRank):
+        raise TypeError("A is LowRank, whose range no norm keeps: pass A.dense()")
+    if request.divergence == "spectral" and request.H is not None:
+        which = "unknown entries" if request.unknown is not None else "weights of entries"
+        raise UnsupportedProblemError(
+            f"the spectral norm is of all entries at once and takes no {which}; use weights of rows, or "
+            "divergence='largest_entry'"
+        )
     if request.divergence == "spectral":
         found = _of_smallest_eigenvalue(request, options)
         if found is not None:
@@ -167,18 +174,6 @@ def _shifted(solution: Solution, request: Request) -> Solution:
         f"derivatives are known for divergences; the minimizer of {request.divergence} need not be unique"
     )
     return replace(solution, X=solution.X + request.t * np.eye(request.n), _restated=reason)
-
-
-def _check(request: Request) -> None:
-    """Refuse what does not go with a norm."""
-    if isinstance(request.A, LowRank):
-        raise TypeError("A is LowRank, whose range no norm keeps: pass A.dense()")
-    if request.divergence == "spectral" and request.H is not None:
-        found = "unknown entries" if request.unknown is not None else "weights of entries"
-        raise UnsupportedProblemError(
-            f"the spectral norm is of all entries at once and takes no {found}; use weights of rows, or "
-            "divergence='largest_entry'"
-        )
 
 
 def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:

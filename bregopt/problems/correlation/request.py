@@ -116,7 +116,15 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     if labels is not None and is_pandas(value, "Series"):
         value = dict(zip(labels_of(value, "groups"), value, strict=True))
     if is_mapping(value):
-        names = _of_mapping(value, n, labels)
+        rows = list(range(n) if labels is None else labels)
+        lacking = [x for x in rows if x not in value]
+        if lacking:
+            shown = ", ".join(map(repr, lacking[:_SHOWN])) + (" and more" if len(lacking) > _SHOWN else "")
+            raise ValueError(f"groups lacks {shown}; expected a group for each label of A")
+        spare = [x for x in value if x not in rows] if labels is None else []
+        if spare:
+            raise ValueError(f"groups has the unknown label {spare[0]!r}; expected numbers from 0 to {n - 1}")
+        names = [value[x] for x in rows]
     else:
         if isinstance(value, str) or not hasattr(value, "__len__") or rectangular(value, "groups").ndim != 1:
             raise TypeError(f"groups is {value!r}; expected the name of a group for each of the {n} rows")
@@ -133,19 +141,6 @@ def read_groups(value: Any, labels: Labels, n: int) -> Groups | None:
     order: dict[Hashable, int] = {}
     at = np.array([order.setdefault(name, len(order)) for name in names], dtype=np.intp)
     return Groups(tuple(order), at)
-
-
-def _of_mapping(value: Mapping[Hashable, Any], n: int, labels: Labels) -> list[Any]:
-    """Return the groups of the labels, in their order; groups of other labels do not count."""
-    rows = list(range(n) if labels is None else labels)
-    lacking = [x for x in rows if x not in value]
-    if lacking:
-        shown = ", ".join(map(repr, lacking[:_SHOWN])) + (" and more" if len(lacking) > _SHOWN else "")
-        raise ValueError(f"groups lacks {shown}; expected a group for each label of A")
-    spare = [x for x in value if x not in rows] if labels is None else []
-    if spare:
-        raise ValueError(f"groups has the unknown label {spare[0]!r}; expected numbers from 0 to {n - 1}")
-    return [value[x] for x in rows]
 
 
 def by_pairs(value: Any) -> bool:
@@ -287,6 +282,22 @@ class Request:
     def n(self) -> int:
         """The order."""
         return self.A.shape[0]
+
+    @property
+    def unit(self) -> Array:
+        """The units of the user, in those of ``X``, shape ``(n, n)``."""
+        return np.ones((self.n, self.n)) if self.scale is None else np.outer(self.scale, self.scale)
+
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal that the answer is to have, shape ``(n,)``."""
+        return np.ones(self.n) if self.scale is None else self.scale**2
+
+    @property
+    def given(self) -> Array:
+        """The matrix of the user, NaN where it is unknown."""
+        A = np.asarray(self.A) * self.unit
+        return A if self.unknown is None else np.where(self.unknown, np.nan, A)
 
     @cached_property
     def is_plain(self) -> bool:

@@ -37,7 +37,14 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import check_definite, has_method, nearness, stack_answer, stack_settings
+from bregopt.problems.arguments import (
+    BoundedEntries,
+    check_definite,
+    has_method,
+    nearness,
+    stack_answer,
+    stack_settings,
+)
 from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.request import Groups, Request
 from bregopt.program.entry_stack import EntryStack
@@ -429,16 +436,6 @@ def correlation_rows(Y: Any, request: Request) -> list[Constraint]:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class _Blocks:
-    """Fixed and bounded correlations of pairs of groups ``g <= h``."""
-
-    g: IntArray
-    h: IntArray
-    lo: Array
-    hi: Array
-
-
 def solve_groups(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the nearest correlation matrix with one correlation for each pair of groups.
 
@@ -449,20 +446,6 @@ def solve_groups(request: Request, options: Mapping[str, Any]) -> Solution:
     """
     groups = request.groups
     assert groups is not None
-    _check(request)
-    request = with_completion(request)
-    solve = _squares if request.kind is not None and request.kind.quadratic else _invariant
-    solution = explained(solve(request, groups, _blocks(request, groups), options), request)
-    if solution.X is None:
-        return solution
-    R = _correlations(solution.X, request, groups)
-    X = R[np.ix_(groups.at, groups.at)]
-    np.fill_diagonal(X, 1.0)
-    return replace(solution, X=X, _restated="derivatives with groups are not known; leave them out")
-
-
-def _check(request: Request) -> None:
-    """Refuse what does not go with groups."""
     if request.kind is None:
         raise UnsupportedProblemError(
             f"groups go with frobenius, logdet and von_neumann; found divergence={request.divergence!r}, "
@@ -475,10 +458,27 @@ def _check(request: Request) -> None:
         )
     if isinstance(request.A, LowRank):
         raise TypeError("A is LowRank, whose range equal correlations leave: pass A.dense()")
+    request = with_completion(request)
+    solve = _squares if request.kind is not None and request.kind.quadratic else _invariant
+    solution = explained(solve(request, groups, _blocks(request, groups), options), request)
+    if solution.X is None:
+        return solution
+    # Y = M - t I, and the invariant form has a second block.
+    M: Any = solution.X[0] if isinstance(solution.X, tuple) else solution.X
+    sizes = groups.sizes
+    R: Array = M / np.sqrt(np.outer(sizes, sizes))
+    inner = (M.diagonal() + request.shift - 1) / np.maximum(sizes - 1, 1)
+    np.fill_diagonal(R, np.where(sizes > 1, inner, 1.0))
+    X = R[np.ix_(groups.at, groups.at)]
+    np.fill_diagonal(X, 1.0)
+    return replace(solution, X=X, _restated="derivatives with groups are not known; leave them out")
 
 
-def _blocks(request: Request, groups: Groups) -> _Blocks:
-    """Return the bounds on the correlations of groups; those of all entries of a pair hold for its one."""
+def _blocks(request: Request, groups: Groups) -> BoundedEntries:
+    """Return the bounds on the correlations of groups; those of all entries of a pair hold for its one.
+
+    Pairs of groups ``i <= j`` include those of one group.
+    """
     k = len(groups.names)
     lo, hi = np.full((k, k), -np.inf), np.full((k, k), np.inf)
     for entries in (request.fixed, request.bounded):
@@ -501,21 +501,10 @@ def _blocks(request: Request, groups: Groups) -> _Blocks:
             f"{groups.names[g]!r}; equal correlations of {groups.sizes[g]} rows are at least {least[g]:g}"
         )
     g, h = np.nonzero(np.isfinite(lo) | np.isfinite(hi))
-    return _Blocks(g, h, np.minimum(lo, hi)[g, h], hi[g, h])
+    return BoundedEntries(g, h, np.minimum(lo, hi)[g, h], hi[g, h])
 
 
-def _correlations(Y: Any, request: Request, groups: Groups) -> Array:
-    """Return ``R`` from ``Y = M - t I``, and from the blocks of ``X`` of the invariant form."""
-    M = Y[0] if isinstance(Y, tuple) else Y
-    sizes = groups.sizes
-    t = request.shift
-    R: Array = M / np.sqrt(np.outer(sizes, sizes))
-    inner = (M.diagonal() + t - 1) / np.maximum(sizes - 1, 1)
-    np.fill_diagonal(R, np.where(sizes > 1, inner, 1.0))
-    return R
-
-
-def _squares(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
+def _squares(request: Request, groups: Groups, pairs: BoundedEntries, options: Mapping[str, Any]) -> Solution:
     """Solve with the squared Frobenius distance: weighted squares of the entries of ``Y = M - t I``."""
     k, t, sizes = len(groups.names), request.floor, groups.sizes
     A = np.asarray(request.A)
@@ -534,10 +523,10 @@ def _squares(request: Request, groups: Groups, blocks: _Blocks, options: Mapping
     rows = [(diag(Y)[single] == 1 - t).named("diagonal")] if single.any() else []
     if not single.all():
         rows.append((diag(Y)[~single] <= sizes[~single] * (1 - t)).named("eigenvalues within groups"))
-    if len(blocks.g):
-        own = blocks.g == blocks.h
-        entries = (Y[blocks.g, blocks.h] - np.where(own, 1 - t, 0.0)) / unit[blocks.g, blocks.h]
-        rows.append(between(entries, blocks.lo, blocks.hi).named("groups"))
+    if len(pairs.i):
+        own = pairs.i == pairs.j
+        entries = (Y[pairs.i, pairs.j] - np.where(own, 1 - t, 0.0)) / unit[pairs.i, pairs.j]
+        rows.append(between(entries, pairs.lo, pairs.hi).named("groups"))
     H = np.sqrt(weight) / unit + np.diag(single.astype(float))  # those entries are fixed
     problem = Problem(Minimize(frobenius_div(Y, target, weights=H) + constant), rows)
     solution = problem.solve(**options)
@@ -548,7 +537,9 @@ def _squares(request: Request, groups: Groups, blocks: _Blocks, options: Mapping
     return with_diagonal(problem, solution, required, options.get("tol", Settings.tol))
 
 
-def _invariant(request: Request, groups: Groups, blocks: _Blocks, options: Mapping[str, Any]) -> Solution:
+def _invariant(
+    request: Request, groups: Groups, pairs: BoundedEntries, options: Mapping[str, Any]
+) -> Solution:
     """Solve with LogDet or von Neumann: a block ``M``, and one for the eigenvalues within groups."""
     sizes = groups.sizes
     M0, rest, constant = _average(request, groups)
@@ -562,11 +553,11 @@ def _invariant(request: Request, groups: Groups, blocks: _Blocks, options: Mappi
         objective = objective + nearness(request.divergence, Z, np.diag(rest[inside]), "A", **bounds)
         total = total + (inside == np.arange(len(sizes))[:, None]).astype(float) @ diag(Z)
     rows = [(total == sizes.astype(float)).named("diagonal")]
-    if len(blocks.g):
-        own = blocks.g == blocks.h
-        unit = np.where(own, sizes[blocks.g] - 1, np.sqrt(sizes[blocks.g] * sizes[blocks.h]))
-        entries = (Y[blocks.g, blocks.h] - np.where(own, 1.0, 0.0)) / unit
-        rows.append(between(entries, blocks.lo, blocks.hi).named("groups"))
+    if len(pairs.i):
+        own = pairs.i == pairs.j
+        unit = np.where(own, sizes[pairs.i] - 1, np.sqrt(sizes[pairs.i] * sizes[pairs.j]))
+        entries = (Y[pairs.i, pairs.j] - np.where(own, 1.0, 0.0)) / unit
+        rows.append(between(entries, pairs.lo, pairs.hi).named("groups"))
     return Problem(Minimize(objective), rows).solve(**options)
 
 

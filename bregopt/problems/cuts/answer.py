@@ -445,7 +445,9 @@ def _component(links: Any) -> Array:
     n = links.shape[0]
     if n == 1:
         return np.zeros((1, 2))
-    return _principal_axes(_springs(links, _pivot_scaling(links)))
+    places = _springs(links, _pivot_scaling(links))
+    centered = places - places.mean(axis=0)  # turned such that the drawing is wider than high
+    return centered @ np.linalg.svd(centered, full_matrices=False)[2].T
 
 
 def _pivot_scaling(links: Any) -> Array:
@@ -505,12 +507,6 @@ def _scattered(i: IntArray, j: IntArray, force: Array, n: int) -> Array:
     """Return the sum of forces on each vertex: `force` acts on `i`, and its opposite on `j`."""
     axes = [np.bincount(i, axis, n) - np.bincount(j, axis, n) for axis in force.T]
     return np.column_stack(axes)
-
-
-def _principal_axes(places: Array) -> Array:
-    """Return positions turned so that the drawing is wider than high."""
-    centered = places - places.mean(axis=0)
-    return centered @ np.linalg.svd(centered, full_matrices=False)[2].T
 
 
 def _packed(drawings: list[Array]) -> list[Array]:

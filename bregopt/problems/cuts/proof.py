@@ -156,15 +156,10 @@ class Proof:
 
     def compared(self, every: IntArray) -> Settled:
         """Return the best of all allowed partitions, shape (count, n)."""
-        best = self._best_of(every)
-        return Settled(best, self._beyond_weight(best), True)
-
-    def _best_of(self, parts: IntArray) -> IntArray:
-        """Return the best of several partitions, shape (count, n), compared exactly."""
         W = np.zeros((self.n, self.n))
         W[self._i, self._j] = W[self._j, self._i] = self._weights
-        best: IntArray = parts[strongest(parts, W, self.largest)].astype(np.intp)
-        return best
+        best: IntArray = every[strongest(every, W, self.largest)].astype(np.intp)
+        return Settled(best, self._beyond_weight(best), True)
 
     def _better(self, bound: float) -> float:
         """Return a bound, or the one without any work if that is better."""

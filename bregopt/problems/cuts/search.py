@@ -239,16 +239,11 @@ def _centered(graph: SignGraph, R: Array) -> Array:
     """Return unit rows whose mean has nearly a length that the sizes of the sides allow."""
     if graph.free:
         return R
-    smallest, largest = _lengths(graph)
+    ends = [2 * first / graph.n - 1 for first in (graph.least, graph.most)]
+    smallest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
+    largest = max(map(abs, ends))
     mean = R.mean(axis=0)
     length = float(np.linalg.norm(mean))
     if length == 0:
         return R
     return _unit(R + (min(max(length, smallest), largest) / length - 1.0) * mean)
-
-
-def _lengths(graph: SignGraph) -> tuple[float, float]:
-    """Return bounds on the length of the mean of the signs of a partition."""
-    ends = [2 * first / graph.n - 1 for first in (graph.least, graph.most)]
-    smallest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
-    return smallest, max(map(abs, ends))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array, ArrayOrFrame, IntArray, Mask
+from bregopt.arrays import EPS, Array, ArrayOrFrame, IntArray
 from bregopt.certify import bracket
 from bregopt.linalg import inverse_of, root_of
 from bregopt.problems.logdet.answer import ProvenAnswer
@@ -273,7 +273,14 @@ class _Exchanges:
         excess = self.excess(counts)
         allowed = given[:, None] != taken
         if len(self.bounds.budget):
-            allowed &= self._affordable(counts, given, taken, excess)
+            # Exchanges meet the budgets; where these are not met, they come nearer to them.
+            cost = self.bounds.costs @ counts
+            limit = self.bounds.budget * self.runs
+            change = self.bounds.costs[:, None, taken] - self.bounds.costs[:, given, None]
+            size = np.maximum(np.abs(limit), 1e-300)
+            over = (cost[:, None, None] + change - limit[:, None, None]) / size[:, None, None]
+            after = np.maximum(over - 1e-12, 0.0).sum(axis=0)
+            allowed &= after < excess if excess > 0 else after == 0
         if not allowed.any():
             return None
         gain = np.where(allowed, self._gains(M, given, taken), -np.inf)
@@ -282,23 +289,23 @@ class _Exchanges:
             return None
         return int(given[i]), int(taken[j])
 
-    def _affordable(self, counts: IntArray, given: IntArray, taken: IntArray, excess: float) -> Mask:
-        """Return which exchanges meet the budgets; where these are not met, which come nearer to them."""
-        cost = self.bounds.costs @ counts
-        limit = self.bounds.budget * self.runs
-        change = self.bounds.costs[:, None, taken] - self.bounds.costs[:, given, None]
-        over = (cost[:, None, None] + change - limit[:, None, None]) / np.maximum(np.abs(limit), 1e-300)[
-            :, None, None
-        ]
-        after = np.maximum(over - 1e-12, 0.0).sum(axis=0)
-        met: Mask = after < excess if excess > 0 else after == 0
-        return met
-
     def _gains(self, M: Array, given: IntArray, taken: IntArray) -> Array:
         """Return the relative gain of each exchange, shape (k, l)."""
         root = None if self.criterion == "E" or not self.candidates.are_rows else root_of(M)
         if root is None or root.diagonal().min() <= _SINGULAR * root.diagonal().max():
-            return self._gains_of_matrices(M, given, taken)
+            # The gains are those of the matrices after each exchange.
+            n, unit = len(M), float(M.trace())
+            own = max(float(self._score(M[None], unit)[0]), -1e300)  # minus infinity where M is singular
+            matrices = self.candidates.X
+            if self.candidates.are_rows:
+                matrices = np.einsum("mi,mj->mij", matrices, matrices)
+            gains = np.empty((len(given), len(taken)))
+            batch = max(_BATCH // n**2, 1)
+            for row, i in enumerate(given):
+                for a in range(0, len(taken), batch):
+                    part = taken[a : a + batch]
+                    gains[row, a : a + batch] = self._score(M - matrices[i] + matrices[part], unit) - own
+            return gains
         X, B = self.candidates.X, inverse_of(root)
         left, right = X[given] @ B, X[taken]
         g = left @ right.T
@@ -314,21 +321,6 @@ class _Exchanges:
         total = float(B.trace() if self.K is None else np.vdot(B, self.K))
         less = ((1 - di) * hj + 2 * g * h - (1 + dj) * hi) / np.maximum(ratio, 1e-12)
         return np.where(ratio > 1e-12, less / total, -np.inf)
-
-    def _gains_of_matrices(self, M: Array, given: IntArray, taken: IntArray) -> Array:
-        """Return the gains from the matrices after each exchange."""
-        n, unit = len(M), float(M.trace())
-        own = max(float(self._score(M[None], unit)[0]), -1e300)  # minus infinity where M is singular
-        matrices = self.candidates.X
-        if self.candidates.are_rows:
-            matrices = np.einsum("mi,mj->mij", matrices, matrices)
-        gains = np.empty((len(given), len(taken)))
-        batch = max(_BATCH // n**2, 1)
-        for row, i in enumerate(given):
-            for a in range(0, len(taken), batch):
-                part = taken[a : a + batch]
-                gains[row, a : a + batch] = self._score(M - matrices[i] + matrices[part], unit) - own
-        return gains
 
     def _score(self, M: Array, unit: float) -> Array:
         """Return a number that grows as matrices, shape (b, n, n), improve; `unit` is that of eigenvalues."""

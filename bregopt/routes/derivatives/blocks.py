@@ -150,7 +150,14 @@ class SpectralPoint:
 
     def __init__(self, spectrum: Spectrum, block: Block, rows: BlockRows) -> None:
         self.X, self._spectrum, self._rows = spectrum.X, spectrum, rows
-        self.margin = _distance(spectrum, block)
+        assert block.nearness is not None
+        kind, theta = block.nearness.kind, spectrum.theta
+        below = getattr(spectrum, "below", spectrum)  # without the cap
+        bends = [float(bend) for bend in getattr(below, "bends", ())]
+        if block.cap is not None:
+            bends.append(np.log(block.cap) if kind.exponential else block.cap)
+        size = max(float(np.abs(theta).max()), TINY)
+        self.margin = min((float(np.abs(theta - bend).min()) / size for bend in bends), default=np.inf)
 
     def derivative(self, S: Array) -> Array:
         """Return ``P'[S]``."""
@@ -239,18 +246,6 @@ def _columns_of(map_: Callable[[Array], Array], m: int) -> Array:
     return np.array([map_(unit) for unit in np.eye(m)]).reshape(m, -1)
 
 
-def _distance(spectrum: Any, block: Block) -> float:
-    """Return the relative distance of eigenvalues from a bend of the function of the spectrum."""
-    assert block.nearness is not None
-    kind, theta = block.nearness.kind, spectrum.theta
-    below = getattr(spectrum, "below", spectrum)  # without the cap
-    bends = [float(bend) for bend in getattr(below, "bends", ())]
-    if block.cap is not None:
-        bends.append(np.log(block.cap) if kind.exponential else block.cap)
-    size = max(float(np.abs(theta).max()), TINY)
-    return min((float(np.abs(theta - bend).min()) / size for bend in bends), default=np.inf)
-
-
 @dataclass(frozen=True, eq=False)
 class Pair:
     """Nearly complementary ``X`` and ``Z``, and magnitudes that make them comparable."""
@@ -293,12 +288,8 @@ class _Split:
         self.N, self.P = V[:, :k], V[:, k:]
         self.x, self.z = size * theta[k:], -price * theta[:k]
         self.X, self.Z = (self.P * self.x) @ self.P.T, (self.N * self.z) @ self.N.T
-        self.margin = self._margin()
-
-    def _margin(self) -> float:
-        """Return the smallest eigenvalue relative to the largest one of its own matrix."""
         ends = [float(v.min() / max(v.max(), TINY)) for v in (self.x, self.z) if len(v)]
-        return min(ends, default=np.inf)
+        self.margin = min(ends, default=np.inf)
 
 
 class LinearPoint(_MatrixPoint):
@@ -413,7 +404,10 @@ class WeightedPoint(_MatrixPoint):
         for _ in range(CG_STEPS):
             if rs <= enough:
                 break
-            Kp = self._stiffness(p)
+            V = self._V
+            # The curvature of the squares, and that of the cone.
+            inside = V.T @ (self._squares * (V @ p @ V.T)) @ V
+            Kp = np.where(self._tangent, inside + self._ratio * p, 0.0)
             curvature = float(np.vdot(p, Kp))
             if curvature <= 0:
                 raise ValueError(
@@ -426,9 +420,3 @@ class WeightedPoint(_MatrixPoint):
             rs, before = float(np.vdot(r, s)), rs
             p = s + (rs / before) * p
         return x
-
-    def _stiffness(self, T: Array) -> Array:
-        """Return ``K(T)``: the curvature of the squares, and that of the cone."""
-        V = self._V
-        inside = V.T @ (self._squares * (V @ T @ V.T)) @ V
-        return np.where(self._tangent, inside + self._ratio * T, 0.0)

@@ -144,7 +144,13 @@ class Descent:
         """
         face = face_of((self.X != 0) | (np.abs(self._gradient) > self._penalty), self.X.dtype.type)
         gradient, prices, x = (face.part(M) for M in (self._gradient, self._prices, self.X))
-        y = self._modeled(face, x, gradient, prices, decrease)
+        # Products of large matrices are in single precision.
+        kind: Any = np.float32 if len(self.X) >= SINGLE_ORDER else np.float64
+        X, W = self.X.astype(kind, copy=False), self._W.astype(kind, copy=False)
+        model = NewtonModel(face, X, W, x, gradient, prices, self._length)
+        model.minimize(max(decrease, _MODEL_DECREASE))
+        self._length = model.length
+        y = model.y
         d = y - x
         slope = face.inner(gradient, d) + face.inner(prices, np.abs(y) - np.abs(x))
         t = 1.0
@@ -156,15 +162,6 @@ class Descent:
                 return
             t /= 2
         self.stuck = True
-
-    def _modeled(self, face: Face, x: Any, gradient: Any, prices: Any, decrease: float) -> Any:
-        """Return a point that reduces the model; products of large matrices are in single precision."""
-        kind: Any = np.float32 if len(self.X) >= SINGLE_ORDER else np.float64
-        X, W = self.X.astype(kind, copy=False), self._W.astype(kind, copy=False)
-        model = NewtonModel(face, X, W, x, gradient, prices, self._length)
-        model.minimize(max(decrease, _MODEL_DECREASE))
-        self._length = model.length
-        return model.y
 
     def _evaluated(self, X: Any) -> tuple[float, Array | None]:
         root = root_of(X)

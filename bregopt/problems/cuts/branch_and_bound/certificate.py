@@ -408,9 +408,20 @@ def proven(form: Form, leaves: Sequence[Node], name: str) -> float:
                 f"{place}: its rows are those of two sides, and the graph has {len(form.sizes)} parts"
             )
         if isinstance(leaf.rows, Triples):
-            _check_triples(leaf, leaf.rows, group, place)
+            i, j, m = leaf.rows.vertices.T
+            pair = (i < j) & (j == m) & (leaf.rows.signs == (1, 0, 0)).all(axis=1)
+            triple = (i < j) & (j < m) & (np.sort(leaf.rows.signs, axis=1) == (-1, -1, 1)).all(axis=1)
+            if not (pair | triple).all():
+                raise ValueError(f"{place}: a row of triples does not hold for all partitions")
+            _check_multipliers(leaf.rows.z[~leaf.rows.apart(group, leaf.path)], place)
         elif isinstance(leaf.rows, Cliques):
-            _check_cliques(leaf.rows, place)
+            used = leaf.rows.sign != 0
+            twice = np.sort(np.where(used, leaf.rows.support, -1 - np.arange(LARGEST_CLIQUE)), axis=1)
+            if (used.sum(axis=1) % 2 == 0).any():
+                raise ValueError(f"{place}: a clique row has an even number of vertices; expected 3, 5 or 7")
+            if (np.diff(twice, axis=1) == 0).any():
+                raise ValueError(f"{place}: a clique row has a vertex twice")
+            _check_multipliers(leaf.rows.z, place)
         else:
             _check_cycles(form, leaf.rows, group, sign, place)
         own = cut_bound(form, leaf)
@@ -439,17 +450,6 @@ def _check_cover(paths: Sequence[tuple[tuple[int, int, int], ...]], name: str) -
         waiting += [(side, depth + 1) for side in sides]
 
 
-def _check_cliques(rows: Cliques, place: str) -> None:
-    """Refuse a row that some cut violates, or a negative multiplier."""
-    used = rows.sign != 0
-    twice = np.sort(np.where(used, rows.support, -1 - np.arange(LARGEST_CLIQUE)), axis=1)
-    if (used.sum(axis=1) % 2 == 0).any():
-        raise ValueError(f"{place}: a clique row has an even number of vertices; expected 3, 5 or 7")
-    if (np.diff(twice, axis=1) == 0).any():
-        raise ValueError(f"{place}: a clique row has a vertex twice")
-    _check_multipliers(rows.z, place)
-
-
 def _check_cycles(form: Form, rows: Cycles, group: IntArray, sign: IntArray, place: str) -> None:
     """Refuse a row that is no closed walk with an odd set of edges, or a negative multiplier."""
     ends = form.i[rows.edge], form.j[rows.edge]
@@ -463,16 +463,6 @@ def _check_cycles(form: Form, rows: Cycles, group: IntArray, sign: IntArray, pla
     if len(rows.z) and (np.add.reduceat(changes, rows.start[:-1]) % 2 == 0).any():
         raise ValueError(f"{place}: a cycle row has an even set of edges; expected an odd one")
     _check_multipliers(rows.z, place)
-
-
-def _check_triples(leaf: Node, rows: Triples, group: IntArray, place: str) -> None:
-    """Refuse a row that some partition violates, or a negative multiplier of one that is no equation."""
-    i, j, m = rows.vertices.T
-    pair = (i < j) & (j == m) & (rows.signs == (1, 0, 0)).all(axis=1)
-    triple = (i < j) & (j < m) & (np.sort(rows.signs, axis=1) == (-1, -1, 1)).all(axis=1)
-    if not (pair | triple).all():
-        raise ValueError(f"{place}: a row of triples does not hold for all partitions")
-    _check_multipliers(rows.z[~rows.apart(group, leaf.path)], place)
 
 
 def _check_multipliers(z: Array, place: str) -> None:

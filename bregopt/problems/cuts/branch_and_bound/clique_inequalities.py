@@ -304,7 +304,10 @@ class Work:
             found += [five, _extended(X, *five)]
         new = [np.concatenate(part) for part in zip(*found, strict=True)]
         vertices = np.where(new[1] != 0, self.first[new[0]], 0)
-        new_support, new_sign = _canonical(vertices, new[1] * self.sign[vertices])
+        signs = new[1] * self.sign[vertices]
+        order = np.argsort(np.where(signs != 0, vertices, np.iinfo(np.intp).max), axis=1)
+        new_support, new_sign = (np.take_along_axis(part, order, axis=1) for part in (vertices, signs))
+        new_sign = new_sign * new_sign[:, :1]  # rows have ascending vertices, and the first sign is 1
         fresh = unknown(np.hstack([support, sign]), np.hstack([new_support, new_sign]))
         self.rows = Cliques(
             np.concatenate([support, new_support[fresh]]),
@@ -323,7 +326,12 @@ class Work:
         """Return the best cut of a node with few groups, otherwise the best of some roundings."""
         if X is None:
             return enumerated_side(self.form, self.group, self.sign)
-        return _best_rounding(self.form, X, self.group, self.sign)
+        values, V = np.linalg.eigh(X)
+        F = V * np.sqrt(np.maximum(values, 0.0))
+        normals = np.random.default_rng(0).normal(size=(len(X), _HYPERPLANES))
+        sides = np.where(F @ normals >= 0, 1, -1).T
+        found = [improved(self.form, side[self.group] * self.sign) for side in sides]
+        return max(found, key=self.form.cut)
 
 
 # --- Separation ---------------------------------------------------------------------------------------
@@ -431,24 +439,7 @@ def _extended(X: Array, support: IntArray, sign: IntArray) -> tuple[IntArray, In
     return support, sign
 
 
-def _canonical(support: IntArray, sign: IntArray) -> tuple[IntArray, IntArray]:
-    """Return rows with ascending vertices, the first sign 1."""
-    order = np.argsort(np.where(sign != 0, support, np.iinfo(np.intp).max), axis=1)
-    support, sign = (np.take_along_axis(part, order, axis=1) for part in (support, sign))
-    return support, sign * sign[:, :1]
-
-
 # --- Cuts ---------------------------------------------------------------------------------------------
-
-
-def _best_rounding(form: Form, X: Array, group: IntArray, sign: IntArray) -> IntArray:
-    """Return the best of some cuts by hyperplanes, improved by moves of single vertices."""
-    values, V = np.linalg.eigh(X)
-    F = V * np.sqrt(np.maximum(values, 0.0))
-    normals = np.random.default_rng(0).normal(size=(len(X), _HYPERPLANES))
-    sides = np.where(F @ normals >= 0, 1, -1).T
-    found = [improved(form, side[group] * sign) for side in sides]
-    return max(found, key=form.cut)
 
 
 def improved(form: Form, side: IntArray) -> IntArray:

@@ -93,7 +93,10 @@ class _Work:
                 model.drop(np.flatnonzero(idle))
                 self.rows = self.rows.taken(np.flatnonzero(~idle))
             model.add(*self._on_pairs(new))
-            self.rows = _joined(self.rows, new)
+            start = np.concatenate([self.rows.start, self.rows.start[-1] + new.start[1:]])
+            self.rows = Cycles(
+                start, *(np.concatenate(part) for part in zip(self.rows[1:], new[1:], strict=True))
+            )
 
     def _keep(self, rows: Cycles) -> None:
         """Keep multipliers that prove a better bound."""
@@ -135,7 +138,12 @@ class _Work:
             if len(found) >= _ROWS:
                 self.next = int(turn[-1]) + 1
                 break
-        return _of_walks(list(found.values()))
+        walks = list(found.values())
+        if not walks:
+            return Cycles.none()
+        start = np.cumsum([0, *(len(edge) for edge, _, _ in walks)])
+        edge, back, odd = (np.concatenate(part) for part in zip(*walks, strict=True))
+        return Cycles(start.astype(np.intp), edge.astype(np.intp), back, odd, np.zeros(len(walks)))
 
     def _add(self, found: dict[bytes, tuple[IntArray, Mask, Mask]], steps: IntArray) -> None:
         """Add the row of a closed walk on the double cover, with the first edge of each of its pairs."""
@@ -179,19 +187,6 @@ def _shortest_odd(walk: list[int], m: int) -> list[tuple[int, int]]:
             start, end = other, k
         last[v] = k
     return [(walk[k], walk[k + 1]) for k in range(start, end)]
-
-
-def _of_walks(walks: list[tuple[IntArray, Mask, Mask]]) -> Cycles:
-    if not walks:
-        return Cycles.none()
-    start = np.cumsum([0, *(len(edge) for edge, _, _ in walks)])
-    edge, back, odd = (np.concatenate(part) for part in zip(*walks, strict=True))
-    return Cycles(start.astype(np.intp), edge.astype(np.intp), back, odd, np.zeros(len(walks)))
-
-
-def _joined(a: Cycles, b: Cycles) -> Cycles:
-    start = np.concatenate([a.start, a.start[-1] + b.start[1:]])
-    return Cycles(start, *(np.concatenate(part) for part in zip(a[1:], b[1:], strict=True)))
 
 
 class Model:
