@@ -790,6 +790,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("an optimum that is not attained", solving(not_attained, solver="lagrangian")),
         ),
         (
+            *("path at a low rate", "routes.augmented_lagrangian.route:_Run._falls_behind"),
+            answering("routes.augmented_lagrangian.route._Run._falls_behind", False),
+            "theta of a small world of 300 vertices",
+            lambda: partial(bo.lovasz_theta, nx.watts_strogatz_graph(300, 20, 0.1, seed=0), tol=1e-3),
+        ),
+        (
             *("variables of all rows", "routes.augmented_lagrangian.standard_form:StandardForm._gram_solve"),
             replaced("routes.augmented_lagrangian.standard_form._WIDE", 2.0),
             *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),

@@ -11,9 +11,10 @@ import bregopt as bo
 from bregopt.program import Face, SecondOrderCones
 from bregopt.records import replace
 from bregopt.routes import routing
-from bregopt.routes.augmented_lagrangian import standard_form
+from bregopt.routes.augmented_lagrangian import route, standard_form
 from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, VectorProjection, _Steps
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+from bregopt.routes.ipm import path_route
 
 
 def theta(graph, *more):
@@ -320,6 +321,24 @@ def test_where_the_method_stalls_the_path_answers():
     sol = bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2]).solve(solver="lagrangian")
     assert sol.status == "optimal"  # of value zero, which no X attains
     assert abs(sol.value) < 1e-6
+
+
+def test_where_the_path_would_have_been_faster_it_answers(monkeypatch):
+    asked = []
+
+    def on_path(*arguments):
+        asked.append(arguments)
+        return path_route.solve_on_path(*arguments)
+
+    monkeypatch.setattr(route, "solve_on_path", on_path)
+    graph, value = nx.cycle_graph(31), 31 * np.cos(np.pi / 31) / (1 + np.cos(np.pi / 31))
+    first = theta(graph).solve(solver="lagrangian", tol=1e-9)
+    assert not asked
+    monkeypatch.setattr(route, "_PATH_STEPS", 0)  # a path that takes no time
+    second = theta(graph).solve(solver="lagrangian", tol=1e-9)
+    assert len(asked) == 1
+    assert first.status == second.status == "optimal"
+    assert second.value == pytest.approx(value, rel=2e-9)
 
 
 def test_linked_inequalities_need_no_factorization(monkeypatch):

@@ -16,7 +16,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
-from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays
+from bregopt.program import LIMITS, Answer, Penalty, Program, Start, StopReason, pays
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
@@ -45,8 +45,11 @@ _HALVING, _TURN = 0.7, 4
 _PROGRESS, _PATIENCE = 0.8, 3
 # Rows up to which the path finds the proof that there is no solution. It keeps more digits.
 _ROWS_FOR_PATH = 2_000
-# Operations of a step of the path up to which it takes over where this method stalls.
+# Operations of a step of the path up to which it takes over where this method stalls or takes longer.
 _PATH_FLOPS = 2e11
+# Operations that the path takes, its steps and the least ones of a step, and those of a decomposition here,
+# relative to the cube of the order.
+_PATH_STEPS, _PATH_STEP, _DECOMPOSITION = 12, 5e8, 10.0
 # Matrices of the order in memory at a time, most of them for extrapolations.
 _DENSE_MATRICES = 60
 
@@ -127,7 +130,16 @@ def _or_on_path(program: Program, settings: Any, progress: Progress, answer: Ans
     if answer.stop is not StopReason.STALLED or newton_flops(program) > _PATH_FLOPS:
         return answer
     found = solve_on_path(program, PathSettings(tol=settings.tol), None, progress)
-    return replace(found, iterations=answer.iterations + found.iterations)
+    iterations = answer.iterations + found.iterations
+    if found.stop in LIMITS and answer.stop is StopReason.STALLED:  # the first point may be the better one
+        own, other = (_worst(program, each) for each in (answer, found))
+        found = replace(answer, stop=found.stop) if own < other else found
+    return replace(found, iterations=iterations)
+
+
+def _worst(program: Program, answer: Answer) -> float:
+    """Return the largest of an answer's gap and residuals."""
+    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, faces=program.faces)).worst
 
 
 def _proving(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -169,6 +181,10 @@ class _Run:
         self._steps = 0
         self._best: _Certified | None = None
         self._awaited = False
+        cubes = sum(float(n) ** 3 for n in self._form.orders)
+        path = _PATH_STEPS * (_PATH_STEP + newton_flops(program) / 3)
+        self._work_of_path = path / (_DECOMPOSITION * cubes)
+        self._errors: list[tuple[float, float]] = []
 
     def answer(self, start: Start | None) -> Answer:
         """Return the best point that was certified, or a Farkas vector."""
@@ -248,13 +264,26 @@ class _Run:
             found = feasible if near or awaited else found
         if self._best is None or found.certificate.worst < self._best.certificate.worst:
             self._best = found
+        self._errors.append((self._method.work, self._error))
         stop = self._monitor.look(self._steps, found.certificate, found.y)
         unsettled = stop is StopReason.CONVERGED and not self._settles(found)
         if unsettled or stop is StopReason.STALLED:  # the method itself detects that it stalls
             stop = None
+        if stop is None and self._falls_behind():
+            stop = StopReason.STALLED
         if stop is None and self._steps >= (self._most or _DEFAULT_MAX_ITER):
             stop = StopReason.MAX_ITER if self._most else StopReason.STALLED
         return found.certificate, stop
+
+    # Pays on: theta of a small world of 300 vertices.
+    def _falls_behind(self) -> bool:
+        """Whether the path had met the tolerance by now, and does so earlier at the rate of the last half."""
+        work, error = self._errors[-1]
+        if work < self._work_of_path or newton_flops(self._program) > _PATH_FLOPS:
+            return False
+        half, before = next(past for past in self._errors if past[0] >= work / 2)
+        gained = math.log(before / max(error, TINY)) / max(work - half, 1.0)
+        return math.log(max(error, TINY) / self._tol) > gained * self._work_of_path
 
     def _settles(self, found: _Certified) -> bool:
         """Whether a point meets the tolerance before the reductions, too."""
