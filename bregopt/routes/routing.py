@@ -306,7 +306,8 @@ def _many_rows(program: Program) -> bool:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
         return False
-    if sum(term.rows.count() for term in reduced.A.terms) > _FEW_ENTRIES * reduced.m:
+    terms = sum(term.rows.count() for term in reduced.A.terms) + reduced.B.nnz
+    if terms > _FEW_ENTRIES * reduced.m:
         return False
     meeting = np.zeros(len(form.blocks))  # the rows that meet each of several matrices
     for term in form.A.terms:

@@ -186,6 +186,18 @@ def test_the_route_is_chosen_by_the_work_on_the_rows():
     assert chosen == {0.02: "path", 0.5: "lagrangian"}
 
 
+def test_dense_rows_of_variables_stay_with_path():
+    """A matrix inequality in its entries, with rows that hold few or all of them, as phase retrieval has."""
+    (i, j), rng = np.triu_indices(60), np.random.default_rng(0)
+    X, x = bo.PSD(60, name="X"), bo.Variable(len(i), name="x")
+    chosen = []
+    for rows in (np.eye(240, len(i)), rng.normal(size=(240, len(i)))):
+        constraints = [X[i, j] == x, x >= -1, rows @ x == rows @ np.ones(len(i))]
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), constraints)
+        chosen.append(routing.choose(problem.program(), "auto", {}).name)
+    assert chosen == ["lagrangian", "path"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gram_matrix_is_inverted_beside_variables_of_all_rows(seed):
     rng = np.random.default_rng(seed)
