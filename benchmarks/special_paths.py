@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,6 +44,8 @@ from tuning_problems import _quadratic_forms, _theta, suites
 import bregopt as bo
 from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
+from bregopt.cvxpy import BREGOPT
+from bregopt.cvxpy.conic.form import Names
 from bregopt.routes.matrix_generation import generation
 
 Array = Any
@@ -529,6 +532,22 @@ def again() -> Call:
     problem = distance_problem("logdet", 40, 300, soft=False)()
     problem.solve()
     return partial(problem.solve, warm_start=True)
+
+
+def squares_beside_a_cost(n: int) -> Call:
+    """Return a call that solves the conic form of a nearest psd matrix beside a cost."""
+    rng = np.random.default_rng(n)
+    A, C, X = uniform_matrix(n, rng), symmetric(rng, n, n), cp.Variable((n, n), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - A) / 2 + cp.trace(C @ X)))
+
+    def call() -> Any:
+        problem.solve(solver=BREGOPT)
+        stats = problem.solver_stats
+        return SimpleNamespace(
+            status=problem.status, iterations=stats.num_iters, gap=stats.extra_stats["gap"]
+        )
+
+    return call
 
 
 def squares_below_a_variable(n: int) -> cp.Problem:
@@ -1161,6 +1180,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("squares of norms", "cvxpy.problems.objective:squared_norm"),
             answering("cvxpy.problems.method.squared_norm", None),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
+        ),
+        (
+            *("names of squared expressions", "cvxpy.conic.form:_names"),
+            answering("cvxpy.conic.form._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),
+            *("least squares of a matrix beside a cost, n = 30", partial(squares_beside_a_cost, 30)),
         ),
         (
             *("boosts of rotated cones", "cvxpy.cones:_boost"),

@@ -289,7 +289,8 @@ def _quadratic(conic: Conic, data: Mapping[str, Any]) -> QuadraticCost | None:
 def _shortened(found: Outcome, quadratic: QuadraticCost) -> Outcome:
     """Return an answer to the program with a linear cost as one to the given program."""
     if not len(found.x):
-        return replace(found, z=quadratic.shortened(np.zeros(1), found.z)[1])
+        nothing = np.zeros(len(quadratic.conic.c))
+        return replace(found, z=quadratic.shortened(nothing, found.z)[1])
     x, z = quadratic.shortened(found.x, found.z)
     return replace(found, x=x, z=z, obj_val=quadratic.value(x))
 

@@ -145,6 +145,43 @@ def nearest_correlation_frobenius():
     return cp.Problem(cp.Minimize(cp.sum_squares(X - correlation(5, 9))), [cp.diag(X) == 1])
 
 
+def squares(*rows):
+    """Return squares of expressions that share variables, one of them of the variables themselves."""
+    X, u = cp.Variable((4, 4), PSD=True), cp.Variable(3)
+    A = np.random.default_rng(51).normal(size=(5, 3))
+    goal = cp.sum_squares(A @ u - cp.diag(X)[0] * np.arange(5.0)) + 3 * cp.sum_squares(X - correlation(4, 5))
+    goal += cp.square(u[0] + X[0, 1] - 2) + cp.sum_squares(u) / 2 + cp.trace(X)
+    return cp.Problem(cp.Minimize(goal), [cp.sum(u) + X[1, 2] == 2, *(row(X, u) for row in rows)])
+
+
+@case()
+def squares_beside_a_matrix():
+    return squares(lambda X, u: X[0, 0] <= 0.7)
+
+
+@case()
+def squares_of_variables():
+    X, u = cp.Variable((3, 3), PSD=True), cp.Variable(2)
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(u) + cp.trace(X)), [X[0, 1] + u[0] == 1, X[0, 2] - u[1] == 2]
+    )
+
+
+@case("infeasible")
+def squares_that_no_point_has():
+    return squares(
+        lambda X, u: X[0, 0] + X[1, 1] <= 1, lambda X, u: X[0, 1] + u[0] >= 3, lambda X, u: u[0] <= 1
+    )
+
+
+@case("unbounded")
+def squares_without_a_least_value():
+    X, u = cp.Variable((3, 3), PSD=True), cp.Variable(2)
+    return cp.Problem(
+        cp.Minimize(cp.sum_squares(X[0] - 1) + cp.square(u[0] - X[1, 1]) - X[2, 2]), [u[1] == X[0, 0]]
+    )
+
+
 @case()
 def nearest_correlation_norm():
     X = cp.Variable((5, 5), PSD=True)

@@ -23,7 +23,7 @@ from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Conic", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
+__all__ = ["Conic", "Names", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
 
 _ZERO = 1e-14  # relative to the largest eigenvalue: smaller ones are round-off of zero
 
@@ -134,9 +134,20 @@ def others(chosen: IntArray, count: int) -> IntArray:
     return np.flatnonzero(left)
 
 
+class Names(NamedTuple):
+    """Variables that name affine expressions, the equations that say so, and their factors there."""
+
+    variables: IntArray
+    rows: IntArray
+    factors: Array
+
+
 @dataclass(frozen=True, eq=False)
 class QuadraticCost:
     """A conic program with a linear cost in place of a quadratic one.
+
+    CVXPY states the square of an affine expression as that of a variable, and an equation. Such variables are
+    eliminated: the square of ``X - A`` has half as many elements, as mirrored ones are equal.
 
     Parameters
     ----------
@@ -145,36 +156,57 @@ class QuadraticCost:
     P : csr_array of shape (k, k)
     L : csr_array of shape (k, r)
     sigma : float
+    given : Conic
+        The program without the quadratic cost.
+    names : Names
+        The variables that are eliminated.
     """
 
     conic: Conic
     P: Any
     L: Any
     sigma: float
+    given: Conic
+    names: Names
 
     @property
-    def _rows(self) -> slice:
+    def _kept(self) -> tuple[IntArray, IntArray]:
+        """The variables and rows that are not eliminated."""
+        m, k = self.given.A.shape
+        return others(self.names.variables, k), others(self.names.rows, m)
+
+    @property
+    def _cone(self) -> slice:
         """The rows of the last second-order cone."""
         return slice(self.conic.first_psd - self.conic.soc[-1], self.conic.first_psd)
 
     def value(self, x: Array) -> float:
         """Return the objective at ``x``, without ``t``."""
-        return float(self.conic.c[:-1] @ x + x @ (self.P @ x) / 2)
+        return float(self.given.c @ x + x @ (self.P @ x) / 2)
 
     def shortened(self, x: Array, z: Array | None) -> tuple[Array, Array | None]:
-        """Return ``x`` and ``z`` without ``t`` and its cone."""
-        return x[:-1], None if z is None else np.delete(z, self._rows)
+        """Return ``x`` and ``z`` of the given program."""
+        (variables, rows), given, names = self._kept, self.given, self.names
+        whole, multipliers = np.zeros(len(given.c)), np.zeros(len(given.b))
+        whole[variables] = x[:-1]
+        whole[names.variables] = (given.b - given.A @ whole)[names.rows] / names.factors
+        if z is None:
+            return whole, None
+        multipliers[rows] = np.delete(z, self._cone)
+        multipliers[names.rows] = (self.L @ z[self._cone][2:])[names.variables] / names.factors
+        return whole, multipliers
 
     def extended(self, x: Array, z: Array) -> tuple[Array, Array]:
         """Return an optimal ``x`` and ``z`` with the best ``t`` and the multipliers of its cone."""
-        w, sigma = self.L.T @ x, self.sigma
+        w, sigma, (variables, rows) = self.L.T @ x, self.sigma, self._kept
         t = float(w @ w) / 2
         own = np.concatenate([[t / sigma + sigma / 2, sigma / 2 - t / sigma], -w])
-        return np.append(x, t), np.insert(z, self._rows.start, own)
+        return np.append(x[variables], t), np.insert(z[rows], self._cone.start, own)
 
     def extended_proof(self, x: Array, z: Array) -> tuple[Array, Array]:
         """Return a ray ``x`` and a Farkas vector ``z`` with zeros for ``t`` and its cone."""
-        return np.append(x, 0.0), np.insert(z, self._rows.start, np.zeros(self.conic.soc[-1]))
+        (variables, rows), own = self._kept, np.zeros(self.conic.soc[-1])
+        return np.append(x[variables], 0.0), np.insert(z[rows], self._cone.start, own)
 
 
 def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
@@ -191,22 +223,45 @@ def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
     size = np.abs(conic.b) / np.maximum(np.sqrt((conic.A**2).sum(axis=1)), TINY)
     largest = abs(conic.A).sign().multiply(size[:, None]).max(axis=0).toarray().ravel()
     sigma = float(np.sqrt((L**2).sum(axis=1) @ largest**2)) or 1.0
-    k, r = L.shape
+    names = _names(conic, P)
+    (m, k), r, equations = conic.A.shape, L.shape[1], names.rows
+    variables, rows = others(names.variables, k), others(equations, m)
+    # Of a name, L'x is L'(b - A x) / a with the numbers of its equation.
+    defined = sp.csr_array(L[names.variables].T @ sp.diags_array(1 / names.factors))
     axis = sp.csr_array(np.array([[1 / sigma], [1 / sigma]]))
-    own = sp.block_array([[sp.csr_array((2, k)), -axis], [-L.T, sp.csr_array((r, 1))]], format="csr")
-    given = sp.hstack([conic.A, sp.csr_array((len(conic.b), 1))], format="csr")
-    split, right = conic.first_psd, np.concatenate([[sigma / 2, -sigma / 2], np.zeros(r)])
+    tail = defined @ conic.A[equations][:, variables] - L[variables].T
+    own = sp.block_array(
+        [[sp.csr_array((2, len(variables))), -axis], [tail, sp.csr_array((r, 1))]], format="csr"
+    )
+    given = sp.hstack([conic.A[rows][:, variables], sp.csr_array((len(rows), 1))], format="csr")
+    split, right = conic.first_psd - len(equations), np.array([sigma / 2, -sigma / 2])
+    b = conic.b[rows]
     extended = Conic(
         A=sp.csr_array(sp.vstack([given[:split], own, given[split:]], format="csr")),
-        b=np.concatenate([conic.b[:split], right, conic.b[split:]]),
-        c=np.append(conic.c, 1.0),
-        zero=conic.zero,
+        b=np.concatenate([b[:split], right, defined @ conic.b[equations], b[split:]]),
+        c=np.append(conic.c[variables], 1.0),
+        zero=conic.zero - len(equations),
         nonneg=conic.nonneg,
         soc=(*conic.soc, r + 2),
         orders=conic.orders,
         exponential=conic.exponential,
     )
-    return QuadraticCost(extended, P, L, sigma)
+    return QuadraticCost(extended, P, L, sigma, conic, names)
+
+
+# Pays on: least squares of a matrix beside a cost, n = 30.
+def _names(conic: Conic, P: Any) -> Names:
+    """Return the variables that name affine expressions whose squares are paid.
+
+    They have no other cost and are in one equation each, which has one of them.
+    """
+    m, k = conic.A.shape
+    paid = (P.diagonal() > 0) & (conic.c == 0)
+    row, column = np.repeat(np.arange(m), np.diff(conic.A.indptr)), conic.A.indices
+    single = paid & (np.bincount(column, minlength=k) == 1)
+    own = single[column] & (row < conic.zero)
+    alone = own & (np.bincount(row[own], minlength=m) == 1)[row] & (np.diff(conic.A.indptr)[row] > 1)
+    return Names(column[alone].astype(np.intp), row[alone], conic.A.data[alone])
 
 
 def _factor(P: Any) -> Any:
