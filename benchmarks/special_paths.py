@@ -1036,6 +1036,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
         ),
         (
+            *("a factor of X first", "problems.cuts.theta:_attempts"),
+            replaced("problems.cuts.theta._LEAST_LOW_RANK", 10**9),
+            "theta of 1,000 vertices and 10,000 edges",
+            lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
+        ),
+        (
             *("vertices in cliques", "problems.cuts.theta:_simplicial"),
             answering("problems.cuts.theta._simplicial", ([], [])),
             "theta of 300 vertices with preferential attachment",

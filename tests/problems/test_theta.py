@@ -150,6 +150,21 @@ def test_theta_of_a_tree_is_the_size_of_its_largest_independent_set():
     assert isinstance(found.X, bo.LowRank)
 
 
+@pytest.mark.parametrize("steps", [1, 1_000])
+def test_a_factor_is_tried_first_on_large_sparse_graphs(steps, monkeypatch, recwarn):
+    graph = np.triu(np.random.default_rng(3).random((30, 30)) < 0.35, 1)
+    graph = (graph | graph.T).astype(float)
+    other = bo.lovasz_theta(graph, tol=1e-3)
+    monkeypatch.setattr(theta, "_LEAST_LOW_RANK", 5)
+    monkeypatch.setattr(theta, "_LOW_RANK_DEGREES", (1, 20))
+    monkeypatch.setattr(theta, "_LOW_RANK_STEPS", steps)
+    sol = bo.lovasz_theta(graph, tol=1e-3)
+    assert sol.solver == ("lowrank" if steps > 1 else other.solver)
+    assert sol.status == "optimal"
+    assert max(sol.value, other.value) <= min(sol.dual_value, other.dual_value)
+    assert not [w for w in recwarn if issubclass(w.category, bo.ConvergenceWarning)]
+
+
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_an_answer_that_is_cut_off_is_as_good_as_sets_and_covers():
     graph = random_graph(2, 120, 0.1)
