@@ -911,6 +911,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("directions that touch a Lorentz cone", solving(touching_cones, 0)),
         ),
         (
+            *("answers moved to their rows", "routes.driver:_on_rows"),
+            replaced("routes.driver._on_rows", lambda program, answer, certificate: (answer, certificate)),
+            "qap5",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz", tol=1e-8),
+        ),
+        (
             *("rays of logarithms", "routes.driver:_run"),
             replaced(
                 "routes.driver._with_attainment",

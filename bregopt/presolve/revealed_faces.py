@@ -232,6 +232,7 @@ def _exposing(
     A, units = program.A.slice(rows), np.eye(len(rows))
     stacks = [np.array([face.compress(A.adjoint(e, b)) for e in units]) for b, face in enumerate(faces)]
     sizes: Array = np.sqrt(sum((stack**2).sum(axis=(1, 2)) for stack in stacks))
+    sizes[sizes == 0] = 1.0  # of rows that vanish on the faces
     scaled = [stack / sizes[:, None, None] for stack in stacks]
     return Equalities(scaled, program.bounds.lo[rows] / sizes).exposing(w * sizes), sizes
 

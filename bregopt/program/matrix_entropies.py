@@ -385,7 +385,7 @@ def _compressions(function: _OfMatrices, bases: Sequence[Any]) -> Any:
     for n, Q in zip(function.orders, bases, strict=True):
         units = hmat(np.eye(hvec_length(n, function.hermitian)), n, function.hermitian)
         images = hvec(Q.conj().T @ units @ Q).T
-        parts.append(np.where(np.abs(images) > 1e-15, images, 0.0))
+        parts.append(sp.coo_array(np.where(np.abs(images) > 1e-15, images, 0.0)))
     return sp.csr_array(sp.block_diag(parts, format="csr"))
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import bregopt as bo
 from bregopt.arrays import EPS
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.certify import PrimalDualPoint, certify, row_residuals
+from bregopt.certify.restoration import on_rows
 from bregopt.divergences import DIVERGENCES, LogDet, VonNeumann
 from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import eigenvalues_of
@@ -233,7 +234,7 @@ class TestNegativeParts:
         sol = bo.nearest_correlation(A, weights=W, fixed=[[0, 1], [0, 2], [0, 3], [1, 2], [2, 3]])
         assert abs(sol.value - 1 / 128) <= sol.error
         np.linalg.cholesky(sol.X + 1e-12 * np.eye(4))
-        assert np.abs(sol.X - A)[W == 1].max() <= 1e-15
+        assert np.abs(sol.X - A)[W == 1].max() <= 1e-14
 
     @pytest.mark.parametrize("seed", range(20))
     def test_random_entries_are_free_and_the_others_fixed(self, seed):
@@ -301,3 +302,22 @@ def test_infeasible_band():
     assert bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value]).solve().status == "infeasible"
     value[j - i == 2] = 0.81
     assert bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value]).solve().status == "optimal"
+
+
+def test_the_least_change_puts_tiny_entries_on_their_rows():
+    """Round-off of the large entries is much beside a row of entries of 1e-10."""
+    rng = np.random.default_rng(2)
+    v = np.array([1.0, 0.5, -0.7, 1e-5, 2e-5, -1e-5])
+    exact, X = np.outer(v, v), bo.PSD(6)
+    rows = [X[3, 3] == X[5, 5], X[3, 4] + 2 * X[3, 5] == 0, X[0, 3] + X[0, 5] == 0, bo.trace(X) == v @ v]
+    program = bo.Problem(bo.Minimize(X[0, 1]), [*rows, X[4, 4] <= 4e-10]).program()
+    noise = rng.normal(size=(6, 6)) * 1e-16
+    off_rows = exact + noise + noise.T + np.diag([0, 0, 0, 0, 1e-16, 0])
+    (moved,) = on_rows(program, (off_rows,), np.zeros(0))
+    before, after = (
+        row_residuals(PrimalDualPoint(program, (M,), np.zeros(0), np.zeros(program.m)))
+        for M in (off_rows, moved)
+    )
+    assert before.max() > 1e-7
+    assert after.max() <= 1e-11
+    assert np.linalg.norm(moved - exact) <= 4 * np.linalg.norm(off_rows - exact)

@@ -277,7 +277,10 @@ def test_values_and_duals_are_those_of_cvxpy(write):
     for ours, other in zip(rows, their_rows, strict=True):
         assert np.shape(ours.dual_value) == np.shape(other.dual_value)
         halved = OLD and np.ndim(other.dual_value) == 2  # of complex psd constraints
-        assert halved or np.allclose(ours.dual_value, other.dual_value, atol=2e-3)
+        theirs_is_off = 0.0  # a dual of CVXPY's solver need not be Hermitian
+        if np.ndim(other.dual_value) == 2:
+            theirs_is_off = np.abs(other.dual_value - other.dual_value.conj().T).max()
+        assert halved or np.allclose(ours.dual_value, other.dual_value, atol=2e-3 + theirs_is_off)
     translated = peers.ask(problem)
     assert abs(sol.value - translated.value) <= translated.error + 1e-6 * max(1, abs(sol.value))
 

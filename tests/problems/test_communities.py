@@ -156,7 +156,7 @@ def test_bad_input_is_named(graph, options, message):
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_a_time_limit_and_an_edge():
     assert bo.communities([("a", "b")]).communities == (["a", "b"],)
-    two = bo.communities(sp.block_diag([np.ones((3, 3)) - np.eye(3)] * 2))
+    two = bo.communities(sp.block_diag([sp.coo_array(np.ones((3, 3)) - np.eye(3))] * 2))
     assert [len(part) for part in two.communities] == [3, 3]
     graph = networkx.planted_partition_graph(10, 60, 0.2, 0.02, seed=1)
     found = bo.communities(graph, time_limit=0.5)

@@ -47,7 +47,7 @@ def equivalence(design):
 @pytest.mark.parametrize("degree", [1, 2, 3, 4, 6])
 def test_d_optimal_polynomials_are_those_of_guest(degree):
     # Guest (1958): weights 1 / n at the ends and at the roots of the derivative of Legendre's polynomial.
-    roots = legendre.Legendre.basis(degree).deriv().roots()
+    roots = legendre.Legendre.basis(degree).deriv().roots().real
     best = np.sort(np.concatenate([[-1, 1], roots.round(12)])) + 0.0
     x = np.unique(np.concatenate([np.linspace(-1, 1, 51), best]).round(12))
     design = bo.d_optimal(polynomial(x, degree))
