@@ -305,14 +305,14 @@ def test_infeasible_band():
 
 
 def test_the_least_change_puts_tiny_entries_on_their_rows():
-    """Round-off of the large entries is much beside a row of entries of 1e-10."""
+    """Round-off of the large entries is much beside a row of entries of 1e-8."""
     rng = np.random.default_rng(2)
-    v = np.array([1.0, 0.5, -0.7, 1e-5, 2e-5, -1e-5])
+    v = np.array([1.0, 0.5, -0.7, 1e-4, 2e-4, -1e-4])
     exact, X = np.outer(v, v), bo.PSD(6)
     rows = [X[3, 3] == X[5, 5], X[3, 4] + 2 * X[3, 5] == 0, X[0, 3] + X[0, 5] == 0, bo.trace(X) == v @ v]
-    program = bo.Problem(bo.Minimize(X[0, 1]), [*rows, X[4, 4] <= 4e-10]).program()
-    noise = rng.normal(size=(6, 6)) * 1e-16
-    off_rows = exact + noise + noise.T + np.diag([0, 0, 0, 0, 1e-16, 0])
+    program = bo.Problem(bo.Minimize(X[0, 1]), [*rows, X[4, 4] <= 4e-8]).program()
+    noise = rng.normal(size=(6, 6)) * 1e-14
+    off_rows = exact + noise + noise.T + np.diag([0, 0, 0, 0, 1e-14, 0])
     (moved,) = on_rows(program, (off_rows,), np.zeros(0))
     before, after = (
         row_residuals(PrimalDualPoint(program, (M,), np.zeros(0), np.zeros(program.m)))
