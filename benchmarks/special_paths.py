@@ -46,7 +46,6 @@ from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
 from bregopt.cvxpy import BREGOPT
 from bregopt.cvxpy.conic.form import Names
-from bregopt.routes.matrix_generation import generation
 
 Array = Any
 Call = Callable[[], Any]
@@ -278,11 +277,6 @@ def triangle_inequalities(n: int, m: int) -> bo.Problem:
     W, X = rng.normal(size=(n, n)), bo.PSD(n)
     rows = [bo.diag(X) == 1, X[i, j] + X[j, k] - X[i, k] <= 1]
     return bo.Problem(bo.Minimize(bo.inner(W + W.T, X)), rows)
-
-
-def _by_interior_point(run: Any) -> Any:
-    """Return the answer of `psdboost` by the interior-point method on all rows."""
-    return generation._on_path(run._program, run._settings, None, run._progress)
 
 
 def not_attained() -> bo.Problem:
@@ -761,12 +755,6 @@ def weights(n: int) -> Array:
 # ------------------------------------------------------------------------------------------------------ paths
 
 
-def comparisons() -> Call:
-    """Return a call that learns a metric from comparisons of points in four classes."""
-    data = margins.classes(0, 3_000, 20, 3_000, 1.0)
-    return partial(bo.soft_margin, (data.far, data.near), solver="psdboost")
-
-
 def paths(data: Path | None) -> list[SpecialPath]:
     """Return all special paths."""
     of_three = partial(solving, triplets, 12, 300, solver="path")
@@ -1015,15 +1003,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a matrix game, n = 24", case("psdboost", "game, n = 24")),
         ),
         (
-            *("method of multipliers", "routes.matrix_generation.generation:_Generation._on_all_rows"),
-            replaced("routes.matrix_generation.generation._Generation._on_all_rows", _by_interior_point),
+            *("hybrid gradient", "routes.working_set:has_many_hinges"),
+            answering("routes.matrix_generation.generation.has_many_hinges", False),
             "2,500 triplets of overlapping classes, n = 128",
             solving(triplets, 128, 2500, 0.0, solver="psdboost"),
-        ),
-        (
-            *("sample of comparisons", "routes.matrix_generation.generation:_sampled"),
-            answering("routes.matrix_generation.generation._sampled", None),
-            *("3,000 comparisons, n = 20", comparisons),
         ),
         (
             *(

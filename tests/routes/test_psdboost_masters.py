@@ -16,7 +16,8 @@ from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, marg
 import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
-from bregopt.routes.matrix_generation import generation, oracle, semidefinite_master
+from bregopt.routes import working_set
+from bregopt.routes.matrix_generation import oracle, semidefinite_master
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -192,7 +193,7 @@ def test_too_cheap_slacks_are_found_and_explained(options):
     assert "along a ray" in sol.stop_reason
 
 
-def test_rows_are_taken_in_as_they_are_needed(monkeypatch):
+def test_rows_leave_the_master_as_their_multipliers_settle(monkeypatch):
     far, near = comparisons(3_000, 6, 5)
     most = []
     restricted = semidefinite_master.SemidefiniteMaster._restricted
@@ -204,31 +205,30 @@ def test_rows_are_taken_in_as_they_are_needed(monkeypatch):
     monkeypatch.setattr(semidefinite_master.SemidefiniteMaster, "_restricted", counted)
     sol = margin_problem(far, near, 10 / 3_000).solve(solver="psdboost", master="psd", tol=1e-6)
     assert sol.status == "optimal"
-    assert max(most) <= 2_000
+    assert most[-1] <= 300
     reference = margin_problem(far, near, 10 / 3_000).solve(solver="path", tol=1e-7)
     assert sol.value == pytest.approx(reference.value, abs=1e-6 * max(1, abs(reference.value)))
 
 
-def test_the_method_of_multipliers_takes_all_rows_where_most_of_a_sample_act(monkeypatch):
-    monkeypatch.setattr(generation, "_SAMPLING_ROWS", 200)
-    tuning = replace(bo.tuning("psdboost"), sample_rows=60)
-    rng = np.random.default_rng(0)
-    one_cloud, apart = rng.normal(size=(2, 300, 24)), comparisons(300, 24, 1)
-    for (far, near), taken in ((one_cloud, True), (apart, False)):
-        problem = margin_problem(far, near, 10 / 300)
-        sol = problem.solve(solver="psdboost", tuning=tuning, tol=1e-5)
+def test_many_comparisons_are_taken_at_once_unless_a_master_is_asked_for(monkeypatch):
+    monkeypatch.setattr(working_set, "_MANY_HINGES", 200)
+    for order, master, taken in ((12, "auto", True), (12, "psd", False), (40, "auto", False)):
+        far, near = comparisons(300, order, 1)
+        sol = margin_problem(far, near, 10 / 300).solve(solver="psdboost", master=master, tol=1e-5)
         assert sol.status == "optimal"
         margin_by_clarabel(far, near, 10 / 300).agrees(sol.value, sol.error)
         assert ("rank" in sol.history) == taken
 
 
-def test_a_sample_may_take_all_its_rows(monkeypatch):
-    monkeypatch.setattr(generation, "_SAMPLING_ROWS", 60)
-    tuning = replace(bo.tuning("psdboost"), sample_rows=20)
-    far, near = np.random.default_rng(1).normal(size=(2, 700, 12))  # too many for all of them at once
-    sol = margin_problem(far, near, 10 / 700).solve(solver="psdboost", tuning=tuning, tol=1e-6)
-    assert sol.status == "optimal"
-    margin_by_clarabel(far, near, 10 / 700).agrees(sol.value, sol.error)
+def test_many_comparisons_start_from_an_earlier_answer(monkeypatch):
+    monkeypatch.setattr(working_set, "_MANY_HINGES", 200)
+    far, near = comparisons(300, 12, 1)
+    problem = margin_problem(far, near, 10 / 300)
+    first = problem.solve(solver="psdboost", tol=1e-4)
+    again = problem.solve(solver="psdboost", tol=1e-3, warm_start=first)
+    assert again.status == "optimal"
+    assert again.iterations < first.iterations
+    assert abs(again.value - first.value) <= again.error + first.error
 
 
 def test_answer_has_its_true_rank_and_says_what_that_costs():

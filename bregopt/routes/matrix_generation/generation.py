@@ -4,8 +4,8 @@ Each round solves the master over the directions so far. At its multipliers ``y`
 for directions ``v`` with ``v'(A*(y) - C) v > 0``, which would decrease the objective. For any ``y`` the
 oracle's bound on the largest eigenvalue gives a bound on the optimum; the best one is kept with its ``y``.
 The priced multipliers may be between the best so far and the master's (dual smoothing, Wentges 1997). The
-incumbent has the best feasible point, the best bound, and their certificate. Where most rows of a sample act,
-the method of multipliers takes all rows at once.
+incumbent has the best feasible point, the best bound, and their certificate. Many hinges for the order of the
+matrix are taken at once by the primal-dual hybrid gradient method.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray, positive_number
+from bregopt.arrays import Array, positive_number
 from bregopt.certify import (
     trace_bounds,
     with_trace_row,
 )
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort
 from bregopt.errors import is_one_of
 from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
@@ -27,13 +27,13 @@ from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.path_route import PathSettings
+from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient
 from bregopt.routes.matrix_generation.incumbent import Incumbent, balanced
 from bregopt.routes.matrix_generation.master import LinearMaster, MatrixGenerationTuning, Outcome, State
-from bregopt.routes.matrix_generation.method_of_multipliers import MethodOfMultipliers
 from bregopt.routes.matrix_generation.oracle import Leading, Reward, leading
 from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
 from bregopt.routes.progress import Progress, reason
-from bregopt.routes.working_set import most_act
+from bregopt.routes.working_set import has_many_hinges
 
 __all__ = ["PSDBoost", "PSDBoostSettings", "balanced", "matrix_generation"]
 
@@ -44,7 +44,9 @@ _DEFAULT_MAX_ITER = 5_000
 _LINEAR_PATIENCE = 500
 # Such rounds of the semidefinite master, whose multipliers are central.
 _SEMIDEFINITE_PATIENCE = 8
-# Ratio of errors that counts as progress of the method of multipliers.
+# Certificates of the hybrid gradient method without progress after which it stalls.
+_GRADIENT_PATIENCE = 30
+# Ratio of errors that counts as progress of the hybrid gradient method.
 _PROGRESS = 0.8
 # Ratio of successive gaps above which the next round of the semidefinite master adds twice as many
 # eigenvectors.
@@ -57,15 +59,6 @@ _LEAST_REWARD = 1e-11
 _BOUND_LOSS = 0.02
 # Tolerance of Lanczos's method, relative to that loss, and the largest, also used before there is a gap.
 _LANCZOS_TOL_RATIO, _LARGEST_LANCZOS_TOL = 0.1, 1e-2
-# Number of hinge rows from which the problem of a random sample of them is solved first. It gives the first
-# point and working set.
-_SAMPLING_ROWS = 2_000
-# Number of hinge rows in the sample, relative to all.
-_SAMPLE_FRACTION = 0.1
-# Tolerance of the sample's problem.
-_SAMPLE_TOL = 1e-2
-# Size of the first working set, relative to the number of rows of the sample's problem.
-_SAMPLE_WORKING_SET = 0.5
 # Largest weight of smoothing. At one the master's multipliers would never be priced.
 _LARGEST_SMOOTHING = 0.98
 
@@ -245,15 +238,14 @@ class _Generation:
             self._master = LinearMaster(self._program, self._bound.value, self._tuning)
         self._patience = _SEMIDEFINITE_PATIENCE if self._semidefinite else _LINEAR_PATIENCE
         self._gap, self._stalled_rounds = np.inf, 0
-        self._takes_all = False
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point and bound."""
         round_, limit = 0, self._settings.max_iter or _DEFAULT_MAX_ITER
         try:
-            self._takes_all = self._begin(start)
-            if self._takes_all:
-                return self._on_all_rows()
+            if self._semidefinite and self._settings.master == "auto" and has_many_hinges(self._program):
+                return self._on_all_rows(start)
+            self._begin(start)
             while round_ < limit:
                 round_ += 1
                 outcome = self._master.solve(self._gap)
@@ -269,14 +261,16 @@ class _Generation:
             return self._answer(reason(cut), round_)
         return self._answer(StopReason.MAX_ITER, round_)
 
-    # Pays on: 2,500 triplets of overlapping classes, n = 128.
-    def _on_all_rows(self) -> Answer:
-        """Return the answer of the method of multipliers, or of the interior point where it stalls."""
+    def _on_all_rows(self, start: Start | None) -> Answer:
+        """Return the answer of the hybrid gradient method, or of the interior point where it stalls."""
         program, settings = self._program, self._settings
-        if self._face.order < program.blocks[0].n or not self._bound.value > 0:
-            return _on_path(program, settings, None, self._progress)
-        first = balanced(program, _uniform(program), self._tuning)
-        method = MethodOfMultipliers(program, self._bound, first)
+        n, trace = program.blocks[0].n, self._bound.value
+        if self._face.order < n or not trace > 0:
+            return _on_path(program, settings, start, self._progress)
+        X, y = LowRank(np.eye(n) * np.sqrt(trace / n)), _uniform(program)
+        if start is not None:
+            X, y = _low_rank(np.asarray(start.X[0])), program.bounds.clip(start.y)
+        method = HybridGradient(program, self._bound, X, balanced(program, y, self._tuning))
         mark, progressed, limit = np.inf, 0, settings.max_iter or _DEFAULT_MAX_ITER
         for step in range(1, limit + 1):
             method.step()
@@ -291,7 +285,7 @@ class _Generation:
                 return self._answer(stop, step)
             if certificate.worst <= _PROGRESS * mark:
                 mark, progressed = certificate.worst, step
-            elif step - progressed >= _SEMIDEFINITE_PATIENCE:
+            elif step - progressed >= _GRADIENT_PATIENCE:
                 return _on_path(program, settings, None, self._progress)
         return self._answer(StopReason.MAX_ITER, limit)
 
@@ -300,48 +294,17 @@ class _Generation:
         X = best.of_least_rank(_TRUNCATION_TOL * self._settings.tol)
         return Answer((X,), best.u, best.y, stop, round_)
 
-    def _begin(self, start: Start | None) -> bool:
-        """Add the master's first directions: from an earlier answer, a sample or uniform multipliers.
-
-        The answer is whether directions will not do, as most rows of the sample act.
-        """
+    def _begin(self, start: Start | None) -> None:
+        """Add the master's first directions: from an earlier answer, or from uniform multipliers."""
         y = _uniform(self._program)
         if start is not None:
             y = self._program.bounds.clip(start.y)
             for X in start.X:
                 self._master.add(_directions(np.asarray(X)))
-        # Pays on: 3,000 comparisons, n = 20.
-        elif self._semidefinite and (sample := _sampled(self._program, self._settings)) is not None:
-            y_of_sample = self._solve_sample(sample)
-            if self._settings.master == "auto" and most_act(self._program, sample, y_of_sample):
-                return True
         found = self._leading(y, self._cuts)
         if start is not None:
             self._incumbent.offer_bound(y, found)
         self._master.add(found.vectors)
-        return False
-
-    def _solve_sample(self, sample: Program) -> Array:
-        """Solve the problem of a sample of the rows roughly, for a first point and working set.
-
-        Returns
-        -------
-        array of shape (m,)
-            The multipliers of the sample.
-        """
-        loose = replace(self._settings, tol=max(_SAMPLE_TOL, self._settings.tol), verbose=False)
-        first = _Generation(sample, loose, "psd", Progress("sample"))
-        answer = first.run(None)
-        checkpoint()
-        if answer.stop is StopReason.CONVERGED:
-            X, directions = answer.X[0], first._master.used
-            if not isinstance(X, LowRank) or first._takes_all:
-                directions = _directions(np.asarray(X))
-                X = LowRank(directions * np.sqrt(np.einsum("ik,ik->k", directions, X @ directions)))
-            self._incumbent.offer_point(X, answer.u)
-            self._master.fix_rows(X, answer.u, int(_SAMPLE_WORKING_SET * sample.m))
-            self._master.add(directions)
-        return answer.y
 
     def _advance(self, outcome: Outcome, round_: int) -> StopReason | None:
         if outcome.state is State.INFEASIBLE:
@@ -446,18 +409,10 @@ def _directions(X: Array) -> Array:
     return V[:, eigenvalues > 1e-9 * max(eigenvalues[-1], 1e-300)]
 
 
-def _sampled(program: Program, settings: Any) -> Program | None:
-    """Return the program with a sample of its hinge rows at a higher price, None if it has few."""
-    bounds, tuning = program.bounds, settings.tuning
-    hinge = np.flatnonzero((bounds.kind == Penalty.HINGE) & (bounds.lo < bounds.hi))
-    size = max(tuning.sample_rows, int(_SAMPLE_FRACTION * len(hinge)))
-    if len(hinge) < _SAMPLING_ROWS or len(hinge) <= size:
-        return None
-    drawn = np.sort(np.random.default_rng(settings.seed).choice(hinge, size, replace=False))
-    rows: IntArray = np.union1d(np.setdiff1d(np.arange(program.m), hinge), drawn)
-    gamma = np.where(np.isin(rows, drawn), len(hinge) / size, 1.0) * bounds.gamma[rows]
-    own = replace(bounds.slice(rows), gamma=gamma)
-    return replace(program, A=program.A.slice(rows), B=program.B[rows], bounds=own, labels=())
+def _low_rank(X: Array) -> LowRank:
+    """Return a matrix as a product of its eigenvectors."""
+    V = _directions(X)
+    return LowRank(V * np.sqrt(np.einsum("ik,ik->k", V, X @ V)))
 
 
 class _Smoothing:

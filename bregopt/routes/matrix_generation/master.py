@@ -49,8 +49,6 @@ class MatrixGenerationTuning(Tuning):
         slower.
     semidefinite_cuts : int
         Eigenvectors added in each round of the semidefinite master.
-    sample_rows : int
-        Least number of hinge rows in the sample.
     balancing_steps : int
         Limit on the corrections that make the dual residual of unbounded variables zero. One suffices unless
         a multiplier reaches an end of its range.
@@ -74,7 +72,6 @@ class MatrixGenerationTuning(Tuning):
 
     linear_cuts: int = 5
     semidefinite_cuts: int = 16
-    sample_rows: int = 1_000
     balancing_steps: int = 3
     simplex_seconds: float = 0.2
     decomposed_order: int = 700

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import TraceBound
 from bregopt.program import (
     ENDED,
@@ -129,18 +129,6 @@ class SemidefiniteMaster:
     def price_is_largest(self) -> bool:
         """Whether the price of violating hard rows has its largest value."""
         return self._raises >= _PRICE_RAISES
-
-    def fix_rows(self, X: LowRank, u: Array, count: int) -> None:
-        """Fix the rows at their ends at a good point, except the `count` rows nearest to their bounds."""
-        bounds, activity = self._program.bounds, self._program.activity((X,), u)
-        distance = self._to_bounds(activity) / self._program.row_sizes.clip(TINY)
-        distance[~self._can_be_fixed()] = -1.0
-        nearest = np.argsort(distance)[: count + int((distance < 0).sum())]
-        self._working[:] = False
-        self._working[nearest] = True
-        self._working &= ~self._implied
-        self._fixed = np.where(self._working | bounds.hard, 0.0, self._end(activity))
-        self._activity = activity
 
     def add(self, V: Array) -> None:
         """Add directions, orthonormal columns; those not used for some rounds are dropped."""

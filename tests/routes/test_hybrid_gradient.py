@@ -1,4 +1,4 @@
-"""The method of multipliers for one matrix of bounded trace: peers, derivatives, optimality conditions."""
+"""The hybrid gradient method for one matrix of bounded trace: peers, fixed points, optimality conditions."""
 
 import numpy as np
 import peers
@@ -10,16 +10,16 @@ from test_psdboost import comparisons, margin_by_clarabel, margin_problem
 import bregopt as bo
 from bregopt.certify import trace_bounds
 from bregopt.routes.matrix_generation import generation
-from bregopt.routes.matrix_generation.method_of_multipliers import MethodOfMultipliers
+from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient
 
 SEEDS = st.integers(0, 2**20)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def all_rows_at_once():
-    """Let `psdboost` take all rows at once, whatever a sample says."""
+    """Let `psdboost` take all rows at once, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation._Generation, "_begin", lambda *_: True)
+        patch.setattr(generation, "has_many_hinges", lambda _: True)
         yield
 
 
@@ -63,30 +63,76 @@ def test_rows_of_every_kind_agree_with_clarabel(n, m, exact, seed):
     assert abs(sol.value - reference.value) <= sol.error + reference.error + 1e-9 * peers.LOOSE
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_products_are_derivatives_of_the_gradient(exact):
-    program = general_problem(6, 5, exact, 3).program()
+def started(program, y):
+    """Return the method at the multiple of the identity."""
     (bound,) = trace_bounds(program)
+    n = program.blocks[0].n
+    return HybridGradient(program, bound, bo.LowRank(np.eye(n) * np.sqrt(bound.value / n)), y)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_step_solves_three_nearest_point_problems(exact):
+    program = general_problem(6, 5, exact, 3).program()
     rng = np.random.default_rng(0)
-    method = MethodOfMultipliers(program, bound, np.zeros(program.m))
-    y = 0.3 * rng.normal(size=program.m)
-    y[0] -= 0.0 if exact else 4.0  # the price of the trace
-    at = method._at(y)
-    assert 0 < at.rank < 6
-    assert at.shifted == exact
-    method._curvature.move(at)
-    h = 1e-5
-    for _ in range(3):
-        d = rng.normal(size=program.m)
-        moved = [method._at(at.y + sign * h * d) for sign in (1, -1)]
-        X = [own.X.factor @ own.X.factor.T for own in moved]
-        change = program.A.apply(((X[0] - X[1]) / (2 * h),))
-        assert method._s * method._curvature(d) == pytest.approx(change, abs=1e-5 * np.abs(change).max())
-        slope = (moved[0].loss - moved[1].loss) / (2 * h)
-        assert slope == pytest.approx(float(at.gradient @ d), rel=1e-5)
-    rows = [method._curvature(row)[k] for k, row in enumerate(np.eye(program.m))]
-    formed = [k for vectors in method._curvature._vectors for k in vectors.at]
-    assert method._curvature.diagonal[formed] == pytest.approx(np.array(rows)[formed], rel=1e-3, abs=1e-5)
+    method = started(program, 0.3 * rng.normal(size=program.m))
+    rows, C, lo, hi = method._rows, program.blocks[0].C, program.u_lo, program.u_hi
+    assert len(rows) == program.m - exact  # the trace, where it is fixed
+    for _ in range(5):
+        z = method._at
+        new, factor = method._next(z)
+        y = method.y.copy()
+        y[rows] = new.y
+        assert new.a == pytest.approx(program.activity((factor @ factor.T,), new.u)[rows], abs=1e-5)
+        assert new.H == pytest.approx(program.A.adjoint(y), abs=1e-5)
+        assert new.b == pytest.approx(program.B.T @ y, abs=1e-5)
+        # X and u are nearest where the way to the asked points leads out of the sets.
+        X_off = z.X - method._t * (C - z.H) - new.X
+        u_off = z.u - method._t * method._scale_u * (program.c - z.b) - new.u
+        for G in rng.normal(size=(20, 6, 6)):
+            other = G @ G.T / np.trace(G @ G.T) * (1 if exact else rng.uniform())
+            assert np.vdot(X_off, other - new.X) <= 1e-9
+            assert u_off @ (rng.uniform(lo, hi) - new.u) <= 1e-9
+        # -y is a subgradient of the penalties at v.
+        v = 2 * new.a - z.a - z.y / method._s + new.y / method._s
+        bounds = program.bounds.slice(rows)
+        assert bounds.violation(v)[bounds.hard] == pytest.approx(0, abs=1e-12)
+        for other in rng.normal(size=(20, len(rows))):
+            other = np.where(bounds.hard, np.clip(other, bounds.lo, bounds.hi), other)
+            rise = bounds.penalty(other) - bounds.penalty(v)
+            assert (rise >= -new.y * (other - v) - 1e-9).all()
+        method._at = new
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_lengths_of_steps_are_those_of_the_norm_of_the_map(exact):
+    program = general_problem(5, 4, exact, 1).program()
+    method = started(program, np.ones(program.m))
+    size, columns = method._size[method._rows], []
+    for i in range(5):
+        for j in range(5):
+            E = np.zeros((5, 5))
+            E[i, j] += 0.5
+            E[j, i] += 0.5
+            if exact:
+                E -= np.eye(5) * (np.trace(E) / 5)
+            columns.append(program.A.apply((E,))[method._rows] / size)
+    B = program.B.toarray()[method._rows] * np.sqrt(method._scale_u) / size[:, None]
+    norm = np.linalg.norm(np.column_stack([*columns, B]), 2)
+    scaled = method._t * (method._s * size**2)
+    assert np.allclose(scaled, scaled[0])
+    assert 0.8 < scaled[0] * norm**2 <= 1
+
+
+def test_rows_far_from_their_ends_keep_their_multipliers():
+    far, near = comparisons(2_000, 12, 3)
+    program = margin_problem(far, near, 10 / 2_000).program()
+    method = started(program, generation._uniform(program))
+    for _ in range(30):
+        before, rows = method.y, method._rows
+        method.step()
+        rest = np.setdiff1d(np.arange(program.m), rows)
+        assert np.array_equal(method.y[rest], program.bounds.clip(before)[rest])
+    assert len(method._rows) < program.m / 2
 
 
 def test_margins_of_one_cloud_meet_the_optimality_conditions():
@@ -112,7 +158,7 @@ def test_easy_margins_need_no_interior_point(monkeypatch):
 
 
 def test_where_it_stalls_the_interior_point_goes_on(monkeypatch):
-    monkeypatch.setattr(MethodOfMultipliers, "step", lambda _: None)
+    monkeypatch.setattr(HybridGradient, "step", lambda _: None)
     far, near = comparisons(60, 5, 1)
     sol = margin_problem(far, near, 10 / 60).solve(solver="psdboost", tol=1e-7)
     assert sol.status == "optimal"
