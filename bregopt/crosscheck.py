@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame
@@ -259,9 +260,11 @@ def cross_check(
             f"solvers is the string {solvers!r}; expected a tuple of names, such as ({solvers!r},)"
         )
     try:
-        named = None if solvers is None else tuple(solvers)
-    except (TypeError, NotImplementedError):  # of SciPy's matrices in blocks
-        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names") from None
+        named = None if solvers is None or sp.issparse(solvers) else tuple(solvers)
+    except TypeError:
+        named = None
+    if named is None and solvers is not None:
+        raise TypeError(f"solvers is {solvers!r}; expected a tuple of names")
     if not isinstance(progress, bool):
         raise TypeError(f"progress is {progress!r}; expected True or False")
     problem = _checkable(problem)

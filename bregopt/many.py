@@ -32,6 +32,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
+import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
@@ -355,6 +356,7 @@ def _check(executor: Any, chunk: Any, warm_start: Any) -> None:
 
 def _items(problems: Any, solver: Any, options: Mapping[str, Any]) -> list[Item]:
     single = isinstance(problems, Problem | str | os.PathLike | Mapping) or sp.issparse(problems)
+    single |= isinstance(problems, np.ndarray) and problems.ndim == 0
     if single or not isinstance(problems, Iterable):
         raise TypeError(f"problems is {problems!r}; expected a list of problems, paths or pairs")
     pairs = [_problem_and_values(given, f"problems[{k}]") for k, given in enumerate(problems)]

@@ -109,7 +109,7 @@ def _integer_null_space(X: Array, dimension: int = 0) -> Array:
     ratio = values[1:] / np.maximum(values[:-1], EPS * values[-1])
     zero = int((values <= _ZERO * values[-1]).sum())  # of an answer on the face
     d = dimension or zero or int(np.argmax(ratio)) + 1
-    if ratio[d - 1] < _LEAST_RATIO or d >= n - 1:
+    if d >= n - 1 or ratio[d - 1] < _LEAST_RATIO:
         return none
     return _integer_basis(Q[:, :d], int(np.argmax(X.diagonal())))
 

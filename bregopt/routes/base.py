@@ -220,6 +220,8 @@ class Settings:
             number: Any = value  # not float(value), which fails for very large integers
             if not 0 < number < (LARGEST if name == "time_limit" else 1):
                 raise ValueError(f"{name} is {value!r}; expected a number {_EXPECTED[name]}")
+            if type(value) is not float:  # NumPy computes with no fraction
+                object.__setattr__(self, name, float(number))
         for name, least, largest in (("max_iter", 1, _LARGEST_COUNT), ("seed", 0, math.inf)):
             value = getattr(self, name)
             if value is None and name == "max_iter":

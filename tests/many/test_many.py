@@ -371,7 +371,7 @@ def test_pickles_hold_data_but_no_cached_values():
 def test_bad_arguments():
     problem = nearest(4, 0)
     other = bo.Parameter(name="q")
-    for wrong in (problem, "spec.toml", 3, sp.bsr_array(np.eye(2))):
+    for wrong in (problem, "spec.toml", 3, sp.bsr_array(np.eye(2)), np.array(3.0)):
         with pytest.raises(TypeError, match="expected a list of problems"):
             bo.solve_many(wrong)
     for wrong in (3, (problem, 1), (problem, {}, {})):

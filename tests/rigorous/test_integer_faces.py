@@ -5,6 +5,7 @@ import pytest
 from samples import first
 
 import bregopt as bo
+from bregopt.presolve.integer_faces import integer_face
 from bregopt.records import replace
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import data_of
@@ -107,3 +108,9 @@ def test_rows_that_add_up_to_a_square():
     proven = solution.verify()
     assert proven.lower <= -2 <= proven.upper
     assert proven.width <= 1e-7
+
+
+def test_the_zero_matrix_shows_no_face():
+    X = bo.PSD(4)
+    program = bo.Problem(bo.Minimize(X[0, 1]), [bo.trace(X) == 0, X[0, 1] == 0]).program()
+    assert integer_face(program, [np.zeros((4, 4))], optimum=True) is None

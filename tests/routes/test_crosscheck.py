@@ -303,6 +303,7 @@ def test_frame(problem):
         (3, TypeError, "solvers is 3; expected a tuple of names"),
         (np.array(3.0), TypeError, "solvers is array"),
         (sp.bsr_array(np.eye(2)), TypeError, "solvers is <"),
+        (sp.coo_array((10**6, 3)), TypeError, "solvers is <"),
         ([["cvxpy"]], TypeError, r"solvers has \['cvxpy'\]; expected names"),
         (("cvxpy", "bergman"), ValueError, "did you mean 'bregman'"),
     ],

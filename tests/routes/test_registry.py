@@ -6,6 +6,7 @@ import pickle
 import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -416,3 +417,11 @@ def test_arithmetic_that_breaks_down_is_an_error_of_the_route(monkeypatch, error
     X = bo.PSD(2)
     with pytest.raises(bo.SolverError, match=f"path left the range of doubles .{error}.; take units"):
         bo.Problem(bo.Minimize(X[0, 0]), [bo.trace(X) <= 1]).solve("path")
+
+
+def test_tolerances_may_be_fractions():
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == 1, X[0, 1] <= 0.1, X[1, 2] >= 0.2]
+    found = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(3))), rows).solve(tol=Fraction(1, 10**7))
+    assert found.status == "optimal"
+    assert found.gap <= 1e-7
