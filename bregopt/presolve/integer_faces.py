@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.presolve.faces import Exposure, on_faces
 from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
 from bregopt.program import Penalty, Program
@@ -106,7 +106,7 @@ def _integer_null_space(X: Array, dimension: int = 0) -> Array:
     if n < 3:
         return none
     values, Q = np.linalg.eigh(X)
-    ratio = values[1:] / np.maximum(values[:-1], EPS * values[-1])
+    ratio = values[1:] / np.maximum(values[:-1], max(EPS * values[-1], TINY))
     zero = int((values <= _ZERO * values[-1]).sum())  # of an answer on the face
     d = dimension or zero or int(np.argmax(ratio)) + 1
     if d >= n - 1 or ratio[d - 1] < _LEAST_RATIO:
