@@ -20,6 +20,7 @@ _dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdo
 # Rows that enter a product at once, so that they stay in a processor's cache, where their vectors are so long
 # that symmetric products save more than the copies of rows cost: a third at order 50, slower at order 20.
 _BLOCK, _LONG = 3_000, 32
+_PRODUCT = 2_000_000  # most entries of a product of sparse rows
 _FEW = 0.5  # fraction of nonzero weights, below which only those rows enter a product
 
 
@@ -91,11 +92,23 @@ def row_dots(U: Any, W: Any) -> Array:
 
 def paired(U: Any, W: Any, X: Matrix) -> Array:
     """Return ``u_k' X w_k`` for the rows of two matrices, dense or CSR."""
-    if isinstance(X, LowRank):
-        return np.einsum("kr,kr->k", U @ X.factor, W @ X.factor)
-    if U is W and _has_blocks(U):
-        return np.concatenate([_dots(block, block @ X) for block in _blocks(U)])
-    return row_dots(W, U @ X)
+    low_rank = isinstance(X, LowRank)
+    right, own = X.factor if low_rank else X, []
+    for rows in _spans(U, right.shape[1]):
+        u = U[rows]
+        w = u if U is W else W[rows]
+        product = u @ right
+        own.append(_dots(product, w @ right) if low_rank else row_dots(w, product))
+    return np.concatenate(own)
+
+
+def _spans(U: Any, columns: int) -> list[slice]:
+    """Return the rows in blocks whose products have few entries for the cache, or for memory if sparse."""
+    m = int(U.shape[0])
+    at_once = _BLOCK if _has_blocks(U) else m
+    if sp.issparse(U):
+        at_once = max(_PRODUCT // max(columns, 1), 1)
+    return [slice(start, start + at_once) for start in range(0, max(m, 1), max(at_once, 1))]
 
 
 def products(U: Any, W: Any, weight: Array) -> Array:

@@ -35,6 +35,7 @@ from bregopt.clock import checkpoint
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Rows
 from bregopt.program.rows.low_rank import paired, products
+from bregopt.program.rows.sparse import SparseRows
 from bregopt.records import dataclass
 
 __all__ = ["HybridGradient"]
@@ -51,6 +52,8 @@ _LEAST = 10
 _POWER_STEPS, _NORM_MARGIN, _LEAST_NORM = 8, 1.05, 1e-3
 # Distance from the ends of its bounds beyond which a row keeps its multiplier, relative to the longest move.
 _FAR = 1.0
+# Terms of a sparse row, on average, up to which it is read entry by entry.
+_FEW_TERMS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +235,9 @@ class _Map:
             form = term.rows.products()
             if form is None:
                 self._others.append((term.at, term.rows))
+            elif sp.issparse(form.U) and term.rows.count() <= _FEW_TERMS * len(term.at):
+                entries = SparseRows.of(len(term.at), self._n, term.rows.coordinates())
+                self._others.append((term.at, entries))
             else:
                 U = _single(form.U)
                 W = U if form.W is form.U else _single(form.W)
