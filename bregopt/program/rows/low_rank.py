@@ -92,14 +92,13 @@ def row_dots(U: Any, W: Any) -> Array:
 
 def paired(U: Any, W: Any, X: Matrix) -> Array:
     """Return ``u_k' X w_k`` for the rows of two matrices, dense or CSR."""
-    low_rank = isinstance(X, LowRank)
-    right, own = X.factor if low_rank else X, []
+    right, values = X.factor if isinstance(X, LowRank) else X, []
     for rows in _spans(U, right.shape[1]):
         u = U[rows]
         w = u if U is W else W[rows]
         product = u @ right
-        own.append(_dots(product, w @ right) if low_rank else row_dots(w, product))
-    return np.concatenate(own)
+        values.append(_dots(product, w @ right) if isinstance(X, LowRank) else row_dots(w, product))
+    return np.concatenate(values)
 
 
 def _spans(U: Any, columns: int) -> list[slice]:
