@@ -134,11 +134,12 @@ def on_rows(program: Program, X: Sequence[Array], u: Array) -> tuple[Array, ...]
     blocks = range(len(X))
 
     def product(v: Array) -> Array:
-        return A.apply([np.asarray(A.adjoint(v, b)) for b in blocks])
+        return np.where(held, A.apply([np.asarray(A.adjoint(v, b)) for b in blocks]), 0.0)
 
     for _ in range(_CORRECTIONS):
         activity = program.activity(X, u)
         residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
+        held = bounds.hard & (bounds.equal | (residual != 0))
         w = conjugate_gradients(product, residual, metric)
         X = [own + A.adjoint(w, b) for b, own in enumerate(X)]
     return tuple(X)
