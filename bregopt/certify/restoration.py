@@ -21,7 +21,7 @@ from bregopt.program.program import Program
 __all__ = ["Restored", "conjugate_gradients", "on_rows", "restored"]
 
 _STEPS = 8
-_CORRECTIONS = 2  # each removes all but a thousandth of the violations
+_CLOSE, _LSMR_STEPS = 1e-10, 500  # where least squares end
 _FARTHEST = 0.5  # norm of K beyond which the rows are not near
 _CG_STEPS, _CG_RATIO = 200, 1e-3
 _ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
@@ -128,21 +128,28 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
 def on_rows(program: Program, X: Sequence[Array], u: Array) -> tuple[Array, ...]:
     """Return the matrices after the least change that removes violations of hard rows.
 
-    They are psd up to that change only.
+    They are psd up to that change only. LSMR (Fong, Saunders 2011) takes rows that repeat each other.
     """
-    A, bounds, metric = program.A, program.bounds, np.maximum(program.A.norms() ** 2, TINY)
-    blocks = range(len(X))
+    from scipy.sparse.linalg import LinearOperator, lsmr  # few answers wait
 
-    def product(v: Array) -> Array:
-        return np.where(held, A.apply([np.asarray(A.adjoint(v, b)) for b in blocks]), 0.0)
+    A, bounds, m = program.A, program.bounds, program.m
+    activity, sizes = program.activity(X, u), np.maximum(A.norms(), TINY)
+    residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
+    weight = np.where(bounds.hard & (bounds.equal | (residual != 0)), 1 / sizes, 0.0)
+    shapes, ends = [own.shape for own in X], np.cumsum([own.size for own in X])
 
-    for _ in range(_CORRECTIONS):
-        activity = program.activity(X, u)
-        residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
-        held = bounds.hard & (bounds.equal | (residual != 0))
-        w = conjugate_gradients(product, residual, metric)
-        X = [own + A.adjoint(w, b) for b, own in enumerate(X)]
-    return tuple(X)
+    def matrices(flat: Array) -> list[Array]:
+        parts = np.split(flat, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def adjoint(w: Array) -> Array:
+        return np.concatenate([np.ravel(A.adjoint(weight * w, b)) for b in range(len(X))])
+
+    operator = LinearOperator(
+        (m, int(ends[-1])), lambda v: weight * A.apply(matrices(v)), adjoint, dtype=float
+    )
+    change = lsmr(operator, weight * residual, atol=_CLOSE, btol=_CLOSE, maxiter=_LSMR_STEPS)[0]
+    return tuple(own + part for own, part in zip(X, matrices(change), strict=True))
 
 
 def _scaled(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:

@@ -845,6 +845,28 @@ def test_sdplib_without_margin(data, name, value, tol, largest):
     assert np.abs(solution.dimacs).max() <= largest
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_doubly_nonnegative_assignment(seed):
+    """The relaxation of a quadratic assignment of size 4 is exact here: its value is the least of 24 costs.
+
+    Most entries of the optimum are zero, and each has rows of its own.
+    """
+    n, rng = 4, np.random.default_rng(seed)
+    A, B = (M + M.T for M in rng.integers(0, 9, (2, n, n)))
+    X, at = bo.PSD(n * n + 1), 1 + np.arange(n * n).reshape(n, n)
+    rows = [X[0, 0] == 1, bo.diag(X)[1:] == X[0, 1:]]
+    for k in range(n * n + 1):
+        rows += [sum(X[k, j] for j in line) == (1 if k == 0 else X[0, k]) for line in (*at, *at.T)]
+    apart = [(line[a], line[b]) for line in (*at, *at.T) for a in range(n) for b in range(a)]
+    rows += [X[i, j] == 0 for i, j in apart]
+    cost = np.zeros((n * n + 1,) * 2)
+    cost[1:, 1:] = np.kron(A, B)
+    found = bo.Problem(bo.Minimize(bo.inner(cost, X)), [*rows, X >= 0]).solve(tol=1e-7)
+    orders = [list(p) for p in itertools.permutations(range(n))]
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(min((A * B[np.ix_(p, p)]).sum() for p in orders), rel=1e-6)
+
+
 def test_a_gap_of_one_is_progress_while_value_and_bound_approach_each_other():
     """The margin is near zero, so the relative gap of value and bound stays at one for twenty steps."""
     rng = np.random.default_rng(1)
