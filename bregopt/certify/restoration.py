@@ -133,9 +133,10 @@ def on_rows(program: Program, X: Sequence[Array], u: Array) -> tuple[Array, ...]
     from scipy.sparse.linalg import LinearOperator, lsmr  # few answers wait
 
     A, bounds, m = program.A, program.bounds, program.m
-    activity, sizes = program.activity(X, u), np.maximum(A.norms(), TINY)
+    activity, sizes = program.activity(X, u), A.norms()
     residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
-    weight = np.where(bounds.hard & (bounds.equal | (residual != 0)), 1 / sizes, 0.0)
+    acting = bounds.hard & (bounds.equal | (residual != 0)) & (sizes > 0)
+    weight = np.divide(1.0, sizes, out=np.zeros(m), where=acting)
     shapes, ends = [own.shape for own in X], np.cumsum([own.size for own in X])
 
     def matrices(flat: Array) -> list[Array]:

@@ -322,7 +322,7 @@ def _on_rows(program: Program, answer: Answer, certificate: Certificate) -> tupl
     An entry that is nearly zero has the round-off of a matrix that a method moves along a face. That is much
     beside a row of such entries.
     """
-    if program.curved or any(isinstance(X, LowRank) for X in answer.X):
+    if not answer.X or program.curved or any(isinstance(X, LowRank) for X in answer.X):
         return answer, certificate
     moved = replace(answer, X=on_rows(program, answer.X, answer.u))
     found = certify(PrimalDualPoint(program, moved.X, moved.u, moved.y, S=moved.S))

@@ -25,7 +25,7 @@ from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_o
 from bregopt.presolve import presolve, reductions
 from bregopt.presolve.dual_form import newton_unknowns
 from bregopt.presolve.range_space import on_range_spaces
-from bregopt.program import Program
+from bregopt.program import Penalty, Program
 from bregopt.records import dataclass, replace
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
@@ -64,6 +64,9 @@ _FEW_MORE = 10
 # entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian` 3.6;
 # theta4 (200, 1,949) takes 1.8 and 2.9; X >= 0 entrywise at order 50 takes .7 and .6.
 _LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 5e8, 300.0, 16, 0.3
+# Variables times rows, relative to the cubes of the orders, from which dense rows of variables cost more than
+# a decomposition. The pencils of the sum of largest eigenvalues (order 100) have 26 variables.
+_OF_VARIABLES = 10.0
 # Order beyond which hundreds of decompositions take too long: theta of a random graph of 2,000 vertices and
 # 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
 # With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
@@ -310,7 +313,8 @@ def _hard_hinges(program: Program) -> bool:
 # Pays on: the worst-case risk of 60 assets.
 def _many_rows(program: Program) -> bool:
     """Whether rows of few entries cost `path` more than `lagrangian`, in the form that it takes."""
-    least = _LEAST_WORK + _DECOMPOSITIONS * sum(float(block.n) ** 3 for block in program.blocks)
+    cubes = sum(float(block.n) ** 3 for block in program.blocks)
+    least = _LEAST_WORK + _DECOMPOSITIONS * cubes
     if newton_flops(program) / 3 < least:
         return False
     settings = Settings()
@@ -321,8 +325,15 @@ def _many_rows(program: Program) -> bool:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
         return False
-    terms = sum(term.rows.count() for term in reduced.A.terms) + reduced.B.nnz
+    terms = sum(term.rows.count() for term in reduced.A.terms)
+    if reduced.k * reduced.m > _OF_VARIABLES * cubes:
+        terms += reduced.B.nnz
     if terms > _FEW_ENTRIES * reduced.m:
+        return False
+    # On a face (order 100) distances nearest to given ones take it .5 CPU seconds by squares, 1.5 by a cone.
+    # For their largest deviation it does not reach 1e-6 in 30, and `path` reaches 1e-8 in 18.
+    smooth = Penalty.SQUARE in reduced.bounds.kinds or reduced.cones.count
+    if not smooth and presolve(reduced, reductions(("faces",)), settings).steps:
         return False
     meeting = np.zeros(len(form.blocks))  # the rows that meet each of several matrices
     for term in form.A.terms:
