@@ -29,7 +29,7 @@ from bregopt.certify import (
     cost_of_round_off,
     divergence_factor,
 )
-from bregopt.certify.constants import DIVERGENT
+from bregopt.certify.constants import DIVERGENT, ROW_NOISE
 from bregopt.certify.restoration import on_rows
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
@@ -323,6 +323,9 @@ def _on_rows(program: Program, answer: Answer, certificate: Certificate) -> tupl
     beside a row of such entries.
     """
     if not answer.X or program.curved or any(isinstance(X, LowRank) for X in answer.X):
+        return answer, certificate
+    missed = PrimalDualPoint(program, answer.X, answer.u, answer.y).violations
+    if (missed > ROW_NOISE * scale_of(program).primal * program.row_units).any():
         return answer, certificate
     moved = replace(answer, X=on_rows(program, answer.X, answer.u))
     found = certify(PrimalDualPoint(program, moved.X, moved.u, moved.y, S=moved.S))

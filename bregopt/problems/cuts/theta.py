@@ -42,6 +42,7 @@ from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
+from bregopt.routes.driver import warn_unproven
 from bregopt.routes.options import SolveOptions, time_limit
 from bregopt.routes.solution import Solution
 
@@ -219,6 +220,8 @@ def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solu
                 warnings.simplefilter("ignore", ConvergenceWarning)
             answers.append(_feasible(_by_edges(i, j, q, plus, own), i, j, q, tol))
         if answers[-1]._stop not in (StopReason.MAX_ITER, StopReason.STALLED):
+            if own is not options:
+                warn_unproven(answers[-1], tol)
             break
     return min(answers, key=lambda answer: float(np.nan_to_num(answer.gap, nan=np.inf)))
 
