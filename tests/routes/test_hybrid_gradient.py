@@ -180,3 +180,12 @@ def test_contradictions_are_proven():
     X = bo.PSD(4)
     rows = [bo.trace(X) == 1, bo.quad_form(np.eye(4), X) >= 0.3]
     assert bo.Problem(bo.Minimize(X[0, 1]), rows).solve(solver="psdboost").status == "infeasible"
+
+
+def test_an_answer_of_another_order_starts_with_its_multipliers_alone():
+    smaller, larger = (general_problem(n, 12, True, 0) for n in (4, 6))
+    first = smaller.solve(solver="psdboost", tol=1e-6)
+    found = larger.solve(solver="psdboost", tol=1e-6, warm_start=first)
+    cold = larger.solve(solver="path", tol=1e-8)
+    assert found.status == "optimal"
+    assert abs(found.value - cold.value) <= found.error + cold.error

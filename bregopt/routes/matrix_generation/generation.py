@@ -268,7 +268,7 @@ class _Generation:
         if self._face.order < n or not trace > 0:
             return _on_path(program, settings, start, self._progress)
         X, y = LowRank(np.eye(n) * np.sqrt(trace / n)), _uniform(program)
-        if start is not None:
+        if start is not None and start.X:
             X, y = _low_rank(np.asarray(start.X[0])), program.bounds.clip(start.y)
         method = HybridGradient(program, self._bound, X, balanced(program, y, self._tuning))
         mark, progressed, limit = np.inf, 0, settings.max_iter or _DEFAULT_MAX_ITER
