@@ -23,7 +23,6 @@ from dataclasses import MISSING, Field, FrozenInstanceError, field, make_datacla
 from functools import cache
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
@@ -247,7 +246,6 @@ def _library_class(cls: Any) -> type[Any]:
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-_MISSING: Any = object()
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     cached_property = functools.cached_property
@@ -265,14 +263,14 @@ else:
 
 
 class PickledWithoutCache:
-    """A base class; the pickle of an object has no cached properties, which may be larger than the data."""
+    """A base class; pickles leave out the values that an object keeps, which may be larger than the data."""
 
     def __getstate__(self) -> dict[str, Any]:
         kind = type(self)
         return {
             name: value
             for name, value in vars(self).items()
-            if not isinstance(getattr(kind, name, None), cached_property)
+            if not (name.endswith("()") or isinstance(getattr(kind, name, None), cached_property))
         }
 
 
@@ -305,16 +303,20 @@ class Text:
 
 
 class kept(Generic[Item, Value]):  # noqa: N801
-    """A function of one object, whose `values` are kept as long as the objects."""
+    """A function of one object, whose value is computed once and kept with the object."""
 
     def __init__(self, function: Callable[[Item], Value]) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
-        self.values: WeakKeyDictionary[Item, Value] = WeakKeyDictionary()
+        self._function, self._name = function, f"{function.__name__}()"
 
     def __call__(self, item: Item) -> Value:
         """Return the value of an object, computed at the first call."""
-        value: Value = self.values.get(item, _MISSING)
-        if value is _MISSING:
-            value = self.values[item] = self._function(item)
+        values, name = item.__dict__, self._name
+        if name not in values:
+            values[name] = self._function(item)
+        value: Value = values[name]
         return value
+
+    def give(self, item: Item, value: Value) -> None:
+        """Keep a value that is known already."""
+        item.__dict__[self._name] = value

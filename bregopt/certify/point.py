@@ -64,6 +64,7 @@ class Known(TypedDict, total=False):
     cone_residual: float
     row_terms: float
     matrix_terms: tuple[float, ...]
+    slacks: tuple[Array, ...]
     smallest_eigenvalues: tuple[float, ...]
 
 
@@ -167,7 +168,7 @@ class PrimalDualPoint:
     def projection_cost(self) -> float:
         """The divergence of projections onto the single `positive_rows`: a cost of second order."""
         program, cost = self.program, 0.0
-        for term in program.A.terms:
+        for term in program.A.terms if program.curved else ():
             nearness = program.blocks[term.block].nearness
             own = np.flatnonzero(self.positive_rows[term.place])
             penalty = None if nearness is None else getattr(nearness.kind, "penalty", None)
@@ -197,7 +198,8 @@ class PrimalDualPoint:
     @cached_property
     def penalties(self) -> float:
         """The sum of the penalties of soft rows."""
-        return float(self.program.bounds.penalty(self.activity).sum())
+        bounds = self.program.bounds
+        return 0.0 if bounds.all_hard else float(bounds.penalty(self.activity).sum())
 
     @cached_property
     def divergences(self) -> tuple[float, ...]:
@@ -306,6 +308,15 @@ class PrimalDualPoint:
         return tuple(terms)
 
     @cached_property
+    def slacks(self) -> tuple[Array | SparsePlusLowRank | None, ...]:
+        """``C - A*(y)`` of each block, on its face; None for a block with a divergence or a cap."""
+        program = self.program
+        return tuple(
+            None if b in program.curved else slack(program, b, self.y, X, self._faces)
+            for b, X in enumerate(self.X)
+        )
+
+    @cached_property
     def smallest_eigenvalues(self) -> tuple[float, ...]:
         """A lower bound on the eigenvalues of ``C - A*(y)``, zero for a block with a divergence or a cap.
 
@@ -313,17 +324,15 @@ class PrimalDualPoint:
         are relative to a diagonal whose inner product with ``X`` is at most the bound on the trace.
         """
         program = self.program
-        linear = sorted(set(range(len(program.blocks))).difference(program.curved))
-        if not linear:
+        if len(program.curved) == len(program.blocks):
             return (0.0,) * len(program.blocks)
         traces = trace_bounds(program)
         smallest: dict[int, float] = {}
         dense: dict[int, Array] = {}
-        for b in linear:
-            W = slack(program, b, self.y, self.X[b], self._faces)
+        for b, W in enumerate(self.slacks):
             if isinstance(W, SparsePlusLowRank):
                 smallest[b] = least_relative_eigenvalue(W, traces[b], diagonal_bounds(program)[b], self._loss)
-            else:
+            elif W is not None:
                 dense[b] = W
         found = least_eigenvalues(list(dense.values()), [self._sharp and _is_exact(traces[b]) for b in dense])
         smallest.update(zip(dense, found, strict=True))

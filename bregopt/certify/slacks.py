@@ -135,10 +135,11 @@ def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
 
 def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:
     """Give a program of some rows the trace bounds of the whole; the other rows are zero on its matrices."""
-    trace_bounds.values[program] = tuple(
+    own = (
         None if bound is None else replace(bound, multipliers=bound.multipliers[kept])
         for bound in trace_bounds(whole)
     )
+    trace_bounds.give(program, tuple(own))
 
 
 def with_trace_row(program: Program, block: int, value: float) -> Program:

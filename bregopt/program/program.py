@@ -135,7 +135,7 @@ def _less_both(S: Array, W: Array, Y: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Nearness:
+class Nearness(PickledWithoutCache):
     """The divergence term ``mu D(X, X0)`` of a block.
 
     Parameters

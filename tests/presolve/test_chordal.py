@@ -408,11 +408,11 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
         group.of(X)[...] = G @ np.swapaxes(G, -1, -2) + np.eye(G.shape[-1])
         group.of(K)[...] = H @ np.swapaxes(H, -1, -2) + np.eye(G.shape[-1])
         R.append(E + np.swapaxes(E, -1, -2))
-    roots = plan.roots(X)
+    roots = plan.roots(plan.views(X))
     D = np.where(program.bounds.equal, 0.0, 0.5)
     D[-1] = 0.5 if seed != 3 else np.inf
     D_u = np.array([np.inf, 2.0, 1e-3, 1e3])
-    at = ScalingPoint.of(plan, X, K, roots, D, D_u)
+    at = ScalingPoint(plan, X, roots, (), D, D_u, K=K)
     rhs = RightHandSide(0.3, R, *(rng.normal(size=k) for k in (program.m, 4)), rng.normal(size=4))
     rhs = rhs._replace(r_u=np.where(np.isinf(D_u), 0.0, rhs.r_u))
     one, other = sparse.factor(at)(rhs), dense.factor(at)(rhs)

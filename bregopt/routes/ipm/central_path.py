@@ -128,9 +128,11 @@ def follow_path_directly(
     found = monitor.follow(method, at, settings.max_iter or _STEPS)
     if found.proof is not None or found.stop is StopReason.STALLED:
         return None
-    answer = method.answer(found)
-    answer = replace(answer, X=tuple(map(symmetrize, answer.X)))
-    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    answer, at = method.answer(found), found.at
+    for X in answer.X:
+        symmetrize(X)
+    known = Known(activity=at.activity, cone_residual=0.0, slacks=engine.plan.matrices(at.Z))
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, **known))
     if found.stop is StopReason.CONVERGED and not certificate.meets(settings.tol):
         return None
     return answer, certificate
@@ -310,7 +312,8 @@ class _CentralPath(Method):
 
     def _dual_feasible(self, at: Iterate) -> bool:
         """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
-        return at.residual is None or self._plan.roots(at.Z + at.residual) is not None
+        plan = self._plan
+        return at.residual is None or plan.roots(plan.views(at.Z + at.residual)) is not None
 
 
 class _Scores:

@@ -118,12 +118,8 @@ class Cone(Protocol):
         """Return the array of a stack of matrices in these coordinates."""
         ...
 
-    def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
+    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
-        ...
-
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
-        """Return the same for ``Z``, with ``K = inv(Z)``."""
         ...
 
 
@@ -180,46 +176,34 @@ class FaceCone:
         inverse: Array = lapack.dtrtri(root, lower=1)[0]
         return root, inverse
 
-    # Pays on: max-cut of 2,000 edges, n = 500.
-    def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        if len(root) < _LANCZOS_ORDER:
-            return self._length(X, root, step, tol)
-        L, face = np.asfortranarray(root), self._face
-
-        def operator(v: Array) -> tuple[Array, Array]:
-            """Return ``inv(L) V' step V inv(L)' v``."""
-            inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
-            w, _ = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)
-            return w, w
-
-        start = _random_vector(len(L))
-        return _length_to_boundary(_least_eigenvalue(operator, start, start))
-
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
-        if len(root) < _LANCZOS_ORDER:
-            return self._length(Z, root, step, tol)
-
-        def operator(v: Array) -> tuple[Array, Array]:
-            """Return ``K step v``, self-adjoint in the inner product of ``Z``, and ``Z`` times that."""
-            Sv = step @ v
-            return K @ Sv, Sv
-
-        start = _random_vector(len(Z))
-        return _length_to_boundary(_least_eigenvalue(operator, K @ start, start))
-
-    def _length(self, S: Array, root: Array, step: Array, tol: float) -> float:
-        """Return the length by the eigenvalues of ``inv(L) step inv(L)'``, or by trial factorizations."""
-        if self.is_face:
-            S, step = self._face.compress(S), self._face.compress(step)
-        # Pays on: max-cut of 400 edges, n = 100.
-        if len(root) >= _TRIAL_ORDER:
-            return _step_length_by_trials(S, step, tol)
+    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         if len(root) == 0:
             return math.inf
+        # Pays on: max-cut of 2,000 edges, n = 500.
+        if len(root) >= _LANCZOS_ORDER:
+            return _length_to_boundary(self._least_scaled(root, step))
+        if self.is_face:
+            step = self._face.compress(step)
+        # Pays on: max-cut of 400 edges, n = 100.
+        if len(root) >= _TRIAL_ORDER:
+            return _step_length_by_trials(self._face.compress(X), step, tol)
         half, _ = lapack.dtrtrs(root, step, lower=1)
         scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
         least = float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0])
         return math.inf if least >= 0 else -1 / least
+
+    def _least_scaled(self, root: Array, step: Array) -> float:
+        """Return a lower estimate of the least eigenvalue of ``inv(L) V' step V inv(L)'``."""
+        L, face = np.asfortranarray(root), self._face
+
+        def operator(v: Array) -> Array:
+            inner, _ = lapack.dtrtrs(L, v, lower=1, trans=1)
+            image: Array = lapack.dtrtrs(L, face.project(step @ face.embed(inner)), lower=1)[0]
+            return image
+
+        # It leans to the directions in which the matrix is small, which limit the step.
+        start, _ = lapack.dtrtrs(L, np.random.default_rng(0).normal(size=len(L)), lower=1)
+        return _least_eigenvalue(operator, start)
 
 
 class StackCone:
@@ -271,12 +255,9 @@ class StackCone:
         factors: Any = np.linalg.inv(root)
         return factors, root
 
-    def primal_length(self, X: Array, root: Array, step: Array, tol: float) -> float:
+    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         scaled = root @ step @ root.swapaxes(1, 2)
         return _length_to_boundary(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
-
-    def dual_length(self, Z: Array, root: Array, K: Array, step: Array, tol: float) -> float:
-        return self.primal_length(Z, root, step, tol)
 
 
 def _length_to_boundary(least: float) -> float:
@@ -309,32 +290,24 @@ def _step_length_by_trials(S: Array, step: Array, tol: float) -> float:
     return 0.0
 
 
-def _random_vector(n: int) -> Array:
-    v: Array = np.random.default_rng(0).normal(size=n)
-    return v
-
-
-def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array, dual_w: Array) -> float:
-    """Return a lower estimate of the smallest eigenvalue of an operator by Lanczos's method.
+def _least_eigenvalue(operator: Callable[[Array], Array], w: Array) -> float:
+    """Return a lower estimate of the smallest eigenvalue of a symmetric operator by Lanczos's method.
 
     The estimate is the Ritz value less its residual, as soon as that is a fraction of it (Toh 2002).
 
     Parameters
     ----------
     operator : callable
-        Symmetric in some inner product. It returns the image of a vector, and the product of the image with
-        the matrix of the inner product.
-    w, dual_w : array of shape (n,)
-        The starting vector, and its product with the matrix of the inner product.
+    w : array of shape (n,)
+        The starting vector.
     """
     steps, tol = _LANCZOS_STEPS, _LANCZOS_TOL
     basis = np.zeros((steps + 1, len(w)))
-    dual = basis if dual_w is w else np.zeros_like(basis)
     alpha, beta = np.zeros(steps), np.zeros(steps)
     estimate = 0.0
     for k in range(steps):
         checkpoint()
-        size = math.sqrt(max(float(w @ dual_w), 0.0))
+        size = math.sqrt(w @ w)
         if k > 0:
             beta[k - 1] = size
         if k > 0 and (k % 2 == 0 or size == 0):  # Ritz values cost as much as a step
@@ -343,13 +316,11 @@ def _least_eigenvalue(operator: Callable[[Array], tuple[Array, Array]], w: Array
             estimate = float(ritz[0]) - residual
             if residual <= tol * max(abs(float(ritz[0])), tol) or size == 0:
                 break
-        basis[k], dual[k] = w / size, dual_w / size
-        w, dual_w = operator(basis[k])
-        alpha[k] = float(w @ dual[k])
+        basis[k] = w / size
+        w = operator(basis[k])
+        alpha[k] = float(w @ basis[k])
         for _ in range(2):
-            coefficients = dual[: k + 1] @ w
-            w = w - coefficients @ basis[: k + 1]
-            dual_w = w if dual is basis else dual_w - coefficients @ dual[: k + 1]
+            w = w - (basis[: k + 1] @ w) @ basis[: k + 1]
     return estimate
 
 

@@ -83,6 +83,8 @@ class Iterate(NamedTuple):
     ----------
     X, Z : array of shape (size,)
         Flat vectors of matrices in the interior of the cone.
+    X_parts, Z_parts : list of array
+        Their views for each group.
     X_roots, Z_roots : sequence of arrays
         Their roots for each group, in the sense of its cone.
     residual : array of shape (size,), optional
@@ -102,6 +104,8 @@ class Iterate(NamedTuple):
 
     X: Array
     Z: Array
+    X_parts: list[Array]
+    Z_parts: list[Array]
     X_roots: Sequence[Array]
     Z_roots: Sequence[Array]
     residual: Array | None
@@ -128,16 +132,10 @@ class Direction(NamedTuple):
 
 
 class Linearization(NamedTuple):
-    """Newton's system at an iterate, factorized.
-
-    `X`, `Z` and `K`, the inverse of ``Z``, are views of the groups. `q` is ``B'dy + dz``.
-    """
+    """Newton's system at an iterate, factorized; `q` is ``B'dy + dz``."""
 
     at: Iterate
     solve: Solve
-    X: list[Array]
-    Z: list[Array]
-    K: list[Array]
     q: Array
 
 
@@ -221,9 +219,12 @@ class Engine:
         return other
 
     def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
-        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
+        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, with the identity `P` of the cones."""
         if isinstance(self._system, RowSystem):
             return self._system.gram(P, rows)
+        if isinstance(self.plan.listed, np.ndarray) and not self._faces:
+            own = self.plan.listed[rows]
+            return DefiniteFactor(own @ own.T).solve
         return DefiniteFactor(self.plan.gram(P, rows)).solve
 
     def begin(
@@ -277,16 +278,15 @@ class Engine:
         if self._may_scale and isinstance(self._system, RowSystem) and self._system.lost_digits:
             self._may_scale = False
             self._system = ScaledRows.of(self.plan, self._program, SOME) or self._system
-        K, D_u, p_u, cones = self.plan.inverses(at.Z_roots), D[m:], None, at.second_order.cones
+        D_u, p_u, cones = D[m:], None, at.second_order.cones
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()
+        point = ScalingPoint(self.plan, at.X, at.X_roots, at.Z_roots, D[:m], D_u, cones, p_u)
         try:
-            point = ScalingPoint.of(self.plan, at.X, K, at.X_roots, D[:m], D_u, cones, p_u, at.Z_roots)
             solve = self._system.factor(point)
         except np.linalg.LinAlgError:
             return None
-        q = self._c - self._Bt @ at.y - at.z if len(at.u) else at.u
-        return Linearization(at, solve, point.X_parts, self.plan.views(at.Z), point.K_parts, q)
+        return Linearization(at, solve, self._c - self._Bt @ at.y - at.z if len(at.u) else at.u)
 
     def direction(
         self,
@@ -300,7 +300,7 @@ class Engine:
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
         checkpoint()
-        at, q, m = linearization.at, linearization.q, self._m
+        (at, solve, q), m = linearization, self._m
         values = np.concatenate([at.activity, at.u]) if len(q) else at.activity
         equations = at.bounds.equations(values, nu, None if predictor is None else predictor.bounds)
         r = equations.of_rows
@@ -309,8 +309,8 @@ class Engine:
             r_u[in_cones] = at.second_order.right_hand_side(
                 nu, None if predictor is None else predictor.second_order
             )
-        R = self._matrix_rhs(linearization, predictor)
-        step = linearization.solve(RightHandSide(weight, R, r[:m], r_u, q))
+        R = None if at.residual is None and predictor is None else self._matrix_rhs(at, predictor)
+        step = solve(RightHandSide(weight, R, r[:m], r_u, q))
         multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
@@ -322,16 +322,11 @@ class Engine:
         parts = self.plan.views(step.X), self.plan.views(dZ)
         return Direction(step.X, dZ, *parts, step.u, bounds, second_order)
 
-    def _matrix_rhs(
-        self, linearization: Linearization, predictor: Direction | None
-    ) -> list[Array | None] | None:
+    def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None]:
         """Return ``R`` of each group: its residual and a predictor's second-order terms; None for zero."""
-        at = linearization.at
-        if at.residual is None and predictor is None:
-            return None
         R: list[Array | None] = [None] * len(at.exact)
         if at.residual is not None:
-            parts = zip(self.plan.views(at.residual), linearization.X, at.exact, strict=True)
+            parts = zip(self.plan.views(at.residual), at.X_parts, at.exact, strict=True)
             R = [None if exact else -(residual @ X) for residual, X, exact in parts]
         if predictor is None:
             return R
@@ -343,18 +338,16 @@ class Engine:
             R[g] = -second if own is None else own - second
         return R
 
-    def step_lengths(self, linearization: Linearization, step: Direction, tol: float) -> tuple[float, float]:
+    def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
-        at = linearization.at
         primal, dual = at.bounds.step_lengths(step.bounds)
         if at.second_order.cones.count:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
-        _, _, X, Z, K, _ = linearization
-        dX, dZ = step.X_parts, step.Z_parts
         for g, group in enumerate(self.plan.groups):
-            primal = min(primal, group.cone.primal_length(X[g], at.X_roots[g], dX[g], tol))
-            dual = min(dual, group.cone.dual_length(Z[g], at.Z_roots[g], K[g], dZ[g], tol))
+            length = group.cone.length
+            primal = min(primal, length(at.X_parts[g], at.X_roots[g], step.X_parts[g], tol))
+            dual = min(dual, length(at.Z_parts[g], at.Z_roots[g], step.Z_parts[g], tol))
         return primal, dual
 
     def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:
@@ -391,7 +384,7 @@ class Engine:
         step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
         if linearization is None or step is None:
             return None
-        lengths = self.step_lengths(linearization, step, _PREDICTOR_TOL)
+        lengths = self.step_lengths(at, step, _PREDICTOR_TOL)
         primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
         now, order = self.complementarity(at, falling), self.products(falling)
         if order and now:
@@ -434,7 +427,7 @@ class Engine:
             step = self.direction(linearization, weight, nu, second_order)
             if step is None:
                 continue
-            lengths = self.step_lengths(linearization, step, _CORRECTOR_TOL)
+            lengths = self.step_lengths(linearization.at, step, _CORRECTOR_TOL)
             if best is None or min(lengths) > min(best[1]):
                 best = step, lengths
             if min(lengths) >= least:
@@ -505,32 +498,34 @@ class Engine:
             z[second_order.cones.index] = second_order.z
         if not np.maximum.reduce(np.abs(y), initial=0.0) < _LARGEST_MULTIPLIER:
             return None
-        X_roots = self.plan.roots(X)
+        X_parts = self.plan.views(X)
+        X_roots = self.plan.roots(X_parts)
         if X_roots is None:
             return None
-        slack = self.cost - self.plan.adjoint(y)
-        found = self._dual(slack, Z, exact)
-        if found is None:
+        slack, residual, largest = self.cost - self.plan.adjoint(y), None, 0.0
+        Z_parts = self.plan.views(slack if Z is None else Z)
+        if Z is None:
+            Z, Z_roots = slack, self.plan.roots(Z_parts)
+        else:
+            Z_roots, residual, exact, largest = self._dual(slack, Z, exact)
+        if Z_roots is None:
             return None
         for group in self._faces:  # round-off would move X off its face, step by step
             group.of(X)[...] = group.cone.project(group.of(X))
-        Z, Z_roots, residual, exact, largest = found
-        activity = self.activity(X, u)
         return Iterate(
-            X, Z, X_roots, Z_roots, residual, exact, u, z, y, activity, bounds, second_order, largest
+            *(X, Z, X_parts, Z_parts, X_roots, Z_roots, residual, exact, u, z, y),
+            *(self.activity(X, u), bounds, second_order, largest),
         )
 
     def _dual(
-        self, slack: Array, Z: Array | None, exact: Sequence[bool]
-    ) -> tuple[Array, list[Array], Array | None, Sequence[bool], float] | None:
-        """Return ``Z``, its roots, its residual, the groups without one, and the largest norm of a residual.
+        self, slack: Array, Z: Array, exact: Sequence[bool]
+    ) -> tuple[list[Array] | None, Array | None, Sequence[bool], float]:
+        """Return the roots of ``Z``, its residual, the groups without one, and the residual's largest norm.
 
-        A residual that is round-off is dropped, unless `slack`, which is ``C - A*(y)``, is not definite:
-        without an interior of the dual it never is, and the residual has to stay.
+        `slack` is ``C - A*(y)``, and takes the place of ``Z`` in the groups without residual. A residual that
+        is round-off is dropped, unless the slack is not definite: without an interior of the dual it never
+        is, and the residual has to stay. The roots are None if one of the matrices is not definite.
         """
-        if Z is None:
-            roots = self.plan.roots(slack)
-            return None if roots is None else (slack, roots, None, exact, 0.0)
         found, marks, largest, residual = [], [], 0.0, slack - Z
         for group, is_exact in zip(self.plan.groups, exact, strict=True):
             own, given, error = group.of(slack), group.of(Z), 0.0
@@ -544,13 +539,13 @@ class Engine:
                 root = group.cone.root(given)
                 largest = max(largest, error)
             if root is None:
-                return None
+                return None, None, exact, largest
             if dropped:
                 given[...] = own
                 group.of(residual)[...] = 0.0
             found.append(root)
             marks.append(dropped)
-        return Z, found, None if all(marks) else residual, marks, largest
+        return found, None if all(marks) else residual, marks, largest
 
 
 def _norm(v: Array) -> float:

@@ -321,10 +321,10 @@ class Plan:
         parts = zip(self.groups, roots, strict=True)
         return np.concatenate([group.cone.inverse(root).ravel() for group, root in parts])
 
-    def roots(self, v: Array) -> list[Array] | None:
-        """Return the roots of the matrices, None if one of them is not positive definite on its face."""
+    def roots(self, parts: Sequence[Array]) -> list[Array] | None:
+        """Return the roots of the groups' arrays, None if a matrix is not positive definite on its face."""
         roots = []
-        for group, own in zip(self.groups, self.views(v), strict=True):
+        for group, own in zip(self.groups, parts, strict=True):
             root = group.cone.root(own)
             if root is None:
                 return None
@@ -427,18 +427,17 @@ class DenseSchur:
         return symmetrize(left @ right.reshape(A.shape).T)
 
 
-class ScalingPoint(NamedTuple):
+class ScalingPoint:
     """The point at which Newton's system is formed.
 
     Parameters
     ----------
-    X, K : array of shape (size,)
-        Flat vectors of positive definite matrices, possibly on a face.
-    X_parts, K_parts : list of array
-        Their views for each group.
-    roots : sequence of arrays
-        Roots of ``X`` for each group (:class:`~bregopt.routes.ipm.cones.Cone`): the lower Cholesky factor of
-        a block on its face, the inverse factors of a stack.
+    plan : Plan
+    X : array of shape (size,)
+        The flat vector of positive definite matrices, possibly on a face.
+    roots, Z_roots : sequence of arrays
+        Roots of ``X`` and ``inv(K)`` for each group (:class:`~bregopt.routes.ipm.cones.Cone`): the lower
+        Cholesky factor of a block on its face, the inverse factors of a stack.
     D : array of shape (m,)
         Infinite for a row without finite bounds.
     D_u : array of shape (k,)
@@ -448,25 +447,39 @@ class ScalingPoint(NamedTuple):
     p_u : array of shape (cones.size,) or None
         ``D_u`` of the system is ``diag(D_u)`` plus ``p p'`` for the part ``p`` of each cone; None without
         cones.
-    Z_roots : sequence of arrays
-        Roots of ``inv(K)``, for the system in scaled coordinates.
+    K : array of shape (size,), optional
+        The inverse by the roots by default.
     """
 
-    X: Array
-    K: Array
-    X_parts: list[Array]
-    K_parts: list[Array]
-    roots: Sequence[Array]
-    D: Array
-    D_u: Array
-    cones: SecondOrderCones = NO_CONES
-    p_u: Array | None = None
-    Z_roots: Sequence[Array] = ()
+    def __init__(
+        self,
+        plan: Plan,
+        X: Array,
+        roots: Sequence[Array],
+        Z_roots: Sequence[Array],
+        D: Array,
+        D_u: Array,
+        cones: SecondOrderCones = NO_CONES,
+        p_u: Array | None = None,
+        K: Array | None = None,
+    ) -> None:
+        self._plan, self.X, self.roots, self.Z_roots = plan, X, roots, Z_roots
+        self.D, self.D_u, self.cones, self.p_u, self._K = D, D_u, cones, p_u, K
 
-    @classmethod
-    def of(cls, plan: Plan, X: Array, K: Array, *others: Any) -> ScalingPoint:
-        """Return the point at flat vectors; the others follow the views."""
-        return cls(X, K, plan.views(X), plan.views(K), *others)
+    @cached_property
+    def K(self) -> Array:
+        """The flat vector of ``K``, for which scaled coordinates have no use."""
+        return self._plan.inverses(self.Z_roots) if self._K is None else self._K
+
+    @cached_property
+    def X_parts(self) -> list[Array]:
+        """The views of ``X`` for each group."""
+        return self._plan.views(self.X)
+
+    @cached_property
+    def K_parts(self) -> list[Array]:
+        """The views of ``K`` for each group."""
+        return self._plan.views(self.K)
 
 
 class RightHandSide(NamedTuple):

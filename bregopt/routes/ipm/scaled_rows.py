@@ -26,8 +26,8 @@ from scipy.linalg import LinAlgError, lapack
 from bregopt.arrays import Array, Mask
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import Program
-from bregopt.routes.ipm.cones import automorphism
-from bregopt.routes.ipm.plan import Group, Plan, RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.cones import Cone, automorphism
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 
 __all__ = ["MANY", "SOME", "ScaledRows", "is_small"]
 
@@ -38,6 +38,8 @@ _FEW, SOME, MANY = 1e5, 1e7, 1e9
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
 _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
+# Of a group: its cone, ``L``, ``inv(L)``, ``M`` and ``inv(M)'L``.
+_Coordinates = tuple[Cone, Array, Array, Array, Array]
 _PANEL = 32  # reflectors that LAPACK applies together, in its work space
 
 
@@ -180,9 +182,13 @@ class _Factorized:
 
     def __init__(self, system: ScaledRows, at: ScalingPoint) -> None:
         self._system, self._at, self._D = system, at, at.D[system.own]
-        groups = zip(system.plan.groups, at.roots, at.Z_roots, strict=True)
-        self._groups = [_ScaledGroup(*parts) for parts in groups]
-        G = [group.rows(A) for group, A in zip(self._groups, system.rows, strict=True)]
+        self._groups: list[_Coordinates] = []
+        G = []
+        groups = zip(system.plan.groups, system.rows, at.roots, at.Z_roots, strict=True)
+        for group, A, root, Z_root in groups:
+            (L, inverse_L), (C, M) = group.cone.factors(root), group.cone.factors(Z_root)
+            self._groups.append((group.cone, L, inverse_L, M, C.swapaxes(-1, -2) @ L))
+            G.append((M @ (A @ L)).reshape(len(A), M.size))
         self._variables = _ScaledVariables(at, system.free) if len(at.D_u) else None
         if self._variables is not None:
             G.append(self._variables.rows(system.columns))
@@ -204,7 +210,7 @@ class _Factorized:
         dy[own] += v if border is None else border.Y_2 @ v
         dX, du = self._matrices(V), rhs.r_u
         if variables is not None:
-            start = sum(group.size for group in self._groups)
+            start = sum(M.size for *_, M, _ in self._groups)
             du = variables.step(V[start : start + len(du)])
             if border is not None:
                 left = plan.apply(dX) + system.B @ du
@@ -221,11 +227,16 @@ class _Factorized:
 
     def _solved(self, rhs: RightHandSide, right: Array) -> tuple[Array, Array]:
         """Return ``v`` and ``V``."""
-        V, T, end = np.zeros((len(self._Q), 1), order="F"), self._T, 0
-        for g, (group, part) in enumerate(zip(self._groups, self._system.plan.groups, strict=True)):
-            weight = rhs.weight if isinstance(rhs.weight, float) else float(rhs.weight[part.part.start])
-            start, end = end, end + group.size
-            V[start:end, 0] = group.constant(weight, None if rhs.R is None else rhs.R[g]).ravel()
+        V, T, end, weight = np.zeros((len(self._Q), 1), order="F"), self._T, 0, float(rhs.weight)
+        for g, (cone, _, inverse_L, M, centered) in enumerate(self._groups):
+            start, end = end, end + M.size
+            R, V_0 = None if rhs.R is None else rhs.R[g], -centered
+            if R is not None or weight:
+                half = weight * M
+                if R is not None:
+                    half += M @ (cone.restricted(R) if cone.is_face else R)
+                V_0 += half @ inverse_L.swapaxes(-1, -2)
+            V[start:end, 0] = V_0.ravel()
         if self._variables is not None:
             V[end : end + len(rhs.q), 0] = self._variables.constant(rhs.r_u, rhs.q)
         V = lapack.dormqr("L", "T", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0]
@@ -237,9 +248,11 @@ class _Factorized:
     def _matrices(self, V: Array) -> Array:
         """Return ``dX`` of all groups, flat."""
         parts, end = [], 0
-        for group in self._groups:
-            start, end = end, end + group.size
-            parts.append(group.matrices(V[start:end]).ravel())
+        for cone, L, _, M, _ in self._groups:
+            start, end = end, end + M.size
+            half = M.swapaxes(-1, -2) @ V[start:end].reshape(M.shape) @ L.swapaxes(-1, -2)
+            own = symmetrize(half)
+            parts.append((cone.extended(own) if cone.is_face else own).ravel())
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -249,52 +262,13 @@ def _reflected(G: Array) -> tuple[Array, Array, Array]:
     squares = np.add.reduce(G * G, axis=1)
     if not math.isfinite(np.add.reduce(squares)):
         raise LinAlgError("the scaled rows are not finite")
-    least = _DEPENDENT * np.sqrt(np.where(squares > 0, squares, 1.0))
+    least = _DEPENDENT * np.sqrt(squares + (squares == 0))
     if G.shape[1] >= m:
         Q, tau, _, _ = lapack.dgeqrf(G.T, lwork=_PANEL * m)
         if np.logical_and.reduce(np.abs(Q.diagonal()) >= least):
             return Q, tau, Q[:m]
     Q, tau, _, _ = lapack.dgeqrf(np.concatenate([G, np.diag(least)], axis=1).T, lwork=_PANEL * m)
     return Q, tau, Q[:m]
-
-
-class _ScaledGroup:
-    """The coordinates of a group, ``dX = sym(M'V L')``.
-
-    Parameters
-    ----------
-    group : Group
-    root, Z_root : array
-        Of ``X`` and ``Z``.
-    """
-
-    def __init__(self, group: Group, root: Array, Z_root: Array) -> None:
-        self._cone = group.cone
-        self._L, self._inverse_L = group.cone.factors(root)
-        C, self._M = group.cone.factors(Z_root)
-        self._centered = C.swapaxes(-1, -2) @ self._L
-        self.size = C.size
-
-    def rows(self, A: Array) -> Array:
-        """Return ``M A_k L`` of rows in the coordinates of the cone, flat."""
-        G: Array = self._M @ (A @ self._L)
-        return G.reshape(len(A), self.size)
-
-    def constant(self, weight: float, R: Array | None) -> Array:
-        """Return ``M (w I + R) inv(L)' - inv(M)'L``."""
-        if R is None and not weight:
-            return -self._centered
-        half = weight * self._M
-        if R is not None:
-            half += self._M @ self._cone.restricted(R)
-        V: Array = half @ self._inverse_L.swapaxes(-1, -2)
-        V -= self._centered
-        return V
-
-    def matrices(self, V: Array) -> Array:
-        """Return the step at flat coordinates."""
-        half = self._M.swapaxes(-1, -2) @ V.reshape(self._M.shape) @ self._L.swapaxes(-1, -2)
-        return self._cone.extended(symmetrize(half))
 
 
 class _ScaledVariables:

@@ -252,7 +252,7 @@ class SoftNewton(Method):
     ) -> tuple[Matrices, Array, Matrices]:
         """Return ``dX``, ``dy`` and ``A*(dy)``."""
         plan = self._plan
-        point = ScalingPoint.of(plan, plan.joined(at.X), plan.joined(K), at.roots, D, _NONE)
+        point = ScalingPoint(plan, plan.joined(at.X), at.roots, (), D, _NONE, K=plan.joined(K))
         step = self._system.factor(point)(rhs)
         return plan.matrices(step.X), step.y, plan.matrices(step.adjoint)
 

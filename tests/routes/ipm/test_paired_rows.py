@@ -29,7 +29,7 @@ def test_the_system_of_pairs_is_that_of_all_rows(rng, decades):
     D = 10.0 ** rng.uniform(-decades, decades, m)
     roots = [np.linalg.cholesky(S @ S.T + np.eye(N)) for S in rng.normal(size=(2, N, N))]
     X, K = (root @ root.T for root in roots)
-    at = ScalingPoint.of(plan, X.ravel(), K.ravel(), [roots[0]], D, np.full(2, np.inf))
+    at = ScalingPoint(plan, X.ravel(), [roots[0]], (), D, np.full(2, np.inf), K=K.ravel())
     F = rng.normal(size=(m, 2))
     solve = PairedRows.of(plan).solver(at, F)
     M = plan.schur([X], [K], np.arange(m), [roots[0]]) + np.diag(D)
@@ -46,7 +46,7 @@ def test_equalities_with_one_matrix_have_the_system_of_all_rows(rng):
     stack = shuffled_pairs(rng)
     m, one = len(stack), np.eye(N)
     plan = Plan.of(LinearMap(m, (N,), (Term(0, np.arange(m), DenseRows(stack)),)))
-    at = ScalingPoint.of(plan, one.ravel(), one.ravel(), [one], np.zeros(m), np.full(1, np.inf))
+    at = ScalingPoint(plan, one.ravel(), [one], [one], np.zeros(m), np.full(1, np.inf))
     assert PairedRows.of(plan).solver(at, np.ones((m, 1))) is None
 
 

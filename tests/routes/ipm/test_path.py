@@ -960,6 +960,22 @@ def test_other_small_programs_are_reduced(kind):
         assert sol.X[0, 1] == pytest.approx(np.sqrt(b[0] * b[1]), rel=1e-6)
 
 
+@pytest.mark.parametrize("orders", [(5,), (1, 4), (3, 3, 2)])
+def test_the_certificate_of_a_small_program_is_that_of_its_data(orders):
+    """The method hands over what it has at hand: activities, and ``C - A*(y)``."""
+    parts = [fixed_diagonal(n, seed, 1.0) for seed, n in enumerate(orders)]
+    problem = bo.Problem(
+        bo.Minimize(sum(part[1] for part in parts)), [row for part in parts for row in part[2]]
+    )
+    raw = problem.solve()._raw
+    assert raw.timings["setup"] == 0.0  # without reductions
+    own = certify(PrimalDualPoint(problem.program(), raw.X, raw.u, raw.duals))
+    assert (raw.value, raw.dual_value) == pytest.approx((own.primal, own.dual), rel=1e-13)
+    assert raw.error == pytest.approx(own.error, rel=1e-3, abs=1e-13 * own.size)
+    assert abs(raw.primal_residual - own.primal_residual) <= 1e-14
+    assert raw.dual_residual == own.dual_residual == 0.0
+
+
 def test_the_least_eigenvalue_is_estimated_from_an_eigenvector():
     start = np.eye(3)[0]
-    assert _least_eigenvalue(lambda v: (-2.0 * v, -2.0 * v), start, start) == pytest.approx(-2)
+    assert _least_eigenvalue(lambda v: -2.0 * v, start) == pytest.approx(-2)

@@ -51,7 +51,7 @@ def scaling_point(program, rng, least=1.0, faces=None):
 
     X = np.concatenate([definite(group).ravel() for group in plan.groups])
     Z = np.concatenate([definite(group).ravel() for group in plan.groups])
-    X_roots, Z_roots = plan.roots(X), plan.roots(Z)
+    X_roots, Z_roots = plan.roots(plan.views(X)), plan.roots(plan.views(Z))
     equal, finite = program.bounds.equal, np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
     D = np.where(equal, 0.0, np.where(finite, rng.uniform(0.1, 1.0, program.m), np.inf))
     boxed = np.isfinite(program.u_lo) | np.isfinite(program.u_hi)
@@ -59,8 +59,7 @@ def scaling_point(program, rng, least=1.0, faces=None):
     if cones.count:
         inside = [rng.uniform(0.0, 1.0, cones.size) + 3 * cones.identity for _ in range(2)]
         D_u[cones.index], p_u = SecondOrderState(cones, *inside).metric()
-    K = plan.inverses(Z_roots)
-    return engine, ScalingPoint.of(plan, X, K, X_roots, D, D_u, cones, p_u, Z_roots)
+    return engine, ScalingPoint(plan, X, X_roots, Z_roots, D, D_u, cones, p_u)
 
 
 def right_hand_side(engine, program, at, rng):

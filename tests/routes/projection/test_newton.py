@@ -132,7 +132,7 @@ class TestSystems:
         D[:3] = np.inf
         D_u = rng.uniform(0.1, 2, k)
         D_u[:1] = np.inf
-        scene = ScalingPoint.of(plan(A), X.ravel(), K.ravel(), (np.linalg.cholesky(X),), D, D_u)
+        scene = ScalingPoint(plan(A), X.ravel(), (np.linalg.cholesky(X),), (), D, D_u, K=K.ravel())
         r, r_u, q = rng.normal(size=A.m), rng.normal(size=k), rng.normal(size=k)
         return scene, RightHandSide(0.6, (rng.normal(size=(n, n)),), r, r_u, q)
 
@@ -166,7 +166,7 @@ class TestSystems:
         A = LinearMap(3, A.orders, A.terms)
         B = sp.csr_array(np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 2.0]]))
         at, pull = self.scene(4, rng, A)
-        at = at._replace(D=np.zeros(3), D_u=np.full(2, np.inf))
+        at.D, at.D_u = np.zeros(3), np.full(2, np.inf)
         pull = RightHandSide(0.6, pull.R, rng.normal(size=3), np.zeros(2), rng.normal(size=2))
         step = RowSystem(plan(A), B).factor(at)(pull)
         np.testing.assert_allclose(A.apply((step.X.reshape(4, 4),)) + B @ step.u, pull.r, atol=1e-7)
