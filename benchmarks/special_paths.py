@@ -832,6 +832,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
         ),
         (
+            *("squares of norms", "presolve.least_norm:LeastNorm", without("least norm")),
+            *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
+        ),
+        (
             *("chordal sparsity", "presolve.chordal:Chordal", without("chordal sparsity")),
             "max-cut of a band, n = 800",
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
@@ -1171,11 +1175,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("relative entropies of ten numbers beside costs", solving(priced_relative_entropies)),
         ),
         # CVXPY.
-        (
-            *("squares of norms", "cvxpy.problems.objective:squared_norm"),
-            answering("cvxpy.problems.method.squared_norm", None),
-            *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
-        ),
         (
             *("names of squared expressions", "cvxpy.conic.form:_names"),
             answering("cvxpy.conic.form._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),

@@ -268,7 +268,7 @@ def test_divergences_take_their_own_route():
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_norm_of_a_distance_is_found_by_its_square(weighted, scale):
+def test_the_norm_of_a_distance_is_found_by_projections(weighted, scale):
     rng = np.random.default_rng(4)
     A, H = rng.uniform(-1, 1, (6, 6)), rng.uniform(0.5, 1.5, (6, 6))
     X = cp.Variable((6, 6), PSD=True)
@@ -278,7 +278,6 @@ def test_the_norm_of_a_distance_is_found_by_its_square(weighted, scale):
     problem.solve(method="bregopt", tol=1e-10)
     answer, duals = problem.solver_stats.extra_stats, [c.dual_value for c in problem.constraints]
     assert (problem.status, answer.solver) == ("optimal", "bregman")
-    assert problem.value**2 == pytest.approx(answer.value, rel=1e-9)
     value = problem.value
     problem = cp.Problem(cp.Minimize(problem.objective.args[0] / scale), problem.constraints)
     problem.solve(solver=cp.CLARABEL)

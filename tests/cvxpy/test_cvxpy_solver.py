@@ -23,7 +23,7 @@ from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 
-OURS = {name: case for name, case in CASES.items() if case[3] == "path"}
+OURS = {name: case for name, case in CASES.items() if case[3] in ("path", "bregman")}
 OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
 
 

@@ -182,7 +182,7 @@ def squares_without_a_least_value():
     )
 
 
-@case()
+@case(route="bregman")
 def nearest_correlation_norm():
     X = cp.Variable((5, 5), PSD=True)
     return cp.Problem(cp.Minimize(cp.norm(X - correlation(5, 10), "fro")), [cp.diag(X) == 1])

@@ -107,15 +107,15 @@ class Pivots(NamedTuple):
 def pivots_of(conic: Conic) -> Pivots:
     """Return rows of second-order cones and matrices, and for each a variable that is in no other of them.
 
-    First come variables that are the only one in such a row. Then, in rows without such a variable, come
-    variables that occur in no other such row.
+    First come variables that are the only one in such a row, in that of a matrix if they are in several.
+    Then, in rows without such a variable, come variables that occur in no other such row.
     """
     A, first_curved = conic.A, conic.A.indptr[conic.linear]
     column, entry = A.indices[first_curved:], A.data[first_curved:]
     start = A.indptr[conic.linear :] - first_curved
     count, columns = np.diff(start), A.shape[1]
     row = np.repeat(np.arange(len(count)), count)
-    single = start[np.flatnonzero(count == 1)]
+    single = start[np.flatnonzero(count == 1)[::-1]]  # the rows of matrices come last
     single = single[_once_in_cone(conic, row, column)[single]]
     alone, first = np.unique(column[single], return_index=True)
     taken = np.zeros(columns, dtype=bool)

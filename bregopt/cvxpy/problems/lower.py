@@ -426,7 +426,6 @@ class Lowered:
     parameters: dict[Any, Parameter]
     written: dict[Any, Array]
     real_form: RealForm | None
-    squared: bool = False
 
     def is_current(self) -> bool:
         """Whether the parameters whose values are substituted still have these values."""

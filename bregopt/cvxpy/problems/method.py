@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -17,7 +16,6 @@ from bregopt.cvxpy.conic.solve import contradiction_of
 from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
 from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
-from bregopt.cvxpy.problems.objective import squared_norm
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.modeling.compilation.translation import translated
 from bregopt.records import dataclass, field_names, replace
@@ -53,9 +51,7 @@ def solve(
 
     Values of variables, duals, status and ``solver_stats`` are set on the problem; the answer with its
     certificate is ``problem.solver_stats.extra_stats``. A problem is read once: if only Parameters that are
-    added to its rows have changed, it is solved again without another reading. The least Frobenius norm of
-    affine entries of a psd matrix, ``cp.norm(X - A, "fro")``, is found by its square, a projection; the
-    answer in ``extra_stats`` is then that to the square.
+    added to its rows have changed, it is solved again without another reading.
 
     Parameters
     ----------
@@ -122,9 +118,6 @@ def solve(
         if solver == "auto" and not strict and _only_by_reference(lowered, ours):
             return _passed_on(problem, options, "no route takes its divergences beside its other parts")
         answer = lowered.problem.solve(solver, **ours)
-        if lowered.squared and not _proves_root(answer, ours.get("tol", Settings().tol)):
-            lowered = lower(problem)
-            answer = lowered.problem.solve(solver, **ours | {"warm_start": False})
         return _hand_over(problem, lowered, answer)
     except InfeasibleRowError as error:
         return _hand_over(problem, lowered, _contradicted(lowered, error))
@@ -136,23 +129,9 @@ def _lowered(problem: Any) -> Lowered:
     """Return our problem: the last reading if no substituted value has changed, otherwise a new one."""
     lowered = _read.pop(problem, None)
     if lowered is None or not lowered.is_current():
-        squares = squared_norm(problem)
-        read = None if squares is None else lower(squares)
-        if read is None or not any(read.problem.program().divergences):
-            return lower(problem)
-        return replace(read, squared=True)
+        return lower(problem)
     lowered.fill_in()
     return lowered
-
-
-def _proves_root(answer: Solution, tol: float) -> bool:
-    """Whether an answer to the least square of a norm is as good a one to the least norm.
-
-    The gap of the root, relative to the root, is at most that of the square, relative to the square.
-    """
-    if answer.X is None or answer.status == Status.USER_LIMIT.value:
-        return True
-    return answer.value - answer.dual_value <= tol * answer.value
 
 
 def _only_by_reference(lowered: Lowered, options: Mapping[str, Any]) -> bool:
@@ -235,13 +214,7 @@ def _hand_over(problem: Any, lowered: Lowered, answer: Solution) -> Any:
     values = {} if answer.X is None else lowered.primal()
     # CVXPY has no word for an answer that misses 1e-2 without a limit: our warning tells by how much.
     status = names.OPTIMAL_INACCURATE if answer.status == "inaccurate" else answer.status
-    value, duals = answer.value, lowered.duals(answer)
-    if (
-        lowered.squared and answer.X is not None
-    ):  # multipliers get the slope of the root, at zero they are zero
-        value = math.sqrt(max(value, 0.0))
-        duals = {c: dual / (2 * value) if value else 0 * dual for c, dual in duals.items()}
-    found = cp_solution.Solution(status, value, values, duals, statistics)
+    found = cp_solution.Solution(status, answer.value, values, lowered.duals(answer), statistics)
     found = found if lowered.real_form is None else lowered.real_form.inverted(found)
     with warnings.catch_warnings():  # ours has said so, with the gap
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)

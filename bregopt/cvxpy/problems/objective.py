@@ -20,7 +20,7 @@ from bregopt.cvxpy.problems.convex_atoms import (
     epigraph,
     read_convex_atom,
 )
-from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of, is_matrix
+from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
 from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.bounds import soft
@@ -38,7 +38,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Goal", "objective_of", "read_objective", "squared_norm"]
+__all__ = ["Goal", "objective_of", "read_objective"]
 
 _ZERO = 1e-14  # relative to the linear term, times the order: smaller remainders are round-off
 
@@ -57,23 +57,6 @@ class Goal:
     penalties: list[ElementPenalty]
     constraints: list[Any]
     constant: float
-
-
-# Pays on: nearest correlation matrix by its norm.
-def squared_norm(problem: Any) -> Any:
-    """Return a problem with the square of the objective, if that is a norm of entries of a symmetric matrix.
-
-    The square is a distance, which projections minimize; an epigraph would have a row for each entry.
-    """
-    atom = problem.objective.args[0]
-    norm = type(atom).__name__ in ("Pnorm", "PnormApprox") and atom.p == 2 and atom.axis is None
-    if not norm or isinstance(problem.objective, cp.Maximize):
-        return None
-    (argument,), variables = atom.args, atom.variables()
-    single = len(variables) == 1 and len(variables[0].shape) == 2 and is_matrix(variables[0])
-    if not single or argument.size != variables[0].size or not is_affine(argument):
-        return None
-    return cp.Problem(cp.Minimize(cp.sum_squares(argument)), problem.constraints)
 
 
 def read_objective(objective: Any) -> Goal:

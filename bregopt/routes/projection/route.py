@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
@@ -55,6 +55,7 @@ QI_SUN_WEIGHTED = (
     "for Convex Programming, Math. Oper. Res. 22"
 )
 METHODS = ("auto", "newton", "cyclic")
+_NORM = ("least norm",)
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
 _WORKING_SET_RATIO = 3  # rows that can be inactive, relative to the order, above which a working set is used
@@ -144,6 +145,7 @@ class Bregman:
     capabilities: ClassVar[Capabilities] = Capabilities(
         objectives=frozenset({"linear", "barrier", "spectrum", "point", "weights"}),
         caps=True,
+        cones=True,
         matrices=8,
         reductions=("slacks",),
     )
@@ -156,7 +158,8 @@ class Bregman:
         return choice(program, settings)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        return solve(program, settings, start, progress)
+        method = _least_norm if program.cones.count else solve
+        return method(program, settings, start, progress)
 
     def solve_directly(
         self, program: Program, settings: Any, start: Start | None, progress: Progress
@@ -263,6 +266,9 @@ def method_of(program: Program, settings: Any) -> str:
 
 def refusal(program: Program, settings: Any) -> str | None:
     """Return the reason why a program is not taken, None if it is."""
+    program = _squared(program, settings)
+    if program.cones.count:
+        return "of second-order cones it takes the least norm of one matrix minus a constant"
     without_divergence = _without_divergence(program, settings)
     if without_divergence is not None:
         return without_divergence
@@ -284,6 +290,11 @@ def refusal(program: Program, settings: Any) -> str | None:
             if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
                 return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
     return _boundary(program)
+
+
+def _squared(program: Program, settings: Any) -> Program:
+    """Return the program with the square of the norm that is its objective, if it has one."""
+    return presolve(program, reductions(_NORM), settings).program
 
 
 def reduced(program: Program, settings: Any) -> Program:
@@ -374,11 +385,13 @@ def _boundary(program: Program) -> str | None:
 
 def choice(program: Program, settings: Any) -> str:
     """Return the method for a program and why, a phrase for ``explain``."""
-    proximal_steps = None in program.divergences
-    program = reduced(with_proximal_terms(program), settings)
+    norm = presolve(program, reductions(_NORM), settings)
+    proximal_steps = None in norm.program.divergences
+    program = reduced(with_proximal_terms(norm.program), settings)
     method = method_of(program, settings)
     if _weighted(program):
-        return "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
+        weights = "elementwise weights, by an augmented Lagrangian or, where small, an interior point"
+        return "; ".join([*norm.summaries, weights])
     if method == "newton" and _lasso(program) is not None:
         return "method 'newton', for sparse inverse covariances"
     single = settings.method == "auto" and method == "cyclic" and program.m == 1
@@ -391,7 +404,7 @@ def choice(program: Program, settings: Any) -> str:
     )
     white = presolve(program, reductions(WHITENING), settings).summaries if method == "newton" else []
     steps = ["proximal steps for matrices without a divergence"] if proximal_steps else []
-    return "; ".join([f"method {method!r}{why}", *passes, *steps, *white])
+    return "; ".join([*norm.summaries, f"method {method!r}{why}", *passes, *steps, *white])
 
 
 def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple[Answer, Certificate] | None:
@@ -449,6 +462,17 @@ def solve(program: Program, settings: Any, start: Start | None, progress: Progre
     if None not in program.divergences:
         return _solve(program, settings, start, progress)
     return proximal(_solve)(program, settings, start, progress)
+
+
+def _least_norm(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+    """Return the answer by the square of the norm, or by the cone: near zero the root of a gap is larger."""
+    answer = behind(_NORM, solve)(program, settings, start, progress)
+    point = PrimalDualPoint(program, answer.X, answer.u, answer.y)
+    if answer.stop is not StopReason.CONVERGED or certify(point).meets(settings.tol):
+        return answer
+    from bregopt.routes.ipm.path_route import PathSettings, solve_on_path  # only norms of nearly zero wait
+
+    return solve_on_path(program, PathSettings(tol=settings.tol), None, progress)
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
