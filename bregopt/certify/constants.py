@@ -99,8 +99,9 @@ LARGEST_ENTRY = 1e100
 # Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
 # multiplications in eight sparse factors.
 DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 40.0
-# Number of bounds that are cached: the certificate of an answer repeats its route's last proofs.
-CACHED_BOUNDS = 4
+# Number of bounds that are cached: the certificate of an answer repeats the best proof of its route, which a
+# hundred stages may follow.
+CACHED_BOUNDS = 100
 # Rows of a family that are checked one by one.
 CHECKED_ROWS = 50
 # Steps of the projected gradient method that checks a divergence's bound on the minimum.

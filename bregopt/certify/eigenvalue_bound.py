@@ -383,8 +383,8 @@ def smallest_eigenvalue(W: SparsePlusLowRank, D: Array | None = None, enough: fl
     D : array of shape (n,), optional
         Positive; ones by default.
     enough : float, optional
-        No larger ``t`` is needed. By default, the last bound of the same matrix will do; without one, the
-        sharpest is sought.
+        No larger ``t`` is needed. By default, the last bound of the same matrix will do that was not cut
+        short; without one, the sharpest is sought.
     """
     if D is not None:
         W = W.scaled(1 / np.sqrt(D))
@@ -395,10 +395,13 @@ def smallest_eigenvalue(W: SparsePlusLowRank, D: Array | None = None, enough: fl
         return 0.0
     error = 0.0 if D is None else ROUND_OFF * size
     key = digest(W)
-    for cached in _cached_bounds:
-        if cached.key == key and (enough is None or cached.bound >= enough or cached.enough >= enough):
+    known = [cached for cached in _cached_bounds if cached.key == key]
+    for cached in known:
+        asked = cached.enough > -np.inf if enough is None else max(cached.bound, cached.enough) >= enough
+        if asked:
             return cached.bound - error
-    return _computed(W, key, 0.0 if enough is None else enough) - error
+    found = _computed(W, key, 0.0 if enough is None else enough)
+    return max([found, *(cached.bound for cached in known)]) - error
 
 
 def relative_diagonal(W: SparsePlusLowRank) -> Array:
@@ -415,8 +418,8 @@ def _computed(W: SparsePlusLowRank, key: bytes, enough: float) -> float:
         found = max(_by_proof(W, enough), W.ends()[0])
     except CutShort:
         return W.ends()[0]
-    if remaining() > 0:
-        _cached_bounds = (*_cached_bounds, _Cached(key, found, enough))[-CACHED_BOUNDS:]
+    sought = enough if remaining() > 0 else -np.inf  # with more time, a sharper one
+    _cached_bounds = (*_cached_bounds, _Cached(key, found, sought))[-CACHED_BOUNDS:]
     return found
 
 

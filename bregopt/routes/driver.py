@@ -243,20 +243,22 @@ def _first(block: Block) -> Matrix:
     return X0 if block.nearness.kind.definite_start else np.diag(np.maximum(X0.diagonal(), 0.0))
 
 
-def _seconds_to_certify(program: Program) -> float:
+def _seconds_to_certify(program: Program, X: Sequence[Matrix] = ()) -> float:
     """Return an estimate of the time for the certificate in seconds: its blocks' decompositions.
 
-    Large blocks with few terms are not decomposed; their proofs respect the time limit by themselves.
+    Large blocks with few terms, or of low rank, are not decomposed; their proofs respect the time limit by
+    themselves.
     """
     if clock.remaining() == math.inf:
         return 0.0
     terms = [0.0 if block.cost is None else float(stored_terms(block.cost)) for block in program.blocks]
     for term in program.A.terms:
         terms[term.block] += stored_terms(term.rows)
+    few = [isinstance(X_b, LowRank) for X_b in X] or [False] * len(terms)
     return sum(
         clock.seconds_for(block.n, _TO_CERTIFY)
-        for block, count in zip(program.blocks, terms, strict=True)
-        if block.nearness is not None or count > _SPARSE * block.n**2
+        for block, count, low_rank in zip(program.blocks, terms, few, strict=True)
+        if block.nearness is not None or (count > _SPARSE * block.n**2 and not low_rank)
     )
 
 
@@ -280,7 +282,7 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     is over and a certificate takes long, the certificate proves nothing.
     """
     tol = settings.tol
-    if clock.remaining() < (needed := _seconds_to_certify(program)) and needed:
+    if clock.remaining() < (needed := _seconds_to_certify(program, answer.X)) and needed:
         return answer, _unproven(program, answer)
     # A factorization alone seldom proves the answer of a route that was cut short.
     sharp = answer.stop in ENDED

@@ -265,6 +265,24 @@ class TestBound:
             assert sharp <= found <= exact[0] + 1e-12 * exact[-1]
             assert lowest(W, 1)[0][0] >= exact[0] - 1e-9 * exact[-1]
 
+    def test_a_proof_without_time_is_no_weaker_than_an_earlier_one(self, monkeypatch):
+        from bregopt import clock
+        from bregopt.certify import eigenvalue_bound
+
+        monkeypatch.setattr(eigenvalue_bound, "_cached_bounds", ())
+        monkeypatch.setattr(eigenvalue_bound, "LARGEST_FORMED", 1)
+        W, *others = (adversarial("signs", seed) for seed in range(8))
+        exact, size = float(np.linalg.eigvalsh(W.dense())[0]), W.ends()[1]
+        before = smallest_eigenvalue(W, enough=exact - 1e-3 * size)
+        assert exact - 0.1 * size <= before <= exact
+        for other in others:
+            smallest_eigenvalue(other, enough=-size)
+        with clock.limited(1e-9):
+            for enough in (None, exact - 1e-3 * size, exact - 1e-9 * size):
+                assert before <= smallest_eigenvalue(W, enough=enough) <= exact
+        # With time, the sharpest bound is sought.
+        assert smallest_eigenvalue(W, enough=exact - 1e-9 * size) >= before
+
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("weight", [10.0, 1e3, 1e6])
     def test_a_heavy_vector_costs_the_polynomial_little(self, weight, seed):
@@ -458,6 +476,21 @@ class TestRunning:
                 sol = problem.solve(solver="lowrank", **options)
             assert sol.status == "user_limit"
             assert sol.value <= best * (1 + 1e-6) <= sol.dual_value * (1 + 2e-6)
+
+    @pytest.mark.parametrize("limit", [1, 30, 300, 1_000])
+    def test_a_time_limit_keeps_the_bound(self, limit, ticking):
+        edges = np.array(nx.gnm_random_graph(600, 3_000, seed=0).edges).T
+        X = bo.PSD(600)
+        problem = bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[*edges] == 0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            sol = problem.solve(solver="lowrank", tol=1e-9, time_limit=limit)
+        history = list(sol.history.get("dual", ()))
+        assert sol.status == "user_limit"
+        assert np.isfinite(sol.dual_value)
+        # An independent set is below every bound.
+        assert len(nx.maximal_independent_set(nx.Graph(edges.T.tolist()), seed=0)) <= sol.dual_value
+        assert sol.dual_value <= min(history, default=np.inf) * (1 + 1e-9)
 
     def test_keyboard_interrupt_keeps_the_point(self, monkeypatch):
         from bregopt.routes.burer_monteiro import lagrangian

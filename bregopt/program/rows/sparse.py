@@ -15,6 +15,7 @@ from bregopt.records import PickledWithoutCache, cached_property, dataclass, rep
 __all__ = ["SparseRows"]
 
 _MANY_TERMS = 2_000  # below, the calls of a sparse product cost more than the terms
+_MANY_ENTRIES = 0.05  # terms, relative to the entries, above which a product of low rank is formed
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,8 @@ class SparseRows(PickledWithoutCache, RowFamily):
 
     def apply(self, X: Matrix) -> Array:
         t = self.terms
+        if isinstance(X, LowRank) and len(t.row) > _MANY_ENTRIES * self.n**2:
+            X = X.dense()
         if isinstance(X, LowRank):
             entry = np.einsum("kr,kr->k", X.factor[t.i], X.factor[t.j])
         elif len(t.row) <= _MANY_TERMS:
