@@ -113,8 +113,10 @@ def _bounding(program: Program) -> IntArray:
     if program.k == 0:
         return np.zeros(0, dtype=np.intp)
     rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
+    if not len(rows):
+        return rows
     column, weight = _only_entries(program, rows)
-    return rows[(program.A.slice(rows).norms() == 0) & (weight != 0) & ~program.in_cones[column]]
+    return rows[(program.A.norms()[rows] == 0) & (weight != 0) & ~program.in_cones[column]]
 
 
 def _only_entries(program: Program, rows: IntArray) -> tuple[IntArray, Array]:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.divergences import psd_part
 from bregopt.linalg import root_of
 from bregopt.presolve.reduction import Reduced, Tolerances
@@ -179,8 +179,7 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     if not occurs.any() or form.c[~occurs].any():
         return None
     used = np.flatnonzero(occurs)
-    box = sp.csr_array((np.ones(len(held)), (np.arange(len(held)), held)), (len(held), len(form.c)))
-    K = sp.csr_array(sp.vstack([form.K, box], format="csr"))
+    K = _with_variables(form.K, held)
     cones, boxed = whole.cones, held[: len(held) - whole.cones.size]
     lo = np.concatenate([form.bounds.lo, whole.u_lo[boxed]])
     hi = np.concatenate([form.bounds.hi, whole.u_hi[boxed]])
@@ -188,13 +187,14 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     in_cones, free = np.arange(len(lo), K.shape[0]), np.full(cones.size, np.inf)
     equal = lo == hi
     below, above = np.flatnonzero(np.isfinite(lo)), np.flatnonzero(np.isfinite(hi) & ~equal)
-    F = sp.csr_array(form.F[:, used].T)
-    F.sort_indices()
     multiplied = np.concatenate([below, above, in_cones])
+    F, B = (_columns(part, used).T.tocsr() for part in (form.F, _rows(K, multiplied)))
+    F.data, B.data = -F.data, -B.data
+    F.sort_indices()
     program = Program(
         blocks=_blocks(form),
-        A=svec_map(whole.A.orders, -F),
-        B=sp.csr_array(-K[multiplied][:, used].T),
+        A=svec_map(whole.A.orders, F),
+        B=B,
         bounds=Bounds.of_hard_rows(-form.c[used], -form.c[used]),
         c=-np.concatenate([lo[below], hi[above], 0 * cones.identity]),
         u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above], -free]),
@@ -207,9 +207,22 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     return Dualized(whole, program, form, used, multiplied, held)
 
 
+def _with_variables(K: Any, held: IntArray) -> Any:
+    """Return rows with a row for each of some variables after them."""
+    if not len(held):
+        return K
+    ends = K.indptr[-1] + np.arange(1, len(held) + 1)
+    data, columns = np.concatenate([K.data, np.ones(len(held))]), np.concatenate([K.indices, held])
+    return sp.csr_array(
+        (data, columns, np.concatenate([K.indptr, ends])), (K.shape[0] + len(held), K.shape[1])
+    )
+
+
 def _blocks(form: MatrixInequalities) -> tuple[Block, ...]:
     """Return the blocks of ``Z``, with the costs ``F_0``."""
-    costs = {t.block: t.rows for t in svec_map(form.whole.A.orders, sp.csr_array(form.F_0[None])).terms}
+    costs = {}
+    if form.F_0.any():
+        costs = {t.block: t.rows for t in svec_map(form.whole.A.orders, sp.csr_array(form.F_0[None])).terms}
     return tuple(Block(block.name, block.n, costs.get(b)) for b, block in enumerate(form.whole.blocks))
 
 
@@ -346,13 +359,15 @@ def matrix_inequalities(
         return None
     at = pivot[own]
     inverse = 1 / _values(rows, at, own)
-    v = sp.csr_array(sp.hstack([program.B, rows[:, others]], format="csr"))
-    F_D, F_0 = sp.csr_array(v[at].multiply(-inverse[:, None])), np.zeros(len(pivot))
+    v = program.B
+    if len(others):
+        v = sp.csr_array(sp.hstack([v, rows[:, others]], format="csr"))
+    F_D, F_0 = _times_rows(-inverse, _rows(v, at)), np.zeros(len(pivot))
     F_0[own] = inverse * program.bounds.lo[at]
     left = np.ones(program.m, dtype=bool)
     left[at] = False
     kept = np.flatnonzero(left)
-    K, moved, noise = _substituted(v[kept], rows[kept][:, own], F_D, F_0[own])
+    K, moved, noise = _substituted(_rows(v, kept), _columns(_rows(rows, kept), own), F_D, F_0[own])
     bounds = program.bounds.slice(kept)
     bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
     used = np.diff(K.indptr) > 0
@@ -366,7 +381,7 @@ def matrix_inequalities(
         F_0,
         _stacked(F_D, own, others, program.k),
         kept[used],
-        K[np.flatnonzero(used)],
+        _rows(K, np.flatnonzero(used)),
         bounds.slice(np.flatnonzero(used)),
         without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[own]),
         program.offset + float(prices[own] @ F_0[own]),
@@ -438,8 +453,28 @@ def _first_single_rows(rows: Any, block: IntArray, equal: Mask) -> IntArray:
 
 
 def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
-    """Return the given elements of a sparse matrix."""
-    return np.asarray(rows[row, entry]).ravel() if len(row) else np.zeros(0)
+    """Return the given elements of a sparse matrix, which are stored, row by row in ascending order."""
+    width = rows.shape[1]
+    key = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)) * width + rows.indices
+    values: Array = rows.data[np.searchsorted(key, row * width + entry)]
+    return values
+
+
+def _rows(A: Any, kept: IntArray) -> Any:
+    """Return some rows of a CSR matrix, the matrix itself for all of them in their order."""
+    if not len(kept):
+        return A if not A.shape[0] else sp.csr_array((0, A.shape[1]))
+    return A if covers(span(kept), A.shape[0]) else A[kept]
+
+
+def _columns(A: Any, kept: IntArray) -> Any:
+    """Return some columns, in ascending order, of a CSR matrix, the matrix itself for all of them."""
+    return A if len(kept) == A.shape[1] else A[:, kept]
+
+
+def _times_rows(factor: Array, A: Any) -> Any:
+    """Return a CSR matrix with its rows multiplied by factors."""
+    return sp.csr_array((A.data * np.repeat(factor, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
 
 
 def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Array]:
@@ -457,6 +492,8 @@ def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Arra
 
 def without_round_off(c: Array, A: Any, price: Array) -> Array:
     """Return ``c + A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
+    if not price.any():
+        return c
     total = c + A @ price
     return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), total, 0.0)
 
@@ -468,6 +505,8 @@ def _met_by_zero(bounds: Bounds, noise: Array) -> bool:
 
 def _stacked(F_D: Any, defined: IntArray, others: IntArray, k: int) -> Any:
     """Return ``F``: the rows `F_D` of defined entries, and the other entries as elements of ``v``."""
+    if not len(others):
+        return F_D
     D = sp.coo_array(F_D)
     row = np.concatenate([defined[D.coords[0]], others])
     column = np.concatenate([D.coords[1], k + np.arange(len(others))])

@@ -116,7 +116,9 @@ class FixedVariables:
         if program.k == 0 or program.terms:
             return None
         row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
-        row = row[program.A.slice(row).norms() == 0]
+        row = row[program.A.norms()[row] == 0]
+        if not len(row):
+            return None
         column = program.B.indices[program.B.indptr[row]]
         weight = program.B.data[program.B.indptr[row]]
         value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)

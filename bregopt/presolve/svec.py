@@ -140,13 +140,13 @@ def sparse_svec(A: LinearMap) -> Any:
 
 def svec_map(orders: Sequence[int], vectors: Any) -> LinearMap:
     """Return the map whose rows have the given vectors, a CSR matrix: the inverse of :func:`sparse_svec`."""
-    triangles = [np.triu_indices(n) for n in orders]
-    block = np.repeat(np.arange(len(orders)), [len(i) for i, _ in triangles])
-    i, j = (np.concatenate(part) for part in zip(*triangles, strict=True))
+    triangles = [_upper(n) for n in orders]
+    block = np.repeat(np.arange(len(orders)), [len(i) for i, *_ in triangles])
+    i, j, lengths = (np.concatenate(part) for part in zip(*triangles, strict=True))
     row = np.repeat(np.arange(vectors.shape[0]), np.diff(vectors.indptr))
     by_block = np.argsort(block[vectors.indices], kind="stable")
     row, place = row[by_block], vectors.indices[by_block]
-    value = vectors.data[by_block] * np.where(i == j, 1.0, np.sqrt(2))[place]
+    value = vectors.data[by_block] * lengths[place]
     ends = np.searchsorted(block[place], np.arange(len(orders) + 1))
     terms = []
     for b, n in enumerate(orders):
