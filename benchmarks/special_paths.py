@@ -532,7 +532,20 @@ def squares_beside_a_cost(n: int) -> Call:
     """Return a call that solves the conic form of a nearest psd matrix beside a cost."""
     rng = np.random.default_rng(n)
     A, C, X = uniform_matrix(n, rng), symmetric(rng, n, n), cp.Variable((n, n), PSD=True)
-    problem = cp.Problem(cp.Minimize(cp.sum_squares(X - A) / 2 + cp.trace(C @ X)))
+    return by_solver(cp.Problem(cp.Minimize(cp.sum_squares(X - A) / 2 + cp.trace(C @ X))))
+
+
+def complex_phases(n: int) -> cp.Problem:
+    """Return CVXPY's phase retrieval of a complex signal from four times as many magnitudes."""
+    rng = np.random.default_rng(n)
+    a, x = rng.normal(size=(4 * n, n, 2)) @ [1, 1j], rng.normal(size=(n, 2)) @ [1, 1j]
+    X = cp.Variable((n, n), hermitian=True)
+    rows = [cp.real(a_k.conj() @ X @ a_k) == abs(a_k.conj() @ x) ** 2 for a_k in a]
+    return cp.Problem(cp.Minimize(cp.real(cp.trace(X))), [X >> 0, *rows])
+
+
+def by_solver(problem: cp.Problem) -> Call:
+    """Return a call that solves the conic form of CVXPY's problem."""
 
     def call() -> Any:
         problem.solve(solver=BREGOPT)
@@ -1179,6 +1192,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("names of squared expressions", "cvxpy.conic.form:_names"),
             answering("cvxpy.conic.form._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),
             *("least squares of a matrix beside a cost, n = 30", partial(squares_beside_a_cost, 30)),
+        ),
+        (
+            *("copies of Hermitian variables", "cvxpy.conic.hermitian:with_copies"),
+            answering("cvxpy.conic.with_copies", None),
+            *("phase retrieval of complex signals, n = 36", lambda: by_solver(complex_phases(36))),
         ),
         (
             *("boosts of rotated cones", "cvxpy.cones:_boost"),

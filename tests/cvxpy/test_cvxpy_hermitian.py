@@ -6,6 +6,11 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy
+from bregopt.cvxpy import BREGOPT
+from bregopt.cvxpy.conic import read_conic
+from bregopt.cvxpy.conic.hermitian import with_copies
+from bregopt.cvxpy.conic_solver import _conic
+from bregopt.routes import routing
 
 HOOKS = [{"method": "bregopt", "strict": True, "tol": 1e-9}, {"solver": "BREGOPT"}]
 bregopt.cvxpy.register()
@@ -127,3 +132,106 @@ def test_complex_parameters_are_left_to_the_conic_form():
     with pytest.warns(UserWarning, match="is complex"):
         prob.solve(method="bregopt")
     assert np.isclose(prob.value, 0.2, atol=1e-6)
+
+
+def conic_form(problem):
+    data, _, _ = problem.get_problem_data(BREGOPT)
+    return _conic(data)
+
+
+def states_between(n, rng):
+    """Two Hermitian matrices, one below the other, beside a symmetric one, a bound and a free number."""
+    X, Y = (cp.Variable((n, n), hermitian=True) for _ in range(2))
+    S, t = cp.Variable((n, n), PSD=True), cp.Variable()
+    C, D = hermitian(n, rng), hermitian(n, rng)
+    rows = [X >> 0, Y >> X, cp.real(cp.trace(Y)) + cp.trace(S) == 1, cp.real(X[0, 1]) <= t, S[0, 1] == t / 2]
+    return cp.Minimize(cp.real(cp.trace(C @ X) + cp.trace(D @ Y)) + S[0, 0] - t), rows
+
+
+def phases(n, rng):
+    """Phase retrieval, whose rows are dense."""
+    a, x = rng.normal(size=(4 * n, n, 2)) @ [1, 1j], rng.normal(size=(n, 2)) @ [1, 1j]
+    X = cp.Variable((n, n), hermitian=True)
+    rows = [cp.real(a_k.conj() @ X @ a_k) == abs(a_k.conj() @ x) ** 2 for a_k in a]
+    return cp.Minimize(cp.real(cp.trace(X))), [X >> 0, *rows]
+
+
+def pencil(n, rng):
+    """The largest t with C - t I - D psd for a free diagonal D: matrices with constants."""
+    t, d = cp.Variable(), cp.Variable(n)
+    return cp.Maximize(t), [
+        hermitian(n, rng) + np.diag(np.arange(n)) - t * np.eye(n) - cp.diag(d) >> 0,
+        d >= -1,
+        cp.sum(d) == 0,
+    ]
+
+
+@pytest.mark.parametrize("make", [states_between, phases, pencil])
+@pytest.mark.parametrize("seed", range(2))
+def test_copies_of_variables_meet_the_conic_program(make, seed, monkeypatch):
+    """Optimality of ``x`` and ``z``, with matrices of the form of Hermitian ones."""
+    conic = conic_form(cp.Problem(*make(4, np.random.default_rng(seed))))
+    assert with_copies(conic) is not None
+    monkeypatch.setattr(bregopt.cvxpy.conic, "_MUCH_LESS", np.inf)  # the larger reading, too
+    reading = next(r for r in read_conic(conic) if not r.dual)
+    found = routing.solve(reading.program, "path", tol=1e-9)
+    x, z = (part(*found._point) for part in (reading.x, reading.z))
+    s, size = conic.b - conic.A @ x, 1 + abs(conic.c @ x)
+    assert np.abs(s[: conic.zero]).max(initial=0) < 1e-7 * size
+    for own in (s, z):
+        assert (own[conic.zero : conic.linear] > -1e-7 * size).all()
+        for S in conic.matrices(own[conic.first_psd :]):
+            assert np.linalg.eigvalsh(S)[0] > -1e-7 * size
+    assert np.allclose(conic.A.T @ z, -conic.c, atol=1e-7 * size)
+    assert np.isclose(conic.c @ x, -conic.b @ z, atol=1e-7 * size)
+    for S in conic.matrices(z[conic.first_psd :]):
+        n = len(S) // 2
+        if len(S) == 8:
+            assert np.allclose(S[:n, :n], S[n:, n:], atol=1e-12 * size)
+            assert np.allclose(S[:n, n:], -S[n:, :n], atol=1e-12 * size)
+
+
+def test_a_hermitian_matrix_needs_no_rows_of_its_own():
+    conic = conic_form(cp.Problem(*phases(5, np.random.default_rng(0))))
+    reading = next(read_conic(conic))
+    assert reading.program.m == 20
+    assert [block.n for block in reading.program.blocks] == [10]
+
+
+@pytest.mark.parametrize("form", ["constant", "entry", "factor", "sign", "none"])
+def test_nearly_hermitian_matrices_have_no_copies(form):
+    """One entry differs from that of a Hermitian matrix."""
+    Y, Z, E = cp.Variable((3, 3), symmetric=True), cp.Variable((3, 3)), np.zeros((3, 3))
+    E[0, 1] = E[1, 0] = 1.0
+    skew = (Z - Z.T) / 2
+    other = {
+        "constant": Y + E,
+        "entry": Y + Y[0, 0] * E,
+        "factor": Y + cp.multiply(E, Y),
+        "sign": Y,
+        "none": Y,
+    }[form]
+    S = cp.bmat([[Y, Z if form == "sign" else skew], [Z.T if form == "sign" else -skew, other]])
+    conic = conic_form(cp.Problem(cp.Minimize(cp.trace(Y) + Z[0, 1]), [S >> 0, Y[0, 0] == 1]))
+    assert (with_copies(conic) is None) == (form != "none")
+
+
+def test_infeasible_hermitian_matrices_have_a_proof():
+    X = cp.Variable((3, 3), hermitian=True)
+    problem = cp.Problem(cp.Minimize(cp.real(X[0, 0])), [X >> 0, X[0, 1] == 2j, cp.real(cp.trace(X)) == 1])
+    problem.solve(solver="BREGOPT")
+    assert problem.status == "infeasible"
+    problem = cp.Problem(cp.Minimize(cp.imag(X[0, 1])), [X >> 0, X[2, 2] == 1])
+    problem.solve(solver="BREGOPT")
+    assert problem.status == "unbounded"
+
+
+def test_parameters_keep_the_copies():
+    X, p = cp.Variable((3, 3), hermitian=True), cp.Parameter()
+    problem = cp.Problem(
+        cp.Minimize(cp.imag(X[0, 1]) + p * cp.real(X[0, 2])),
+        [X >> 0, X[2, 2] == 1, cp.real(cp.trace(X)) == 2],
+    )
+    for p.value in (0.0, 1.0, -3.0):
+        fresh = cp.Problem(problem.objective, problem.constraints).solve(method="bregopt", tol=1e-9)
+        assert np.isclose(problem.solve(solver="BREGOPT"), fresh, atol=1e-6)

@@ -27,6 +27,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.cvxpy.conic.exponential import Exponential
 from bregopt.cvxpy.conic.form import Conic
+from bregopt.cvxpy.conic.hermitian import Copies, with_copies
 from bregopt.cvxpy.conic.implied import (
     distribution,
     in_other_coordinates,
@@ -97,24 +98,34 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
     smaller, turned = in_other_coordinates(smaller)
     if turned is not None:
         shared = turned if shared is None else sp.csr_array(shared @ turned)
+    copies = with_copies(smaller) or Copies(smaller, None, None)
     last: _Last | None = None if cache is None else cache.get(_LAST)
-    if last is None or not last.conic.has_rows_of(smaller):
-        (m, k), pivots = smaller.A.shape, pivots_of(smaller)
+    if last is None or not (last.conic.has_rows_of(smaller) and last.copied.has_rows_of(copies.conic)):
+        (m, k), pivots = copies.conic.A.shape, pivots_of(copies.conic)
         boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
-        last = _Last(smaller, pivots, (m - boxes + k - 2 * len(pivots.rows), k + smaller.zero), {})
+        sizes = m - boxes + k - 2 * len(pivots.rows), len(smaller.c) + smaller.zero
+        last = _Last(smaller, copies.conic, pivots, sizes, {})
         if cache is not None:
             cache[_LAST] = last
     dual_first = _INEQUALITY * last.sizes[1] <= len(smaller.b) - smaller.first_psd
     for dual in (dual_first, not dual_first):
         if last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
-            reading = last.read(smaller, dual)
-            yield reading if shared is None else _Padded(reading, shared)
+            reading = last.read(smaller if dual else copies.conic, dual)
+            yield _Given(reading, shared) if dual else _Given(reading, *_both(shared, copies))
+
+
+def _both(distribution: Any, copies: Copies) -> tuple[Any, Any]:
+    """Return the maps of the ``z`` and ``x`` with copies to those of the given program."""
+    if distribution is None or copies.paired is None:
+        return copies.paired if distribution is None else distribution, copies.mean
+    return sp.csr_array(distribution @ copies.paired), copies.mean
 
 
 class _Last(NamedTuple):
-    """A program, the sizes of its readings, direct and dual, and those that were read."""
+    """A program, with copies, too, the sizes of its readings, direct and dual, and those that were read."""
 
     conic: Conic
+    copied: Conic
     pivots: Pivots
     sizes: tuple[int, int]
     readings: dict[bool, Any]
@@ -128,13 +139,21 @@ class _Last(NamedTuple):
         return known
 
 
-class _Padded:
-    """A reading of the needed rows; `distribution` maps their ``z`` to the ``z`` of all rows."""
+class _Given:
+    """A reading as one of the given program.
 
-    def __init__(self, reading: Reading, distribution: Any) -> None:
-        self.program, self.dual, self.x = reading.program, reading.dual, reading.x
-        self._reading, self._distribution = reading, distribution
+    `distribution` maps the ``z`` of the needed rows to the ``z`` of all rows, and `mean` the ``x`` with copies
+    to that without; None stands for the identity.
+    """
+
+    def __init__(self, reading: Reading, distribution: Any, mean: Any = None) -> None:
+        self.program, self.dual = reading.program, reading.dual
+        self._reading, self._distribution, self._mean = reading, distribution, mean
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        x: Array = self._reading.x(S, u, y)
+        return x if self._mean is None else self._mean @ x
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
-        z: Array = self._distribution @ self._reading.z(S, u, y, priced)
-        return z
+        z: Array = self._reading.z(S, u, y, priced)
+        return z if self._distribution is None else self._distribution @ z
