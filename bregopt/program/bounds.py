@@ -285,6 +285,8 @@ class Bounds(PickledWithoutCache):
 
     def clip(self, y: Array) -> Array:
         """Return the nearest multipliers inside their range."""
+        if self._all_equal:
+            return np.array(y)
         lower, upper = self.dual_range()
         return np.minimum(np.maximum(y, lower), upper)
 

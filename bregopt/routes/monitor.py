@@ -215,7 +215,8 @@ class Monitor:
                 best = best if method.keeps_best else at
                 certificate = method.certificate(at)
                 error = _Error.of(certificate)
-                if error.is_progress(mark, self._progress_ratio(mark.worst)):
+                ratio = _NEAR_RATIO if mark.worst <= _NEAR_ERROR else self._tuning.progress_ratio
+                if error.is_progress(mark, ratio):
                     progressed, mark = step, error
                 if error <= least:
                     best, least = at, error
@@ -240,10 +241,6 @@ class Monitor:
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
             return self._ended(best, reason(cut), step)
-
-    def _progress_ratio(self, error: float) -> float:
-        """Return the ratio to the `error` of the last progress at which a smaller one is progress again."""
-        return _NEAR_RATIO if error <= _NEAR_ERROR else self._tuning.progress_ratio
 
     def _is_slow(self, waited: int, least: float) -> bool:
         """Whether round-off may be the reason for steps without progress, from the least error."""

@@ -159,14 +159,6 @@ def test_step_lengths_reach_the_boundary(seed):
     assert state.after_step(step, 0.0, 1e3) is not None
 
 
-def test_a_program_without_cones_has_empty_states():
-    none = SecondOrderState.centered(SecondOrderCones.of([]), np.zeros(0), 1.0, None)
-    empty = SecondOrderStep(np.zeros(0), np.zeros(0))
-    assert none.step_lengths(empty) == (np.inf, np.inf)
-    assert none.complementarity() == 0
-    assert none.metric()[1] is None
-
-
 # --- Programs of known solution -----------------------------------------------------------------------
 
 

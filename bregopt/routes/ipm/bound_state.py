@@ -14,7 +14,7 @@ unknown of its own, with ``b (gamma / b0 + sign p) = gamma``. All unknowns besid
 one form: a slack, ``s``, ``t`` or ``b``, and its price ``c + k p``, whose product has a target.
 Eliminating the slacks leaves one equation for each row, ``da + D dy = r`` with ``D >= 0``.
 
-Where all rows are equalities there are no slacks, and the state is that of the multipliers alone.
+Where all rows are equalities there are no slacks, and no state but the multipliers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["BoundEquations", "BoundState", "BoundStep", "Equalities", "FiniteBounds"]
+__all__ = ["BoundEquations", "BoundState", "BoundStep", "FiniteBounds"]
 
 # Least first slack, relative to the larger of a bound and its activity.
 _LEAST_SLACK = 0.1
@@ -50,9 +50,6 @@ _LEAST_PRICE = 1e-12  # of a first p and gamma - p, relative to gamma: smaller d
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
 
-_NONE = np.zeros(0)
-
-
 class BoundEquations(NamedTuple):
     """The right-hand sides ``r`` of each row and of each bound, and the targets of the slacks' products."""
 
@@ -65,8 +62,8 @@ class BoundStep(NamedTuple):
     """A Newton step in the multipliers, the slacks and their prices."""
 
     p: Array
-    s: Array = _NONE
-    price: Array = _NONE
+    s: Array
+    price: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +251,12 @@ class FiniteBounds:
         is_paired: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
         return is_paired
 
+    def missing(self, activity: Array) -> Array:
+        """Return ``b - a`` of each row where all are :attr:`exact`, zero without a finite bound."""
+        own, r = self.row_of_unpaired, np.zeros(self.m)
+        r[own] = self.bound - activity[own]
+        return r
+
     def row_sums(self, p: Array) -> Array:
         """Return the sums ``sum sign p`` over the finite bounds of each row, shape ``(m,)``."""
         signed: Array = self.sign * p
@@ -264,50 +267,6 @@ class FiniteBounds:
         if len(term) == 0:
             return np.zeros(len(self.row))
         return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
-
-
-class Equalities:
-    """The multipliers of rows that are hard equalities, or have no finite bound.
-
-    It has the methods of :class:`BoundState`; rows without a finite bound have the multiplier zero.
-    """
-
-    def __init__(self, finite: FiniteBounds, multipliers: Array) -> None:
-        self.finite, self.multipliers = finite, multipliers
-
-    @classmethod
-    def at(cls, finite: FiniteBounds, y: Array) -> Equalities:
-        """Return the state with the multipliers `y` of the first rows, zero for the others."""
-        multipliers = np.zeros(finite.m)
-        multipliers[: len(y)] = y
-        multipliers[finite.no_slacks > 0] = 0.0
-        return cls(finite, multipliers)
-
-    def complementarity(self) -> float:
-        return 0.0
-
-    def row_diagonal(self) -> Array | None:
-        return self.finite.no_slacks.copy()
-
-    def equations(self, activity: Array, nu: float, predictor: BoundStep | None) -> BoundEquations:
-        own = self.finite.row_of_unpaired
-        r = np.zeros(self.finite.m)
-        r[own] = self.finite.bound - activity[own]
-        return BoundEquations(r, r, _NONE)
-
-    def step(self, dy: Array, equations: BoundEquations) -> BoundStep:
-        return BoundStep(dy[self.finite.row_of_unpaired])
-
-    def step_lengths(self, step: BoundStep) -> tuple[float, float]:
-        return np.inf, np.inf
-
-    def after_step(self, step: BoundStep, primal: float, dual: float) -> Equalities:
-        multipliers = self.multipliers.copy()
-        multipliers[self.finite.row_of_unpaired] += dual * step.p
-        return Equalities(self.finite, multipliers)
-
-    def complementarity_after(self, step: BoundStep, primal: float, dual: float) -> float:
-        return 0.0
 
 
 class BoundState:

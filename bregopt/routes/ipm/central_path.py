@@ -96,8 +96,7 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     if at is None:
         at = first_iterate(engine, program)
     method = _CentralPath(engine, at, program, settings, progress)
-    monitor = Monitor(program, settings, progress, settings.tuning.path_share)
-    found = monitor.follow(method, at, settings.max_iter or _STEPS)
+    found = method.followed(at)
     if method.face is not None:
         return _on_face(method.face, settings, progress, found.step)
     return found.proof or method.answer(found)
@@ -124,14 +123,16 @@ def follow_path_directly(
     if at is None:
         return None
     method = _CentralPath(engine, at, program, settings, progress)
-    monitor = Monitor(program, settings, progress, settings.tuning.path_share)
-    found = monitor.follow(method, at, settings.max_iter or _STEPS)
+    found = method.followed(at)
     if found.proof is not None or found.stop is StopReason.STALLED:
         return None
     answer, at = method.answer(found), found.at
     for X in answer.X:
         symmetrize(X)
-    known = Known(activity=at.activity, cone_residual=0.0, slacks=engine.plan.matrices(at.Z))
+    plan = engine.plan
+    known = Known(
+        activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=plan.matrices(at.Z)
+    )
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, **known))
     if found.stop is StopReason.CONVERGED and not certificate.meets(settings.tol):
         return None
@@ -165,13 +166,21 @@ class _CentralPath(Method):
         self._advances, self._restarted, self._tested = 0, False, 0.0
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
 
+    def followed(self, at: Iterate) -> Followed:
+        """Return the result of the loop."""
+        settings = self._settings
+        monitor = Monitor(self._program, settings, self._progress, settings.tuning.path_share)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of iterates that diverge
+            return monitor.follow(self, at, settings.max_iter or _STEPS)
+
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
-        y = 0 * at.y if self._has_no_objective else at.y
-        if not self._has_no_objective and self._may_lose_sign(at):
+        y, traces = 0 * at.y if self._has_no_objective else at.y, self._plan.traces(at.X)
+        if not self._has_no_objective and self._may_lose_sign(at, traces):
             return certify(PrimalDualPoint(self._program, self._plan.matrices(at.X), at.u, y))
-        least = 0.0 if self._has_no_objective or self._dual_feasible(at) else -at.dual_residual
-        found = None if self._scores is None else self._scores.of(at, y, least)
+        feasible = at.residual is None or self._has_no_objective or self._dual_feasible(at.Z + at.residual)
+        least = 0.0 if feasible else -at.dual_residual
+        found = None if self._scores is None else self._scores.of(at, y, least, traces)
         if found is None:
             found = self._whole_certificate(at, y, least)
         if self._inner is None and found.meets(_INNER_ERROR):
@@ -222,7 +231,7 @@ class _CentralPath(Method):
         return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
 
     # Pays on: hinf8.
-    def _may_lose_sign(self, at: Iterate) -> bool:
+    def _may_lose_sign(self, at: Iterate, traces: Array) -> bool:
         """Whether round-off in eigenvalues of ``C - A*(y)`` may cost more than the tolerance.
 
         Those of a face are no eigenvalues of the program's own matrices.
@@ -230,7 +239,7 @@ class _CentralPath(Method):
         if self._on_faces:
             return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
-        cost = LARGEST_X * noise * float(self._plan.traces(at.X).max())
+        cost = LARGEST_X * noise * float(np.maximum.reduce(traces))
         value = float(self._engine.cost @ at.X) + float(self._program.c @ at.u)
         return cost > self._settings.tol * abs(value)
 
@@ -310,10 +319,9 @@ class _CentralPath(Method):
             own -= symmetrize(own @ group.product(group.of(adjoint), own))
         return plan.matrices(X), u - u**2 * (B.T @ w)
 
-    def _dual_feasible(self, at: Iterate) -> bool:
-        """Whether ``C - A*(y)`` is positive definite, even if ``Z`` differs from it."""
-        plan = self._plan
-        return at.residual is None or plan.roots(plan.views(at.Z + at.residual)) is not None
+    def _dual_feasible(self, slack: Array) -> bool:
+        """Whether ``C - A*(y)`` is positive definite, where ``Z`` differs from it."""
+        return self._plan.roots(self._plan.views(slack)) is not None
 
 
 class _Scores:
@@ -337,17 +345,16 @@ class _Scores:
         # Bounds on traces and faces supply what the rows alone do not.
         on_faces = any(group.cone.is_face for group in self._plan.groups)
         self._supplied = on_faces or any(self._traces) or program.capped
-        self._norms = program.A.norms()
+        self._norms, self._constant = program.A.norms(), program.stated_constant
 
-    def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
+    def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
 
-        `least` is a lower bound on the eigenvalues of ``C - A*(y)``.
+        `least` is a lower bound on the eigenvalues of ``C - A*(y)``; `traces` are those of ``X``.
         """
         program, sizes = self._program, self._sizes
         primal = float(self._engine.cost @ at.X) + program.offset
         dual = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) + program.offset
-        traces = self._plan.traces(at.X)
         cost = miss = 0.0
         if least < 0:
             for bound, trace in zip(self._traces, traces, strict=True):
@@ -359,7 +366,7 @@ class _Scores:
         missed = program.bounds.violation(at.activity)
         reach, units = self._reach, self._units
         largest = max(traces[self._unbounded].tolist(), default=0.0)
-        if program.k:
+        if len(at.u):
             if ((at.u < program.u_lo) | (at.u > program.u_hi)).any():
                 return None
             primal += float(program.c @ at.u)
@@ -380,7 +387,7 @@ class _Scores:
             loss += EPS * float(np.abs(y) @ terms)
         residual = max(residual, math.sqrt(float(missed @ missed)) / sizes.bounds)
         dual -= cost
-        constant = program.stated_constant
+        constant = self._constant
         size = max(self._scale.resolution, abs(primal - constant), abs(dual - constant))
         if not NEGLIGIBLE_OBJECTIVE * self._scale.objective <= size < math.inf:
             return None

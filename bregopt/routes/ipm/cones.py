@@ -368,23 +368,19 @@ class SecondOrderState:
 
     def complementarity(self) -> float:
         """Return ``x'z``, the contribution of the cones to the duality gap."""
-        return float(self.x @ self.z) if self.cones.count else 0.0
+        return float(self.x @ self.z)
 
     def complementarity_after(self, step: SecondOrderStep, primal: float, dual: float) -> float:
         """Return the complementarity after a step of these lengths."""
-        return float((self.x + primal * step.x) @ (self.z + dual * step.z)) if self.cones.count else 0.0
+        return float((self.x + primal * step.x) @ (self.z + dual * step.z))
 
-    def metric(self) -> tuple[Array, Array | None]:
-        """Return ``d`` and ``p`` of ``W^2 = diag(d) + p p'``, for all cones; ``p`` is None without cones."""
-        if not self.cones.count:
-            return self.x, None
+    def metric(self) -> tuple[Array, Array]:
+        """Return ``d`` and ``p`` of ``W^2 = diag(d) + p p'``, for all cones."""
         eta, w, _ = self._scaling
         return -(eta**2) * self.cones.J, np.sqrt(2.0) * eta * w
 
     def right_hand_side(self, nu: float, predictor: SecondOrderStep | None = None) -> Array:
         """Return ``r`` in ``dx + W^2 dz = r``, with the second-order terms of a predictor."""
-        if not self.cones.count:
-            return self.x
         target = nu * self.cones.identity
         if predictor is not None:
             target = target - self._product(self._unscaled(predictor.x), self._scaled(predictor.z))
@@ -392,16 +388,12 @@ class SecondOrderState:
 
     def step_lengths(self, step: SecondOrderStep) -> tuple[float, float]:
         """Return the largest primal and dual step lengths that stay in the cones."""
-        if not self.cones.count:
-            return np.inf, np.inf
         det_x, det_z = self._determinants
         primal = _step_length(self.cones, self.x, det_x, step.x)
         return primal, _step_length(self.cones, self.z, det_z, step.z)
 
     def after_step(self, step: SecondOrderStep, primal: float, dual: float) -> SecondOrderState | None:
         """Return the state after a step of these lengths; None outside the interior of the cones."""
-        if not self.cones.count:
-            return self
         x, z = self.x + primal * step.x, self.z + dual * step.z
         inside = _inside(self.cones, x) and _inside(self.cones, z)
         return SecondOrderState(self.cones, x, z) if inside else None

@@ -29,7 +29,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
 from bregopt.records import cached_property
-from bregopt.routes.ipm.bound_state import BoundState, BoundStep, Equalities, FiniteBounds
+from bregopt.routes.ipm.bound_state import BoundState, BoundStep, FiniteBounds
 from bregopt.routes.ipm.cones import (
     LEAST_STEP,
     LEAST_STEP_FRACTION,
@@ -94,8 +94,10 @@ class Iterate(NamedTuple):
     u, z : array of shape (k,)
         Variables, and the multipliers of their box and of their second-order cones.
     y, activity : array of shape (m,)
-    bounds : BoundState or Equalities
-        Of the rows and, after them, of the box.
+    multipliers : array
+        Of the bounds of the rows and, after them, of the box.
+    bounds : BoundState or None
+        Their state, None where all are equalities: then there are no slacks.
     second_order : SecondOrderState
         Of the variables in second-order cones.
     dual_residual : float
@@ -114,20 +116,22 @@ class Iterate(NamedTuple):
     z: Array
     y: Array
     activity: Array
-    bounds: BoundState | Equalities
+    multipliers: Array
+    bounds: BoundState | None
     second_order: SecondOrderState
     dual_residual: float
 
 
 class Direction(NamedTuple):
-    """A Newton step; `X` and `Z` are flat, with views for each group."""
+    """A Newton step; `X` and `Z` are flat, with views for each group. `bounds` is None without slacks."""
 
     X: Array
     Z: Array
     X_parts: list[Array]
     Z_parts: list[Array]
     u: Array
-    bounds: BoundStep
+    multipliers: Array
+    bounds: BoundStep | None
     second_order: SecondOrderStep
 
 
@@ -181,6 +185,7 @@ class Engine:
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
         self._of_variables = self._finite.centered + program.cones.count
+        self._equal = self._finite.row_of_unpaired if self._finite.exact else slice(0)  # without slacks
         self._weights = tuple(group.weight for group in self.plan.groups)
         self._weight, self._weighted = self.plan.spread(self._weights), any(self._weights)
         self._faces = [group for group in self.plan.groups if group.cone.is_face]
@@ -246,13 +251,19 @@ class Engine:
         cones = self._program.cones
         near = None if y is None or not cones.count else (self._c - self._Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
-        exact = (Z is None,) * len(self.plan.groups)
-        return self._iterate(X.copy(), Z, exact, u, self._first_bounds(X, u, nu, y), second_order)
+        exact, bounds = (Z is None,) * len(self.plan.groups), self._first_bounds(X, u, nu, y)
+        if bounds is not None:
+            multipliers = bounds.multipliers
+        else:
+            multipliers = np.zeros(self._finite.m)
+            if y is not None:
+                multipliers[: self._m] = np.where(self._finite.no_slacks[: self._m] > 0, 0.0, y)
+        return self._iterate(X.copy(), Z, exact, u, multipliers, bounds, second_order)
 
-    def _first_bounds(self, X: Array, u: Array, nu: float, y: Array | None) -> BoundState | Equalities:
+    def _first_bounds(self, X: Array, u: Array, nu: float, y: Array | None) -> BoundState | None:
         """Return the state of the bounds, centered at `nu`, with multipliers close to `y`."""
         if self._finite.exact:
-            return Equalities.at(self._finite, u[:0] if y is None else y)
+            return None
         y_near = np.full(self._m + len(u), np.nan)
         if y is not None:
             y_near[: self._m] = y
@@ -272,7 +283,7 @@ class Engine:
 
     def linearization(self, at: Iterate) -> Linearization | None:
         """Return Newton's system at an iterate, None where it overflows."""
-        D, m = at.bounds.row_diagonal(), self._m
+        D, m = self._finite.no_slacks.copy() if at.bounds is None else at.bounds.row_diagonal(), self._m
         if D is None:
             return None
         if self._may_scale and isinstance(self._system, RowSystem) and self._system.lost_digits:
@@ -302,8 +313,11 @@ class Engine:
         checkpoint()
         (at, solve, q), m = linearization, self._m
         values = np.concatenate([at.activity, at.u]) if len(q) else at.activity
-        equations = at.bounds.equations(values, nu, None if predictor is None else predictor.bounds)
-        r = equations.of_rows
+        if at.bounds is None:
+            equations, r = None, self._finite.missing(values)
+        else:
+            equations = at.bounds.equations(values, nu, None if predictor is None else predictor.bounds)
+            r = equations.of_rows
         r_u, in_cones = r[m:], at.second_order.cones.index
         if len(in_cones):
             r_u[in_cones] = at.second_order.right_hand_side(
@@ -314,13 +328,15 @@ class Engine:
         multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
-        bounds = at.bounds.step(multipliers, equations)
+        bounds = None
+        if at.bounds is not None and equations is not None:
+            bounds = at.bounds.step(multipliers, equations)
         dZ = -step.adjoint if at.residual is None else at.residual - step.adjoint
         second_order = NO_STEP
         if len(in_cones):
             second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
         parts = self.plan.views(step.X), self.plan.views(dZ)
-        return Direction(step.X, dZ, *parts, step.u, bounds, second_order)
+        return Direction(step.X, dZ, *parts, step.u, multipliers, bounds, second_order)
 
     def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None]:
         """Return ``R`` of each group: its residual and a predictor's second-order terms; None for zero."""
@@ -340,7 +356,9 @@ class Engine:
 
     def step_lengths(self, at: Iterate, step: Direction, tol: float) -> tuple[float, float]:
         """Return the primal and dual step lengths to the boundary; infinite where nothing limits them."""
-        primal, dual = at.bounds.step_lengths(step.bounds)
+        primal = dual = math.inf
+        if at.bounds is not None and step.bounds is not None:
+            primal, dual = at.bounds.step_lengths(step.bounds)
         if at.second_order.cones.count:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
@@ -354,14 +372,18 @@ class Engine:
         """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
         decrease = _STEP_DECREASE
         while max(primal, dual) > LEAST_STEP:
-            new = self._iterate(
-                at.X + primal * step.X,
-                None if at.residual is None else at.Z + dual * step.Z,
-                at.exact,
-                at.u + primal * step.u,
-                at.bounds.after_step(step.bounds, primal, dual),
-                at.second_order.after_step(step.second_order, primal, dual),
-            )
+            multipliers, bounds = at.multipliers.copy(), None
+            if at.bounds is not None and step.bounds is not None:
+                bounds = at.bounds.after_step(step.bounds, primal, dual)
+                multipliers = bounds.multipliers
+            else:
+                multipliers[self._equal] += dual * step.multipliers[self._equal]
+            in_cones: SecondOrderState | None = at.second_order
+            if at.second_order.cones.count:
+                in_cones = at.second_order.after_step(step.second_order, primal, dual)
+            Z = None if at.residual is None else at.Z + dual * step.Z
+            X, u = at.X + primal * step.X, at.u + primal * step.u
+            new = self._iterate(X, Z, at.exact, u, multipliers, bounds, in_cones)
             if new is not None:
                 return new
             primal, dual, decrease = decrease * primal, decrease * dual, decrease**2
@@ -372,14 +394,9 @@ class Engine:
 
         Both use the same factorized system. The predictor aims at ``nu = 0``. Its step length determines
         the centering parameter of the corrector. While ``X Z`` of a group is far above ``w I``, its weight
-        decreases too.
+        decreases too. Diverging iterates may overflow; a step that is not finite is rejected.
         """
-        # Diverging iterates may overflow; a step that is not finite is rejected.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._advance(at)
-
-    def _advance(self, at: Iterate) -> Iterate | None:
-        falling = self._falling(at)
+        falling = self._falling(at) if self._weighted else range(len(self.plan.groups))
         linearization = self.linearization(at)
         step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
         if linearization is None or step is None:
@@ -437,8 +454,6 @@ class Engine:
     def _falling(self, at: Iterate) -> Sequence[int]:
         """Return the groups whose ``X Z`` is far above ``w I``."""
         ratio, groups = _WEIGHT_RATIO, self.plan.groups
-        if not self._weighted:
-            return range(len(groups))
         far = [float(at.X[own.part] @ at.Z[own.part]) > ratio * own.weight * own.cone.order for own in groups]
         return [g for g in range(len(groups)) if far[g]]
 
@@ -450,19 +465,24 @@ class Engine:
 
     def complementarity(self, at: Iterate, groups: Sequence[int]) -> float:
         """Return the complementarity of rows and variables, plus ``<X, Z>`` of some groups."""
-        of_bounds = at.bounds.complementarity()
-        of_cones = at.second_order.complementarity() if len(at.u) else 0.0
-        X, Z = self._in(groups, at.X, at.Z)
-        return float(X @ Z) + of_bounds + of_cones
+        X, Z = self._in(groups, at.X, at.Z) if self._weighted else (at.X, at.Z)
+        total = float(X @ Z)
+        if at.bounds is not None:
+            total += at.bounds.complementarity()
+        if at.second_order.cones.count:
+            total += at.second_order.complementarity()
+        return total
 
     def _complementarity_after(
         self, at: Iterate, step: Direction, primal: float, dual: float, groups: Sequence[int]
     ) -> float:
         """Return the complementarity after a step of these lengths."""
-        total = at.bounds.complementarity_after(step.bounds, primal, dual)
-        if len(at.u):
+        total, own = 0.0, (at.X, at.Z, step.X, step.Z)
+        if at.bounds is not None and step.bounds is not None:
+            total += at.bounds.complementarity_after(step.bounds, primal, dual)
+        if at.second_order.cones.count:
             total += at.second_order.complementarity_after(step.second_order, primal, dual)
-        X, Z, dX, dZ = self._in(groups, at.X, at.Z, step.X, step.Z)
+        X, Z, dX, dZ = self._in(groups, *own) if self._weighted else own
         # One product of the new points would lose digits.
         total += float(X @ Z) + primal * float(dX @ Z)
         total += dual * float(X @ dZ)
@@ -481,7 +501,8 @@ class Engine:
         Z: Array | None,
         exact: Sequence[bool],
         u: Array,
-        bounds: BoundState | Equalities,
+        multipliers: Array,
+        bounds: BoundState | None,
         second_order: SecondOrderState | None,
     ) -> Iterate | None:
         """Return an iterate, None if one of its matrices is not positive definite on its face.
@@ -492,7 +513,7 @@ class Engine:
         checkpoint()
         if second_order is None:
             return None
-        y, z = bounds.multipliers, u
+        y, z = multipliers, u
         if len(u):
             y, z = y[: self._m], y[self._m :].copy()
             z[second_order.cones.index] = second_order.z
@@ -514,7 +535,7 @@ class Engine:
             group.of(X)[...] = group.cone.project(group.of(X))
         return Iterate(
             *(X, Z, X_parts, Z_parts, X_roots, Z_roots, residual, exact, u, z, y),
-            *(self.activity(X, u), bounds, second_order, largest),
+            *(self.activity(X, u), multipliers, bounds, second_order, largest),
         )
 
     def _dual(

@@ -177,7 +177,8 @@ class _RowNewton(Method):
 
     def advance(self, at: _Iterate) -> _Iterate | None:
         """Return the iterate after a step, None if no step is left."""
-        new = self._engine.advance(at.iterate)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of iterates that diverge
+            new = self._engine.advance(at.iterate)
         return None if new is None else self._wrapped(new)
 
     def _wrapped(self, at: Iterate) -> _Iterate:

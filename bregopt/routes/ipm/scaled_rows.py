@@ -18,6 +18,7 @@ with the rows ``sqrt(D)`` and ``sqrt(D_u) B'``. Free variables have columns ``F 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class ScaledRows:
         The factors of dependent rows are round-off.
         """
         inside = any(group.weight for group in plan.groups)  # a log-determinant keeps X off the boundary
-        if inside or plan.listed is None or _work(program) > most:
+        if inside or plan.listed is None or _work(plan.A.orders, program.k, plan.m) > most:
             return None
         if (program.u_lo == program.u_hi).any():
             return None
@@ -116,13 +117,12 @@ class ScaledRows:
 
 def is_small(program: Program) -> bool:
     """Whether the system of a program is that in scaled coordinates, if its rows are independent."""
-    return _work(program) <= _FEW
+    return _work(program.A.orders, program.k, program.m) <= _FEW
 
 
-def _work(program: Program) -> float:
+def _work(orders: Sequence[int], k: int, m: int) -> float:
     """Return the coordinates times the square of the number of rows."""
-    entries = sum(n * n for n in program.A.orders)
-    return float(entries + program.k + program.m) * program.m**2
+    return float(sum([n * n for n in orders]) + k + m) * m**2
 
 
 def _has_full_rank(G: Array) -> bool:

@@ -125,7 +125,7 @@ def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | 
         cone, X_g, Z_g = group.cone, group.of(X), group.of(Z)
         inside, own = cone.compressed(X_g), cone.compressed(Z_g)
         order = max(inside.shape[1], 1)
-        mean_X = np.einsum("bii->b", inside) / order
+        mean_X = inside.trace(axis1=1, axis2=2) / order
         size = np.linalg.norm(own, axis=(1, 2)) / np.sqrt(order)
         X_g[...] = cone.lifted(_shifted(inside, _WARM_DISTANCE * mean_X))
         Z_g[...] = cone.lifted(_shifted(own, _WARM_DISTANCE * size))
@@ -265,7 +265,7 @@ def _distance_from_identity(S: Array) -> float:
 
 def _shift_to_psd(C: Array) -> float:
     """Return a ``t >= 0`` with ``C + t I`` psd for each matrix of a stack, by Gershgorin's discs."""
-    diagonal = np.einsum("bii->bi", C)
+    diagonal = C.diagonal(axis1=1, axis2=2)
     return float((np.abs(C).sum(axis=2) - np.abs(diagonal) - diagonal).max(initial=0.0))
 
 
@@ -331,7 +331,7 @@ def _interior_variables(program: Program) -> Array:
 def _is_inside(cone: Cone, X: Array) -> bool:
     """Whether all eigenvalues are at least a small fraction of their mean: smaller ones may be round-off."""
     M = cone.compressed(X)
-    least = _LEAST_EIGENVALUE * np.einsum("bii->b", M) / max(M.shape[1], 1)
+    least = _LEAST_EIGENVALUE * M.trace(axis1=1, axis2=2) / max(M.shape[1], 1)
     return cone.root(cone.lifted(M - least[:, None, None] * np.eye(M.shape[1]))) is not None
 
 
