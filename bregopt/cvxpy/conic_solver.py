@@ -61,6 +61,7 @@ _OTHER_CONES = {"p3d": "power", "pnd": "power"}
 _MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
+_ROWS = "BREGOPT rows"  # key of the last program, and of its A as it was given, in the solver cache
 _VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
 _CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 
@@ -132,7 +133,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
-            conic = _conic(data)
+            conic = _conic(data, cache)
             quadratic = _quadratic(conic, data)
             conic = conic if quadratic is None else quadratic.conic
             with clock.limited(time_limit(ours)), threads_for(max(conic.orders, default=0)):
@@ -270,14 +271,26 @@ def _not_ours(data: Mapping[str, Any]) -> str | None:
     return None if dims.psd else "it has no psd cone"
 
 
-def _conic(data: Mapping[str, Any]) -> Conic:
-    """Return the conic program, without a quadratic term of its objective."""
-    A = sp.csr_array(data[s.A], dtype=float)
-    A.eliminate_zeros()
-    dims = data[CLARABEL.DIMS]
+def _conic(data: Mapping[str, Any], cache: dict[str, Any] | None = None) -> Conic:
+    """Return the conic program, without a quadratic term of its objective.
+
+    If `cache` has one of the same ``A`` and cones, all that is known of its rows is kept.
+    """
+    given, dims = data[s.A], data[CLARABEL.DIMS]
     b, c = np.array(data[s.B], dtype=float), np.array(data[s.C], dtype=float)
     soc, orders = tuple(map(int, dims.soc)), tuple(map(int, dims.psd))
-    return Conic(A, b, c, int(dims.zero), int(dims.nonneg), soc, orders, int(dims.exp))
+    sizes = int(dims.zero), int(dims.nonneg), soc, orders, int(dims.exp)
+    parts = given.indptr, given.indices, given.data
+    last, before = (None, ()) if cache is None else cache.get(_ROWS, (None, ()))
+    if last is not None and last.cone_sizes == sizes and all(map(np.array_equal, parts, before)):
+        found: Conic = last.with_numbers(b, c)
+        return found
+    A = sp.csr_array(given, dtype=float)
+    A.eliminate_zeros()
+    conic = Conic(A, b, c, *sizes)
+    if cache is not None:
+        cache[_ROWS] = conic, tuple(part.copy() for part in parts)
+    return conic
 
 
 def _quadratic(conic: Conic, data: Mapping[str, Any]) -> QuadraticCost | None:

@@ -215,6 +215,13 @@ class ParameterSlope:
     upper: Any
 
 
+# Properties of a program that depend on the coefficients of its rows, and on which variables are in cones.
+_OF_COEFFICIENTS = (
+    *("alone", "in_cones", "row_sizes", "row_units", "column_sizes"),
+    *("Bt", "absolute_B", "_lean_B", "_row_of_coefficient"),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Program(PickledWithoutCache):
     """The problem as a solver receives it; see the docstring of the module.
@@ -443,6 +450,14 @@ class Program(PickledWithoutCache):
         """Return ``A(X) + B u``, shape ``(m,)``."""
         activity = self.A.apply(X)
         return activity + u @ self.Bt if self.k else activity
+
+    def restated(self, **changes: Any) -> Program:
+        """Return the program with other bounds or costs, and with what its coefficients have determined."""
+        other = replace(self, **changes)
+        if other.A is self.A and other.B is self.B:
+            known = vars(self)
+            vars(other).update({name: known[name] for name in _OF_COEFFICIENTS if name in known})
+        return other
 
     def of_variables(self, kept: IntArray) -> Program:
         """Return the program without the other ordinary variables, which are zero."""

@@ -234,17 +234,14 @@ class Monitor:
                 lost = far and not method.diverges(at)
                 new = None if method.patience and lost else method.advance(at)
                 waited = step - progressed
-                if (new is None or self._is_slow(waited, least.worst)) and method.fall_back():
+                slow = waited >= _FALL_BACK_STEPS and least.worst <= _FALL_BACK_ERROR  # perhaps by round-off
+                if (new is None or slow) and method.fall_back():
                     new, progressed, waited = method.advance(best), step, 0
                 if new is None or waited >= self._patience(method, least.worst):
                     return self._ended(best, StopReason.STALLED, step)
                 before, at, step = at.y, new, step + 1
         except CutShort as cut:
             return self._ended(best, reason(cut), step)
-
-    def _is_slow(self, waited: int, least: float) -> bool:
-        """Whether round-off may be the reason for steps without progress, from the least error."""
-        return waited >= _FALL_BACK_STEPS and least <= _FALL_BACK_ERROR
 
     def _patience(self, method: Method, least: float) -> float:
         """Return the number of steps without progress at which a method stalls, from the least error."""

@@ -107,6 +107,7 @@ class Progress:
         self._sign = -1.0 if maximize else 1.0
         self._start = time.perf_counter()
         self._records: dict[str, list[float]] = {}
+        self._logs = logger.isEnabledFor(logging.DEBUG)
         self._outside: tuple[Presolved, Progress] | None = None
         self._of_dual = False
         self._before = 0
@@ -154,14 +155,14 @@ class Progress:
         presolved, _ = self._outside
         return presolved.margin * presolved.missed(X, u, activity)
 
-    def settles(self, answer: Answer, tol: float) -> bool:
+    def settles(self, answer: Callable[[], Answer], tol: float) -> bool:
         """Whether an answer that meets the tolerance in a (reduced) program does so in the whole, too."""
-        return self._outside is None or self._outside[0].settles(answer, tol)
+        return self._outside is None or self._outside[0].settles(answer(), tol)
 
     @property
     def watched(self) -> bool:
         """Whether somebody sees each step as it is recorded."""
-        return self._verbose or bool(self._watchers) or logger.isEnabledFor(logging.DEBUG)
+        return self._verbose or bool(self._watchers) or self._logs
 
     @property
     def seconds(self) -> float:
@@ -196,7 +197,7 @@ class Progress:
             cells = [form.format(values[name]) for name, form, _ in _COLUMNS]
             cells += [f"{value:>{max(len(name), 9)}.4g}" for name, value in more.items()]
             sys.stdout.write("  ".join(cells) + "\n")
-        if logger.isEnabledFor(logging.DEBUG):
+        if self._logs:
             logger.debug(
                 "%s: iteration %d, value %.8g, bound %.8g, gap %.1e, residual %.1e",
                 *(self._title, iteration, values["primal"], values["dual"]),

@@ -414,7 +414,7 @@ def test_an_infeasible_problem_says_who_names_the_constraints():
         assert reason.endswith("bo.from_cvxpy(problem).solve().conflict() names them.")
 
 
-@pytest.mark.parametrize("name", ["costs and bounds", "coefficients", "repeated rows"])
+@pytest.mark.parametrize("name", ["costs and bounds", "bounds alone", "coefficients", "repeated rows"])
 def test_other_parameters_have_the_answer_of_a_new_problem(name):
     def stated():
         X, u = cp.Variable((4, 4), PSD=True), cp.Variable(3)
@@ -429,7 +429,8 @@ def test_other_parameters_have_the_answer_of_a_new_problem(name):
     problem, C, d = stated()
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        C.value, d.value = definite(4, seed) - 2 * np.eye(4), 1 + rng.random(4)
+        C.value = definite(4, 0 if name == "bounds alone" else seed) - 2 * np.eye(4)
+        d.value = 1 + rng.random(4)
         solved(problem, solver=BREGOPT, warm_start=False)
         fresh, C_fresh, d_fresh = stated()
         C_fresh.value, d_fresh.value = C.value, d.value

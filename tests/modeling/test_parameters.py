@@ -307,6 +307,26 @@ def test_other_values_have_the_answer_of_a_new_problem(seed):
             np.testing.assert_array_equal(mine, other)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_what_coefficients_determine_is_kept_for_other_bounds_alone(scaled):
+    X, u, b, a = bo.PSD(3), bo.Variable(2), bo.Parameter(3, value=np.ones(3)), bo.Parameter(value=2.0)
+    rows = [bo.diag(X) == b, (a if scaled else 2.0) * X[0, 1] + u[0] - u[1] <= 3.0]
+    prob = bo.Problem(bo.Minimize(bo.trace(X) + bo.sum(u)), rows)
+    first = prob.program()
+    known = (first.row_units, first.column_sizes, first.Bt)
+    b.value, a.value = np.full(3, 4.0), 6.0
+    second = prob.program()
+    assert (
+        all(
+            own is other
+            for own, other in zip(known, (second.row_units, second.column_sizes, second.Bt), strict=True)
+        )
+        != scaled
+    )
+    np.testing.assert_allclose(second.row_units, [1, 1, 1, np.hypot(3, 3) if scaled else np.hypot(1, 1)])
+    assert second.bounds.lo[0] == second.bounds.sizes[0] == 4.0
+
+
 def test_the_plan_of_the_rows_is_kept_and_is_no_part_of_pickles():
     X, d = bo.PSD(4), bo.Parameter(4, value=np.ones(4))
     problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.diag(X) == d])

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
-from bregopt.records import cached_property, dataclass
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["Conic", "Names", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
 
@@ -75,14 +75,28 @@ class Conic:
         """The number of rows that are not of a psd matrix."""
         return self.linear + sum(self.soc)
 
+    @property
+    def cone_sizes(self) -> tuple[Any, ...]:
+        """The numbers of rows of all cones."""
+        return self.zero, self.nonneg, self.soc, self.orders, self.exponential
+
     def has_rows_of(self, other: Conic) -> bool:
         """Whether another program has the same ``A`` and cones."""
         A, B = self.A, other.A
-        same = (self.zero, self.nonneg, self.soc, self.orders, A.shape) == (
-            *(other.zero, other.nonneg, other.soc, other.orders, B.shape),
-        )
         parts = ((A.indptr, B.indptr), (A.indices, B.indices), (A.data, B.data))
-        return same and all(np.array_equal(a, b) for a, b in parts)
+        same = self.cone_sizes == other.cone_sizes and A.shape == B.shape
+        return same and (A is B or all(np.array_equal(a, b) for a, b in parts))
+
+    def with_numbers(self, b: Array, c: Array) -> Conic:
+        """Return the program with another ``b`` and ``c``, and with all that is known of its rows."""
+        other = replace(self, b=b, c=c)
+        vars(other).update({**vars(self), "b": b, "c": c})
+        return other
+
+    @cached_property
+    def At(self) -> Any:
+        """The transpose of ``A``, for products."""
+        return self.A.T
 
     def cones(self, first: int) -> SecondOrderCones:
         """Return the second-order cones, if their rows are the variables from the number `first` on."""

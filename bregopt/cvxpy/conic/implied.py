@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.cones import coordinates_of
 from bregopt.cvxpy.conic.form import Conic
-from bregopt.records import replace
+from bregopt.records import kept, replace
 
 __all__ = ["distribution", "in_other_coordinates", "needed", "parallel_rows", "with_rows"]
 
@@ -38,6 +38,7 @@ class Parallel(NamedTuple):
     size: Array
 
 
+@kept  # with the rows of a problem that is solved again
 def parallel_rows(conic: Conic) -> Parallel:
     """Return the linear rows that are multiples of another one."""
     start = conic.A.indptr[: conic.linear + 1]

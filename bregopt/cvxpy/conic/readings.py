@@ -89,10 +89,10 @@ class Direct:
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return ``z``: on the rows ``R`` from the multipliers, on the pivots' rows from ``A'z = -c``."""
-        A, c = self.conic.A, self.conic.c if priced else np.zeros(len(self.conic.c))
-        z, rows = np.zeros(A.shape[0]), self.rows
+        c = self.conic.c if priced else np.zeros(len(self.conic.c))
+        z, rows = np.zeros(len(self.conic.b)), self.rows
         z[rows.R] = -self.program.bounds.clip(y)
-        z[rows.D] = -rows.T * (c + z @ A)[rows.P]
+        z[rows.D] = -rows.T * (c + self.conic.At @ z)[rows.P]
         return z
 
 
@@ -145,6 +145,10 @@ def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> 
     b, c, rows = conic.b, conic.c, _elimination(conic, pivots) if known is None else known.rows
     D, P, T, F, R, *_ = rows
     right = b[R] - np.bincount(rows.row, rows.entry * b[D][rows.at], len(R))
+    bounds = Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right)
+    offset = float(c[P] @ (T * b[D]))
+    if known is not None and np.array_equal(c, known.conic.c):
+        return Direct(conic, known.program.restated(bounds=bounds, offset=offset), rows)
     count, cost = sum(conic.soc), c[F]
     if rows.substituted is not None:
         cost = without_round_off(cost, rows.substituted.T, -T * c[P])
@@ -155,11 +159,11 @@ def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> 
         blocks=blocks_of(conic, price[count:]),
         A=rows.map,
         B=rows.B,
-        bounds=Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right),
+        bounds=bounds,
         c=np.concatenate([cost, price[:count]]),
         u_lo=np.full(k, -np.inf),
         u_hi=np.full(k, np.inf),
-        offset=float(c[P] @ (T * b[D])),
+        offset=offset,
         cones=conic.cones(len(F)),
     )
     return Direct(conic, program, rows)

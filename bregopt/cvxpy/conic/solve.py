@@ -12,7 +12,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
-from bregopt.records import dataclass, replace
+from bregopt.records import dataclass, field_names, replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
@@ -85,10 +85,10 @@ def solve_conic(
 
     If the answer does not meet the tolerance, the other reading is solved too.
     """
-    known = {"route", *option_names(options["route"])}
-    for name in options:
+    for name in options.keys() - {"route", *field_names(Settings)}:
+        known = option_names(options["route"])
         if name not in known:
-            raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, known)}")
+            raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, {'route', *known})}")
     inaccurate, reasons = [], []
     for reading in read_conic(conic, cache):
         found = _by_route(conic, reading, warm_start, options, cache)

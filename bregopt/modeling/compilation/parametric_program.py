@@ -107,6 +107,7 @@ class Compiled:
     template: Program
     _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
     _blocks: dict[int, Block] = field(default_factory=dict)  # the last ones
+    _last: dict[str, Program] = field(default_factory=dict, init=False)
 
     @cached_property
     def _has_penalties(self) -> bool:
@@ -133,15 +134,14 @@ class Compiled:
         for inequality, _ in self.inequalities:
             if inequality.body.parameters or inequality.body.products:
                 inequality.check_symmetric({p: np.asarray(p.value) for p in self.parameters})
-        values = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(p.value)) for p in self.parameters)])
+        values = np.concatenate([np.zeros(0), *(np.asarray(p.value).ravel() for p in self.parameters)])
         for weight in self.weights:
             if float(np.asarray(weight.value)) < 0:
                 raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
         blocks = self.template.blocks
         if self.caps or self.divergences or self.parts.costs:
             blocks = tuple(self._block(b, values) for b in range(len(blocks)))
-        return replace(
-            self.template,
+        program = self._last.get("program", self.template).restated(
             blocks=blocks,
             A=self._linear_map(values),
             B=self.template.B if self.parts.B is None else self.parts.B.at(values),
@@ -150,11 +150,13 @@ class Compiled:
             offset=_number(self.goal),
             constant=_number(self.constant),
             parameter_slopes=tuple(
-                ParameterSlope(p.name, np.ravel(np.asarray(p.value)), lower, upper)
+                ParameterSlope(p.name, np.asarray(p.value).ravel(), lower, upper)
                 for p, lower, upper in self.parameter_slopes
             ),
             terms=tuple(term for term in (own.at_values() for own in self.terms) if term.weight.any()),
         )
+        self._last["program"] = program
+        return program
 
     def proof_data(self, program: Program) -> tuple[Program, Any, tuple[str, ...]]:
         """Return a program, its data for proofs, and the names of the parameters that have intervals.

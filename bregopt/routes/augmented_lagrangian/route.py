@@ -288,7 +288,7 @@ class _Run:
     def _settles(self, found: _Certified) -> bool:
         """Whether a point meets the tolerance before the reductions, too."""
         answer = Answer(found.X, found.u, found.y, StopReason.CONVERGED, self._steps)
-        return self._progress.settles(answer, self._tol)
+        return self._progress.settles(lambda: answer, self._tol)
 
     def _certified(self, x: Point, y: Array) -> _Certified:
         X, u, y = self._form.given(x, y)

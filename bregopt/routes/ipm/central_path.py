@@ -161,7 +161,6 @@ class _CentralPath(Method):
         self._has_no_objective = not pays(program)
         self._vanishing = [g for g, group in enumerate(self._plan.groups) if not group.weight]
         self._products = max(engine.products(self._vanishing), 1)
-        self._on_faces = any(group.cone.is_face for group in self._plan.groups)
         self._inner: Answer | None = None
         self._advances, self._restarted, self._tested = 0, False, 0.0
         self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
@@ -200,7 +199,8 @@ class _CentralPath(Method):
         if self.face is not None:
             return None
         new, self._advances = self._engine.advance(at), self._advances + 1
-        if self._advances <= _FIRST_STEPS and new is not None and self._hardly_moves(at, new):
+        first = self._advances <= _FIRST_STEPS and at.dual_residual > 0
+        if first and new is not None and self._hardly_moves(at, new):
             self._advances, self._restarted = _FIRST_STEPS, True
             new = first_iterate(self._engine, self._program, _LARGER_START)
         return new
@@ -208,7 +208,7 @@ class _CentralPath(Method):
     # Pays on: control5.
     def _hardly_moves(self, at: Iterate, new: Iterate) -> bool:
         """Whether a step from an infeasible iterate leaves most of both residuals."""
-        if not new.dual_residual > _LEFT * at.dual_residual > 0:
+        if not new.dual_residual > _LEFT * at.dual_residual:
             return False
         if self._scores is None or not self._scores.exclude_contradiction(new.y):
             return False
@@ -228,7 +228,8 @@ class _CentralPath(Method):
         return {"mu": mu, "order": self._plan.order}
 
     def settled(self, at: Iterate) -> bool:
-        return self._progress.settles(self.answer(Followed(at, StopReason.CONVERGED, 0)), self._settings.tol)
+        found = Followed(at, StopReason.CONVERGED, 0)
+        return self._progress.settles(lambda: self.answer(found), self._settings.tol)
 
     # Pays on: hinf8.
     def _may_lose_sign(self, at: Iterate, traces: Array) -> bool:
@@ -236,7 +237,7 @@ class _CentralPath(Method):
 
         Those of a face are no eigenvalues of the program's own matrices.
         """
-        if self._on_faces:
+        if self._engine.faces:
             return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
         cost = LARGEST_X * noise * float(np.maximum.reduce(traces))
@@ -343,8 +344,7 @@ class _Scores:
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
         self._units = self._units_at(self._reach)
         # Bounds on traces and faces supply what the rows alone do not.
-        on_faces = any(group.cone.is_face for group in self._plan.groups)
-        self._supplied = on_faces or any(self._traces) or program.capped
+        self._supplied = bool(engine.faces) or any(self._traces) or program.capped
         self._norms, self._constant = program.A.norms(), program.stated_constant
 
     def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:

@@ -167,6 +167,8 @@ class Engine:
     plan : Plan
     cost : array of shape (plan.size,)
         The cost matrices, flat.
+    faces : list of Group
+        The blocks on proper faces.
     """
 
     def __init__(
@@ -187,11 +189,12 @@ class Engine:
         self._of_variables = self._finite.centered + program.cones.count
         self._equal = self._finite.row_of_unpaired if self._finite.exact else slice(0)  # without slacks
         self._weights = tuple(group.weight for group in self.plan.groups)
-        self._weight, self._weighted = self.plan.spread(self._weights), any(self._weights)
-        self._faces = [group for group in self.plan.groups if group.cone.is_face]
+        self._weighted = any(self._weights)
+        self._weight = self.plan.spread(self._weights) if self._weighted else 0.0
+        self.faces = [group for group in self.plan.groups if group.cone.is_face]
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
-        in_rows = fixed or bool(program.cones.count) or bool(self._faces)
+        in_rows = fixed or bool(program.cones.count) or bool(self.faces)
         self._may_scale = True  # the rows once a step has lost digits
         self._system: System = ScaledRows.of(self.plan, program) or system_for(
             self.plan, program.B, exact, in_rows, direct, formed
@@ -227,7 +230,7 @@ class Engine:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, with the identity `P` of the cones."""
         if isinstance(self._system, RowSystem):
             return self._system.gram(P, rows)
-        if isinstance(self.plan.listed, np.ndarray) and not self._faces:
+        if isinstance(self.plan.listed, np.ndarray) and not self.faces:
             own = self.plan.listed[rows]
             return DefiniteFactor(own @ own.T).solve
         return DefiniteFactor(self.plan.gram(P, rows)).solve
@@ -531,7 +534,7 @@ class Engine:
             Z_roots, residual, exact, largest = self._dual(slack, Z, exact)
         if Z_roots is None:
             return None
-        for group in self._faces:  # round-off would move X off its face, step by step
+        for group in self.faces:  # round-off would move X off its face, step by step
             group.of(X)[...] = group.cone.project(group.of(X))
         return Iterate(
             *(X, Z, X_parts, Z_parts, X_roots, Z_roots, residual, exact, u, z, y),

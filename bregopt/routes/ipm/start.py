@@ -222,9 +222,8 @@ def _feasible_multipliers(program: Program) -> Array:
 
     They have the least norm relative to the prices of their hinges.
     """
-    bounds, free = program.bounds, program.free
-    zero = np.zeros(program.m)
-    if not program.k or bounds.all_hard or not free.any():
+    bounds, zero = program.bounds, np.zeros(program.m)
+    if not program.k or bounds.all_hard or not (free := program.free).any():
         return zero
     hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
     if len(hinge) == 0:
