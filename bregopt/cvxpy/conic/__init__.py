@@ -142,8 +142,8 @@ class _Last(NamedTuple):
 class _Given:
     """A reading as one of the given program.
 
-    `distribution` maps the ``z`` of the needed rows to the ``z`` of all rows, and `mean` the ``x`` with copies
-    to that without; None stands for the identity.
+    `distribution` maps the ``z`` of the needed rows to the ``z`` of all rows, and `mean` the ``x`` with
+    copies to that without; None stands for the identity.
     """
 
     def __init__(self, reading: Reading, distribution: Any, mean: Any = None) -> None:
