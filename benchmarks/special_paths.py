@@ -826,12 +826,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the worst-case risk of 60 assets", solving(worst_case_risk, 60)),
         ),
         (
-            *("step lengths by trials", "routes.ipm.cones:FaceCone._length"),
+            *("step lengths by trials", "routes.ipm.cones:FaceCone.length"),
             replaced("routes.ipm.cones._TRIAL_ORDER", 10**9),
             *("max-cut of 400 edges, n = 100", solving(cut, 100, 400, solver="path")),
         ),
         (
-            *("step lengths by Lanczos", "routes.ipm.cones:FaceCone.primal_length"),
+            *("step lengths by Lanczos", "routes.ipm.cones:FaceCone.length"),
             replaced("routes.ipm.cones._LANCZOS_ORDER", 10**9),
             *("max-cut of 2,000 edges, n = 500", solving(cut, 500, 2_000, solver="path")),
         ),

@@ -253,8 +253,8 @@ class FiniteBounds:
 
     def missing(self, activity: Array) -> Array:
         """Return ``b - a`` of each row where all are :attr:`exact`, zero without a finite bound."""
-        own, r = self.row_of_unpaired, np.zeros(self.m)
-        r[own] = self.bound - activity[own]
+        r = np.zeros(self.m)
+        r[self.row] = self.bound - activity[self.row]
         return r
 
     def row_sums(self, p: Array) -> Array:

@@ -182,12 +182,12 @@ class Engine:
         formed: int = FORMED_ENTRIES,
     ) -> None:
         self._program = program
-        self._c, self._Bt, self._m = program.c, program.Bt, program.m
+        self._c, self._m = program.c, program.m
         self.plan = Plan.of(program.A, faces, weights, stacked)
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
         self._of_variables = self._finite.centered + program.cones.count
-        self._equal = self._finite.row_of_unpaired if self._finite.exact else slice(0)  # without slacks
+        self._equal = self._finite.row if self._finite.exact else slice(0)  # rows without slacks
         self._weights = tuple(group.weight for group in self.plan.groups)
         self._weighted = any(self._weights)
         self._weight = self.plan.spread(self._weights) if self._weighted else 0.0
@@ -251,8 +251,8 @@ class Engine:
         Z : array of shape (size,), optional
             ``C - A*(y)`` by default.
         """
-        cones = self._program.cones
-        near = None if y is None or not cones.count else (self._c - self._Bt @ y)[cones.index]
+        program, cones = self._program, self._program.cones
+        near = None if y is None or not cones.count else (self._c - program.Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
         exact, bounds = (Z is None,) * len(self.plan.groups), self._first_bounds(X, u, nu, y)
         if bounds is not None:
@@ -277,7 +277,7 @@ class Engine:
     def activity(self, X: Array, u: Array) -> Array:
         """Return ``A(X) + B u``."""
         activity = self.plan.apply(X)
-        return activity + u @ self._Bt if len(u) else activity
+        return activity + u @ self._program.Bt if len(u) else activity
 
     def _sizes(self, X: Array, u: Array) -> Array:
         """Return the largest activity of each row for these diagonals, or its bounds if larger; not zero."""
@@ -300,7 +300,7 @@ class Engine:
             solve = self._system.factor(point)
         except np.linalg.LinAlgError:
             return None
-        return Linearization(at, solve, self._c - self._Bt @ at.y - at.z if len(at.u) else at.u)
+        return Linearization(at, solve, self._c - self._program.Bt @ at.y - at.z if len(at.u) else at.u)
 
     def direction(
         self,
@@ -328,7 +328,7 @@ class Engine:
             )
         R = None if at.residual is None and predictor is None else self._matrix_rhs(at, predictor)
         step = solve(RightHandSide(weight, R, r[:m], r_u, q))
-        multipliers = np.concatenate([step.y, q - self._Bt @ step.y]) if len(q) else step.y
+        multipliers = np.concatenate([step.y, q - self._program.Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
         bounds = None

@@ -216,7 +216,7 @@ class Plan:
         for group in self.groups:
             array = group.of(v)
             found.update(zip(group.blocks, array if array.ndim == 3 else [array], strict=True))
-        return tuple(found[b] for b in range(len(found)))
+        return tuple(map(found.__getitem__, range(len(found))))
 
     def spread(self, numbers: Sequence[float]) -> float | Array:
         """Return a number for each group, as one for each entry of the flat vector if they differ."""

@@ -97,7 +97,8 @@ class ScaledRows:
         free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
         kind, known = bounded.tobytes() + free.tobytes(), plan.scaled
         if known is None or known[0] is not program.B or known[1] != kind:
-            known = plan.scaled = program.B, kind, cls._made(plan, dense(program.B), bounded, free)
+            B = dense(program.B) if program.k else np.zeros((plan.m, 0))
+            known = plan.scaled = program.B, kind, cls._made(plan, B, bounded, free)
         found: ScaledRows | None = known[2]
         return found
 
