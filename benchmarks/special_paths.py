@@ -39,6 +39,7 @@ import scipy.sparse as sp
 import sdp_problems
 import soft_rows
 from nearness_problems import ATOMS, correlation_problem, distance_problem, start_matrix, uniform_matrix
+from textbook_problems import PROBLEMS
 from tuning_problems import _quadratic_forms, _theta, suites
 
 import bregopt as bo
@@ -298,6 +299,11 @@ def worst_case_risk(n: int) -> bo.Problem:
     S = F @ F.T / n
     size = 0.1 * np.sqrt(np.outer(S.diagonal(), S.diagonal()))
     return bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size])
+
+
+def robust_portfolio(n: int) -> bo.Problem:
+    """Return the portfolio of the least worst case of such a variance (the dual of the largest one)."""
+    return bo.from_cvxpy(PROBLEMS["robust_portfolio"](n, np.random.default_rng(1)))
 
 
 def triplets(D: int, R: int, apart: float = 6.0) -> bo.Problem:
@@ -819,6 +825,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("variables of all rows", "routes.augmented_lagrangian.standard_form:StandardForm._gram_solve"),
             replaced("routes.augmented_lagrangian.standard_form._WIDE", 2.0),
             *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),
+        ),
+        (
+            *("differences of variables", "presolve.differences:Differences", without("differences")),
+            *("the portfolio of the least worst case, n = 60", solving(robust_portfolio, 60)),
         ),
         (
             *("many rows", "routes.routing:_many_rows"),

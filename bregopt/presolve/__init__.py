@@ -30,6 +30,7 @@ REQUESTED: dict[str, str | Reduction] = {
     "fixed variables": "epigraphs:FixedVariables",
     "epigraphs": "epigraphs:Dominated",
     "absolute values": "epigraphs:AbsoluteValues",
+    "differences": "differences:Differences",
     "slacks": "boxes:Slacks",
     "parallel rows": "epigraphs:ParallelRows",
     "dual form": "dual_form:DualForm",

@@ -100,7 +100,15 @@ class Lagrangian:
         penalties=frozenset({Penalty.HARD, Penalty.HINGE, Penalty.SQUARE}),
         cones=True,
         matrices=_DENSE_MATRICES,
-        reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows", "faces"),
+        reductions=(
+            "fixed variables",
+            "epigraphs",
+            "absolute values",
+            "differences",
+            "slacks",
+            "parallel rows",
+            "faces",
+        ),
     )
     Settings: ClassVar[type[base.Settings]] = LagrangianSettings
 
