@@ -9,7 +9,9 @@ about others. Ends of rows count, too: doubles may hide a contradiction, such as
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from bregopt.arrays import Array, IntArray
 __all__ = ["Relations", "are_integers", "as_integers", "product_of_integers", "relations_of"]
 
 _LARGEST = 2.0**53  # below it, sums of integers are exact
-_LARGEST_DENOMINATOR = 10_000
+_DENOMINATORS = (0, 50, 500, 10_000)  # ends of those that are tried at once: most are small
 _ROUNDED = 1e-5  # of a multiple, the distance from an integer that counts as round-off
 _FEW = 20  # entries of a row, those farthest from integers, that are tried with all denominators at once
 _DEPENDENT = 1e-9  # squared distance of a unit row from the span of others that counts as zero
@@ -116,15 +118,19 @@ def _is_combination(rows: Any, kept: list[int], last: int) -> bool:
 def as_integers(M: Array) -> tuple[Array, Array]:
     """Return the least multiples of rows that are integers, and the factors; zero where there are none."""
     N, factor = np.zeros_like(M), np.zeros(len(M))
-    every = np.arange(1, _LARGEST_DENOMINATOR + 1)
     far = np.abs(M - np.rint(M))
     for k, row in enumerate(M):
         own = row[np.argsort(far[k])[-_FEW:]] if far[k].max(initial=0.0) > _ROUNDED else row[:0]
-        for q in every[_miss(every[:, None] * own) <= _ROUNDED]:
-            if _miss(q * row) <= _ROUNDED:
-                N[k], factor[k] = np.rint(q * row), q
-                break
+        q = next((q for q in _denominators(own) if _miss(q * row) <= _ROUNDED), 0)
+        N[k], factor[k] = np.rint(q * row), q
     return N, factor
+
+
+def _denominators(own: Array) -> Iterator[int]:
+    """Yield the factors of some numbers that make them integers, the least first."""
+    for below, last in pairwise(_DENOMINATORS):
+        every = np.arange(below + 1, last + 1)
+        yield from every[_miss(every[:, None] * own) <= _ROUNDED].tolist()
 
 
 def _miss(M: Array) -> Any:
