@@ -52,7 +52,7 @@ __all__ = [
 _LARGEST_EXPOSING = 1_000_000
 # Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are
 # tried.
-_EXPOSING_GAP, _EXPOSING_RANKS = 1.5, 6
+_EXPOSING_GAP, _EXPOSING_RANKS = 1.5, 3
 # Steps of the first Newton method. The error falls to about its square, in some directions to half of it.
 _EXPOSING_PASSES = 6
 # Least damping there, relative to the largest eigenvalue of the Gram matrix of the rows: above its round-off.
