@@ -42,7 +42,7 @@ from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Sy
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
 from bregopt.routes.ipm.scaled_rows import MANY, SOME, ScaledRows
 
-__all__ = ["Direction", "Engine", "Iterate", "Linearization"]
+__all__ = ["Direction", "Engine", "Iterate"]
 
 # Factor that shortens a step out of the cone, squared at each further trial. Step lengths are estimates, so
 # most such steps are only slightly too long.
@@ -135,14 +135,6 @@ class Direction(NamedTuple):
     second_order: SecondOrderStep
 
 
-class Linearization(NamedTuple):
-    """Newton's system at an iterate, factorized; `q` is ``B'dy + dz``."""
-
-    at: Iterate
-    solve: Solve
-    q: Array
-
-
 class Engine:
     """Newton's method for one problem.
 
@@ -182,7 +174,7 @@ class Engine:
         formed: int = FORMED_ENTRIES,
     ) -> None:
         self._program = program
-        self._c, self._m = program.c, program.m
+        self._m = program.m
         self.plan = Plan.of(program.A, faces, weights, stacked)
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
@@ -252,7 +244,7 @@ class Engine:
             ``C - A*(y)`` by default.
         """
         program, cones = self._program, self._program.cones
-        near = None if y is None or not cones.count else (self._c - program.Bt @ y)[cones.index]
+        near = None if y is None or not cones.count else (program.c - program.Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
         exact, bounds = (Z is None,) * len(self.plan.groups), self._first_bounds(X, u, nu, y)
         if bounds is not None:
@@ -284,8 +276,8 @@ class Engine:
         size = self._program.absolute_B @ np.abs(u) + self.plan.magnitudes(X) + TINY
         return np.maximum(size, self._program.bounds.sizes)
 
-    def linearization(self, at: Iterate) -> Linearization | None:
-        """Return Newton's system at an iterate, None where it overflows."""
+    def solver(self, at: Iterate) -> Solve | None:
+        """Return the solver of Newton's system at an iterate, None where it overflows."""
         D, m = self._finite.no_slacks.copy() if at.bounds is None else at.bounds.row_diagonal(), self._m
         if D is None:
             return None
@@ -297,14 +289,14 @@ class Engine:
             D_u[cones.index], p_u = at.second_order.metric()
         point = ScalingPoint(self.plan, at.X, at.X_roots, at.Z_roots, D[:m], D_u, cones, p_u)
         try:
-            solve = self._system.factor(point)
+            return self._system.factor(point)
         except np.linalg.LinAlgError:
             return None
-        return Linearization(at, solve, self._c - self._program.Bt @ at.y - at.z if len(at.u) else at.u)
 
     def direction(
         self,
-        linearization: Linearization,
+        at: Iterate,
+        solve: Solve,
         weight: float | Array,
         nu: float,
         predictor: Direction | None = None,
@@ -314,8 +306,10 @@ class Engine:
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
         checkpoint()
-        (at, solve, q), m = linearization, self._m
-        values = np.concatenate([at.activity, at.u]) if len(q) else at.activity
+        program, m, values, q = self._program, self._m, at.activity, at.u
+        if len(q):
+            values = np.concatenate([at.activity, at.u])
+            q = program.c - program.Bt @ at.y - at.z  # B'dy + dz
         if at.bounds is None:
             equations, r = None, self._finite.missing(values)
         else:
@@ -328,7 +322,7 @@ class Engine:
             )
         R = None if at.residual is None and predictor is None else self._matrix_rhs(at, predictor)
         step = solve(RightHandSide(weight, R, r[:m], r_u, q))
-        multipliers = np.concatenate([step.y, q - self._program.Bt @ step.y]) if len(q) else step.y
+        multipliers = np.concatenate([step.y, q - program.Bt @ step.y]) if len(q) else step.y
         if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
         bounds = None
@@ -400,9 +394,9 @@ class Engine:
         decreases too. Diverging iterates may overflow; a step that is not finite is rejected.
         """
         falling = self._falling(at) if self._weighted else range(len(self.plan.groups))
-        linearization = self.linearization(at)
-        step = None if linearization is None else self.direction(linearization, self._weight, 0.0)
-        if linearization is None or step is None:
+        solve = self.solver(at)
+        step = None if solve is None else self.direction(at, solve, self._weight, 0.0)
+        if solve is None or step is None:
             return None
         lengths = self.step_lengths(at, step, _PREDICTOR_TOL)
         primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
@@ -418,7 +412,7 @@ class Engine:
             if self._weighted:
                 own = enumerate(self._weights)
                 target = self.plan.spread([max(nu, w) if g in falling else w for g, w in own])
-            corrected = self._corrected(linearization, target, nu, step, min(primal, dual))
+            corrected = self._corrected(at, solve, target, nu, step, min(primal, dual))
             if corrected is None:
                 return None
             step, lengths = corrected
@@ -429,7 +423,8 @@ class Engine:
 
     def _corrected(
         self,
-        linearization: Linearization,
+        at: Iterate,
+        solve: Solve,
         weight: float | Array,
         nu: float,
         predictor: Direction,
@@ -444,10 +439,10 @@ class Engine:
         if self._weighted and len(self._finite.hinge):
             least = max(least, _SHORT_CORRECTOR)
         for second_order in (predictor, None):
-            step = self.direction(linearization, weight, nu, second_order)
+            step = self.direction(at, solve, weight, nu, second_order)
             if step is None:
                 continue
-            lengths = self.step_lengths(linearization.at, step, _CORRECTOR_TOL)
+            lengths = self.step_lengths(at, step, _CORRECTOR_TOL)
             if best is None or min(lengths) > min(best[1]):
                 best = step, lengths
             if min(lengths) >= least:
