@@ -34,7 +34,7 @@ from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import dimacs_sizes
-from bregopt.records import replace
+from bregopt.records import cached_property, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
@@ -284,8 +284,11 @@ class _CentralPath(Method):
     def _dual_diverges(self, at: Iterate) -> bool:
         """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
         largest = float(np.abs(at.y) @ self._program.row_sizes)
-        costs = max(float(np.linalg.norm(self._program.c)), self._engine.largest_cost)
-        return costs + at.dual_residual < _DUAL_DIVERGENCE * largest
+        return self._largest_cost + at.dual_residual < _DUAL_DIVERGENCE * largest
+
+    @cached_property
+    def _largest_cost(self) -> float:
+        return max(float(np.linalg.norm(self._program.c)), self._engine.largest_cost)
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
