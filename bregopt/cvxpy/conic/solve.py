@@ -16,7 +16,7 @@ from bregopt.records import dataclass, field_names, replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import check_options, option_names
+from bregopt.routes.options import option_names
 from bregopt.routes.solution import Solution, Status
 
 __all__ = [
@@ -181,7 +181,6 @@ def _by_route(
 ) -> Outcome | str:
     program, form = reading.program, _form(reading)
     route, own = options["route"], {name: value for name, value in options.items() if name != "route"}
-    check_options(route, own)
     shape, start = (form, program.m, program.k, conic.soc, conic.orders), None
     if warm_start and cache.get(_START, (None,))[0] == shape:
         start = cache[_START][1]

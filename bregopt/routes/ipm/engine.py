@@ -173,8 +173,7 @@ class Engine:
         stacked: bool = True,
         formed: int = FORMED_ENTRIES,
     ) -> None:
-        self._program = program
-        self._m = program.m
+        self._program, self._m = program, program.m
         self.plan = Plan.of(program.A, faces, weights, stacked)
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
@@ -246,25 +245,25 @@ class Engine:
         program, cones = self._program, self._program.cones
         near = None if y is None or not cones.count else (program.c - program.Bt @ y)[cones.index]
         second_order = SecondOrderState.centered(cones, u[cones.index], nu, near)
-        exact, bounds = (Z is None,) * len(self.plan.groups), self._first_bounds(X, u, nu, y)
-        if bounds is not None:
-            multipliers = bounds.multipliers
-        else:
+        exact = (Z is None,) * len(self.plan.groups)
+        return self._iterate(X.copy(), Z, exact, u, *self._first_bounds(X, u, nu, y), second_order)
+
+    def _first_bounds(
+        self, X: Array, u: Array, nu: float, y: Array | None
+    ) -> tuple[Array, BoundState | None]:
+        """Return multipliers close to `y`, and the state of the bounds, centered at `nu`."""
+        if self._finite.exact:
             multipliers = np.zeros(self._finite.m)
             if y is not None:
                 multipliers[: self._m] = np.where(self._finite.no_slacks[: self._m] > 0, 0.0, y)
-        return self._iterate(X.copy(), Z, exact, u, multipliers, bounds, second_order)
-
-    def _first_bounds(self, X: Array, u: Array, nu: float, y: Array | None) -> BoundState | None:
-        """Return the state of the bounds, centered at `nu`, with multipliers close to `y`."""
-        if self._finite.exact:
-            return None
+            return multipliers, None
         y_near = np.full(self._m + len(u), np.nan)
         if y is not None:
             y_near[: self._m] = y
         bounded_values = np.concatenate([self.activity(X, u), u])
         magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
-        return BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
+        state = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
+        return state.multipliers, state
 
     def activity(self, X: Array, u: Array) -> Array:
         """Return ``A(X) + B u``."""
@@ -369,12 +368,12 @@ class Engine:
         """Return the iterate after a step, shortened until it is in the cone; None if the step vanishes."""
         decrease = _STEP_DECREASE
         while max(primal, dual) > LEAST_STEP:
-            multipliers, bounds = at.multipliers.copy(), None
-            if at.bounds is not None and step.bounds is not None:
+            if at.bounds is None or step.bounds is None:
+                multipliers, bounds = at.multipliers.copy(), None
+                multipliers[self._equal] += dual * step.multipliers[self._equal]
+            else:
                 bounds = at.bounds.after_step(step.bounds, primal, dual)
                 multipliers = bounds.multipliers
-            else:
-                multipliers[self._equal] += dual * step.multipliers[self._equal]
             in_cones: SecondOrderState | None = at.second_order
             if at.second_order.cones.count:
                 in_cones = at.second_order.after_step(step.second_order, primal, dual)

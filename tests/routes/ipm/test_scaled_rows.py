@@ -170,3 +170,19 @@ def test_a_block_that_rows_fix_to_zero_prints_nothing(capfd):
     assert abs(solution.value - known.value) <= solution.error
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
+
+
+@pytest.mark.parametrize("orders", [(4,), (3, 3, 2)])
+def test_the_start_has_the_inner_products_of_rows(rng, orders):
+    blocks = [bo.PSD(n) for n in orders]
+    rows = [sum(bo.inner(symmetric(rng, X.n), X) for X in blocks) == 1.0 for _ in range(3)]
+    program = bo.Problem(
+        bo.Minimize(sum(map(bo.trace, blocks))), [*rows, bo.trace(blocks[0]) <= 5.0]
+    ).program()
+    engine = Engine(program, [np.eye(n) for n in orders])
+    some, m = np.array([0, 2, 3]), program.m
+    A = [[np.ravel(program.A.adjoint(unit, b)) for b in range(len(orders))] for unit in np.eye(m)]
+    A = np.array([np.concatenate(parts) for parts in A])[some]
+    identity = engine.plan.joined([np.eye(n) for n in orders])
+    w, b = engine.gram(identity, some)(np.arange(1.0, 4.0)), np.arange(1.0, 4.0)
+    np.testing.assert_allclose(A @ A.T @ w, b, atol=1e-12)
