@@ -9,6 +9,7 @@ from test_psdboost import comparisons, margin_by_clarabel, margin_problem
 
 import bregopt as bo
 from bregopt.certify import trace_bounds
+from bregopt.program import Answer, StopReason
 from bregopt.routes.matrix_generation import generation
 from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient
 
@@ -164,6 +165,42 @@ def test_where_it_stalls_the_interior_point_goes_on(monkeypatch):
     assert sol.status == "optimal"
     assert not isinstance(sol.X, bo.LowRank)
     margin_by_clarabel(far, near, 10 / 60).agrees(sol.value, sol.error)
+
+
+def test_the_best_point_is_kept_where_a_limit_ends_the_interior_point(monkeypatch):
+    step, calls = HybridGradient.step, []
+
+    def stalling(method):
+        calls.append(0)
+        if len(calls) <= 8:
+            step(method)
+
+    def cut_short(program, settings, start, progress):
+        X = np.eye(program.blocks[0].n) / program.blocks[0].n
+        return Answer((X,), np.zeros(program.k), np.zeros(program.m), StopReason.TIME_LIMIT, 3)
+
+    monkeypatch.setattr(HybridGradient, "step", stalling)
+    monkeypatch.setattr(generation, "_on_path", cut_short)
+    far, near = comparisons(60, 5, 1)
+    with pytest.warns(bo.ConvergenceWarning):
+        sol = margin_problem(far, near, 10 / 60).solve(solver="psdboost", tol=1e-12)
+    finer = margin_problem(far, near, 10 / 60).solve(solver="path", tol=1e-8)
+    assert sol.status == "user_limit"
+    assert sol.iterations == len(calls) + 3
+    assert sol.value - 1e-7 <= finer.value <= sol.dual_value + 1e-7
+    assert sol.dual_value - sol.value <= 0.2 * abs(finer.value)
+
+
+def test_a_small_norm_of_the_map_is_noticed(monkeypatch):
+    """Steps that are twice too long shrink, and the answer is the same."""
+    norm = HybridGradient._norm
+    monkeypatch.setattr(HybridGradient, "_norm", lambda *arguments: norm(*arguments) / 2)
+    monkeypatch.setattr(generation, "_on_path", None)
+    far, near = comparisons(300, 12, 2)
+    sol = margin_problem(far, near, 10 / 300).solve(solver="psdboost", tol=1e-6)
+    assert sol.status == "optimal"
+    finer = margin_problem(far, near, 10 / 300).solve(solver="path", tol=1e-8)
+    assert abs(sol.value - finer.value) <= sol.error + finer.error
 
 
 def test_a_limit_of_steps_ends_with_a_certificate():

@@ -15,13 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array, positive_number
-from bregopt.certify import (
-    trace_bounds,
-    with_trace_row,
-)
+from bregopt.certify import PrimalDualPoint, certify, trace_bounds, with_trace_row
 from bregopt.clock import CutShort
 from bregopt.errors import is_one_of
-from bregopt.program import Answer, LowRank, Penalty, Program, Start, StopReason
+from bregopt.program import LIMITS, Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.base import Capabilities
@@ -286,8 +283,19 @@ class _Generation:
             if certificate.worst <= _PROGRESS * mark:
                 mark, progressed = certificate.worst, step
             elif step - progressed >= _GRADIENT_PATIENCE:
-                return _on_path(program, settings, None, self._progress)
+                return self._better(_on_path(program, settings, None, self._progress), step)
         return self._answer(StopReason.MAX_ITER, limit)
+
+    def _better(self, found: Answer, step: int) -> Answer:
+        """Return an answer of the path, or the best point so far where a limit ended the path before it."""
+        own = self._answer(found.stop, step + found.iterations)
+        if found.stop in LIMITS and self._worst(own) < self._worst(found):
+            return own
+        return replace(found, iterations=own.iterations)
+
+    def _worst(self, answer: Answer) -> float:
+        """Return the largest of an answer's gap and residuals."""
+        return certify(PrimalDualPoint(self._program, answer.X, answer.u, answer.y)).worst
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._incumbent

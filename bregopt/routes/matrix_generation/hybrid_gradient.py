@@ -47,9 +47,15 @@ _STEPS = 100
 _SUFFICIENT, _NECESSARY, _LONGEST = 0.2, 0.8, 0.36
 # Least steps from one restart to the next.
 _LEAST = 10
-# Products for the norm of the map of rows of norm one, its margin, and the least one: at a constant trace, a
-# row may be zero.
-_POWER_STEPS, _NORM_MARGIN, _LEAST_NORM = 8, 1.05, 1e-3
+# Lanczos steps for the norm of the map of rows of norm one, its margin, and the least one: at a constant
+# trace, a row may be zero.
+_LANCZOS_STEPS, _NORM_MARGIN, _LEAST_NORM = 6, 1.05, 1e-3
+# Remainder of a Lanczos step that is round-off of single precision, relative to the first product.
+_ROUND_OFF = 1e-6
+# Norm of the columns of variables, relative to the last norm. Below one, so that norms may decrease.
+_SHARE_U = 0.5
+# Largest factor by which the norm increases at once, where a step shows that it was too small.
+_LARGEST_FACTOR = 2.0
 # Distance from the ends of its bounds beyond which a row keeps its multiplier, relative to the longest move.
 _FAR = 1.0
 # Terms of a sparse row, on average, up to which it is read entry by entry.
@@ -113,7 +119,8 @@ class HybridGradient:
         self._size = np.where(sizes > 0, sizes, 1.0)
         # The ratio of the lengths of both parts of a step.
         self._ratio = bound.value / math.sqrt(n) / max(float(np.linalg.norm(self._size * y)), TINY)
-        self._leading = np.random.default_rng(0).normal(size=(n, n))
+        self._leading = np.random.default_rng(0).normal(size=n * n + program.k)
+        self._norm_K = 0.0
         self._steps = 0
         # One row that fixes the trace holds at every point.
         fixing = np.flatnonzero(bound.multipliers)
@@ -128,8 +135,12 @@ class HybridGradient:
             at = self._at
             new, factor = self._next(at)
             self._steps += 1
+            square, product = self._lengths(at, new)
+            if square + product < 0:
+                self._shorten(-product / square)
+                continue
             self._own += 1
-            length = self._length(at, new)
+            length = math.sqrt(square + product)
             self._first = self._first or length
             due = length <= _SUFFICIENT * self._first or self._own >= _LONGEST * self._steps
             if self._own >= _LEAST and (due or self._last < length <= _NECESSARY * self._first):
@@ -170,12 +181,11 @@ class HybridGradient:
         program, bounds, size = self._program, self._program.bounds, self._size[rows]
         self._rows, self._A, self._B = rows, _Map(program, rows), program.B[rows]
         self._Bt = self._B.T.tocsr()
-        norm = self._norm(size, np.zeros(program.k))
         scaled = sp.diags_array(1 / size) @ self._B
         columns = np.asarray(scaled.multiply(scaled).sum(axis=0), dtype=float).ravel()
-        self._scale_u = norm**2 / np.where(columns > 0, columns, norm**2)
-        self._norm_K = norm = self._norm(size, self._scale_u)
-        self._t, self._s = self._ratio / norm, 1 / (self._ratio * norm * size**2)
+        norm = self._norm_K or self._norm(size, np.zeros(program.k))
+        self._scale_u = (_SHARE_U * norm) ** 2 / np.where(columns > 0, columns, norm**2)
+        self._set_lengths(size, self._norm(size, self._scale_u))
         self._lo, self._hi, self._gamma = bounds.lo[rows], bounds.hi[rows], bounds.gamma[rows]
         X, y = self.X.factor @ self.X.factor.T, self.y
         images = self._activity[rows], program.A.adjoint(y), program.B.T @ y
@@ -185,18 +195,42 @@ class HybridGradient:
 
     def _norm(self, size: Array, scale_u: Array) -> float:
         """Return about the norm of the map, scaled, on matrices of trace zero if the trace is fixed."""
-        X, u, n = self._leading, np.ones(len(scale_u)), len(self._leading)
-        norm, root = 0.0, np.sqrt(scale_u)
-        for _ in range(_POWER_STEPS):
-            X = (X + X.T) / 2
-            if self._bound.exact:
-                X = X - np.eye(n) * (np.trace(X) / n)
-            length = max(math.hypot(float(np.linalg.norm(X)), float(np.linalg.norm(u))), TINY)
-            a = (self._A.apply(X / length) + self._B @ (root * u / length)) / size
-            norm = float(np.linalg.norm(a))
-            X, u = self._A.adjoint(a / size), root * (self._Bt @ (a / size))
-        self._leading = X
-        return max(_NORM_MARGIN * norm, _LEAST_NORM)
+        n, root = self._program.blocks[0].n, np.sqrt(scale_u)
+
+        def product(v: Array) -> Array:
+            X, u = self._centered(v[: n * n].reshape(n, n)), v[n * n :]
+            y = (self._A.apply(X) + self._B @ (root * u)) / size**2
+            return np.concatenate([self._centered(self._A.adjoint(y)).ravel(), root * (self._Bt @ y)])
+
+        V, alpha, beta = [_unit(product(self._leading))], [], []
+        for _ in range(_LANCZOS_STEPS):
+            w = product(V[-1])
+            alpha.append(float(w @ V[-1]))
+            basis = np.column_stack(V)
+            w -= basis @ (basis.T @ w)
+            beta.append(float(np.linalg.norm(w)))
+            if beta[-1] <= _ROUND_OFF * alpha[0]:
+                break
+            V.append(_unit(w))
+        values, S = np.linalg.eigh(np.diag(alpha) + np.diag(beta[:-1], -1))  # of the lower triangle
+        self._leading = np.column_stack(V[: len(alpha)]) @ S[:, -1]
+        return max(_NORM_MARGIN * math.sqrt(max(values[-1], 0.0)), _LEAST_NORM)
+
+    def _centered(self, X: Array) -> Array:
+        """Return the symmetric part of a direction, of trace zero if the trace is fixed."""
+        X = (X + X.T) / 2
+        return X - np.eye(len(X)) * (np.trace(X) / len(X)) if self._bound.exact else X
+
+    def _set_lengths(self, size: Array, norm: float) -> None:
+        """Set the lengths of both parts of a step."""
+        self._norm_K = norm
+        self._t, self._s = self._ratio / norm, 1 / (self._ratio * norm * size**2)
+
+    def _shorten(self, factor: float) -> None:
+        """Begin again with shorter steps."""
+        norm = min(_NORM_MARGIN * factor, _LARGEST_FACTOR) * self._norm_K
+        self._set_lengths(self._size[self._rows], norm)
+        self._at, self._own, self._first, self._last = self._start, 0, 0.0, math.inf
 
     def _next(self, z: _Point) -> tuple[_Point, Array]:
         """Return ``T(z)``, and a factor of its matrix."""
@@ -217,11 +251,14 @@ class HybridGradient:
         H, b = start.H + self._A.adjoint(y - start.y), start.b + self._Bt @ (y - start.y)
         return _Point(X, u, y, a, H, b), factor
 
-    def _length(self, z: _Point, new: _Point) -> float:
-        """Return the length of a step, in the norm in which the method is a projection."""
+    def _lengths(self, z: _Point, new: _Point) -> tuple[float, float]:
+        """Return both parts of the square of the length of a step, in the norm of a projection.
+
+        Their sum is negative only where the norm of the map is larger than it was taken to be.
+        """
         X, u, y, a = new.X - z.X, new.u - z.u, new.y - z.y, new.a - z.a
         square = (float(np.vdot(X, X)) + float((u**2 / self._scale_u).sum())) / self._t
-        return math.sqrt(max(square + float((y**2 / self._s).sum()) + 2 * float(y @ a), 0.0))
+        return square + float((y**2 / self._s).sum()), 2 * float(y @ a)
 
 
 class _Map:
@@ -260,6 +297,12 @@ class _Map:
         for at, rows in self._others:
             H += rows.adjoint(y[at])
         return H
+
+
+def _unit(v: Array) -> Array:
+    """Return a vector of length one, or zero."""
+    length = float(np.linalg.norm(v))
+    return v / length if length > 0 else v
 
 
 def _single(array: Any) -> Any:
