@@ -47,9 +47,9 @@ _PROGRESS, _PATIENCE = 0.8, 3
 _ROWS_FOR_PATH = 2_000
 # Operations of a step of the path up to which it takes over where this method stalls or takes longer.
 _PATH_FLOPS = 2e11
-# Operations that the path takes, its steps and the least ones of a step, and those of a decomposition here,
-# relative to the cube of the order.
-_PATH_STEPS, _PATH_STEP, _DECOMPOSITION = 12, 5e8, 10.0
+# Operations that the path takes, its steps and the least ones of a step, and those of a step here: relative
+# to the cube of the order, and the least ones.
+_PATH_STEPS, _PATH_STEP, _DECOMPOSITION, _LEAST_DECOMPOSITION = 12, 5e8, 10.0, 1.5e7
 # Matrices of the order in memory at a time, most of them for extrapolations.
 _DENSE_MATRICES = 60
 
@@ -191,7 +191,7 @@ class _Run:
         self._awaited = False
         cubes = sum(float(n) ** 3 for n in self._form.orders)
         path = _PATH_STEPS * (_PATH_STEP + newton_flops(program) / 3)
-        self._work_of_path = path / (_DECOMPOSITION * cubes)
+        self._work_of_path = path / (_DECOMPOSITION * cubes + _LEAST_DECOMPOSITION)
         self._errors: list[tuple[float, float]] = []
 
     def answer(self, start: Start | None) -> Answer:
