@@ -1052,8 +1052,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
         ),
         (
-            *("a factor of X first", "problems.cuts.theta:_attempts"),
-            replaced("problems.cuts.theta._LEAST_LOW_RANK", 10**9),
+            *("a factor of X first", "problems.cuts.theta:_by_factors"),
+            replaced("problems.cuts.theta._LOW_RANK_ORDERS", (0, 0)),
             "theta of 1,000 vertices and 10,000 edges",
             lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
         ),

@@ -150,12 +150,12 @@ def test_theta_of_a_tree_is_the_size_of_its_largest_independent_set():
     assert isinstance(found.X, bo.LowRank)
 
 
-@pytest.mark.parametrize("steps", [1, 1_000])
+@pytest.mark.parametrize("steps", [1, 20, 1_000])
 def test_a_factor_is_tried_first_on_large_sparse_graphs(steps, monkeypatch, recwarn):
     graph = np.triu(np.random.default_rng(3).random((30, 30)) < 0.35, 1)
     graph = (graph | graph.T).astype(float)
     other = bo.lovasz_theta(graph, tol=1e-3)
-    monkeypatch.setattr(theta, "_LEAST_LOW_RANK", 5)
+    monkeypatch.setattr(theta, "_LOW_RANK_ORDERS", (5, 50))
     monkeypatch.setattr(theta, "_LOW_RANK_DEGREES", (1, 20))
     monkeypatch.setattr(theta, "_LOW_RANK_STEPS", steps)
     sol = bo.lovasz_theta(graph, tol=1e-3)
@@ -194,6 +194,26 @@ def test_an_answer_between_two_steps_has_a_feasible_matrix(weighted):
     assert np.sqrt(w) @ X @ np.sqrt(w) == pytest.approx(found.value)
     assert 0.8 * exact.value <= found.value <= exact.dual_value <= found.dual_value * (1 + 1e-6)
     assert found.value > 1.005 * w[found.independent_set].sum()  # the set alone is not as good
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them():
+    graph = networkx.watts_strogatz_graph(150, 10, 0.1, seed=1)
+    i, j = np.array(graph.edges).T
+    q = np.ones(150)
+    cut_off = theta._by_edges(i, j, q, False, {"solver": "lowrank", "max_iter": 30, "tol": 1e-6})
+    found = theta._feasible(cut_off, i, j, q, 1e-6)
+    Z = np.array(cut_off.X @ np.eye(150))
+    Z[i, j] = Z[j, i] = 0
+    Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(150)
+    root = np.sqrt(np.diag(Z))
+    equally = np.linalg.eigvalsh(Z / np.outer(root, root))[-1]
+    exact = bo.lovasz_theta(graph, tol=1e-6).value
+    assert exact - found.value < 0.8 * (exact - equally)
+    X = np.asarray(found.X)
+    assert np.linalg.eigvalsh(X)[0] >= -1e-15
+    assert not X[i, j].any()
+    assert np.trace(X) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

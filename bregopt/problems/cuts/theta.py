@@ -43,7 +43,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.options import SolveOptions, time_limit
+from bregopt.routes.options import SolveOptions, time_limit, tuning
 from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "lovasz_theta"]
@@ -54,10 +54,14 @@ __all__ = ["ThetaNumber", "lovasz_theta"]
 _DENSE, _MOST_ROWS = 2, 10
 _LARGEST_DENSE = 1_500  # order of matrices with all their entries
 _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
-# Order from which `lowrank` is tried first, edges a vertex for which it is, and steps that it takes at most.
-# Random graphs of 1,000 vertices and 10,000 edges take it 8 CPU seconds to 1e-3, and `lagrangian` 57; it does
-# not solve clustered and scale-free ones by then, which cost 7 to 14 seconds.
-_LEAST_LOW_RANK, _LOW_RANK_DEGREES, _LOW_RANK_STEPS = 800, (5, 20), 100
+# Orders for which `lowrank` is tried first, and edges a vertex for which it is. Random graphs of 1,000
+# vertices and 10,000 edges take it 8 CPU seconds to 1e-3, and `lagrangian` 57.
+_LOW_RANK_ORDERS, _LOW_RANK_DEGREES = (800, 2_500), (5, 20)
+# Steps of its first round. Each round takes twice as many as the one before, as long as the gap halves.
+_LOW_RANK_STEPS = 60
+# Least shift of a diagonal entry, relative to the largest. Of small worlds of 500 vertices, shifts by rows
+# lose half of what equal ones lose.
+_LEAST_SHIFT = 1e-2
 _STARTS = 20  # columns of X that lead to independent sets
 
 
@@ -213,31 +217,46 @@ def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solu
         return _by_other_pairs(near, q, options)
     if plus or n > _LARGEST_REPAIRED:
         return _by_edges(i, j, q, plus, options)
-    tol, answers = options.get("tol", Settings.tol), []
-    for own in _attempts(n, len(i), options):
+    tol, best = options.get("tol", Settings.tol), None
+    (fewest, largest), (least, most) = _LOW_RANK_ORDERS, _LOW_RANK_DEGREES
+    sparse = fewest <= n <= largest and least * n <= len(i) <= most * n
+    # Pays on: theta of 1,000 vertices and 10,000 edges.
+    if sparse and "solver" not in options and "max_iter" not in options:
         with warnings.catch_warnings():
-            if own is not options:
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            answers.append(_feasible(_by_edges(i, j, q, plus, own), i, j, q, tol))
-        if answers[-1]._stop not in (StopReason.MAX_ITER, StopReason.STALLED):
-            if own is not options:
-                warn_unproven(answers[-1], tol)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            best = _by_factors(i, j, q, tol, options)
+        if best.gap <= tol or best._stop not in (StopReason.MAX_ITER, StopReason.STALLED):
+            warn_unproven(best, tol)
+            return best
+    answer = _feasible(_by_edges(i, j, q, plus, options), i, j, q, tol)
+    return answer if best is None or not best.gap < answer.gap else best
+
+
+def _by_factors(i: IntArray, j: IntArray, q: Array, tol: float, options: Mapping[str, Any]) -> Solution:
+    """Return the best of the answers of `lowrank` after rounds of steps, each from the last one.
+
+    Its ``X`` misses edges of light vertices long after it has a feasible matrix nearby.
+    """
+    constants: Any = tuning("lowrank")
+    steps, own = _LOW_RANK_STEPS, {**options, "solver": "lowrank"}
+    last = _by_edges(i, j, q, False, {**own, "max_iter": steps})
+    best = _feasible(last, i, j, q, tol)
+    while best.gap > tol and last._stop is StopReason.MAX_ITER:
+        steps, gap = 2 * steps, best.gap
+        own["tuning"] = replace(constants, first_stage_tol=min(gap, constants.first_stage_tol))
+        last = _by_edges(i, j, q, False, {**own, "max_iter": steps}, last)
+        new = _feasible(last, i, j, q, tol)
+        X, value = (new.X, new.value) if new.value > best.value else (best.X, best.value)
+        best = _replaced(replace(new, X=X), X, value, min(best.dual_value, new.dual_value), tol)
+        if best.gap > gap / 2:
             break
-    return min(answers, key=lambda answer: float(np.nan_to_num(answer.gap, nan=np.inf)))
+    return best
 
 
-# Pays on: theta of 1,000 vertices and 10,000 edges.
-def _attempts(n: int, edges: int, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the options of the solves, each for where the one before takes too many steps."""
-    least, most = _LOW_RANK_DEGREES
-    chosen = "solver" in options or "max_iter" in options
-    if chosen or not _LEAST_LOW_RANK <= n <= _LARGEST_DENSE or not least * n <= edges <= most * n:
-        return [options]
-    return [{**options, "solver": "lowrank", "max_iter": _LOW_RANK_STEPS}, options]
-
-
-def _by_edges(i: IntArray, j: IntArray, q: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
-    """Return the answer of the form with a row for each edge."""
+def _by_edges(
+    i: IntArray, j: IntArray, q: Array, plus: Any, options: Mapping[str, Any], start: Solution | None = None
+) -> Solution:
+    """Return the answer of the form with a row for each edge, from that of an earlier solve."""
     n = len(q)
     X = PSD(n, name="X")
     rows: list[Constraint] = [trace(X) == 1]
@@ -248,7 +267,7 @@ def _by_edges(i: IntArray, j: IntArray, q: Array, plus: Any, options: Mapping[st
         others[i, j] = False
         a, b = np.nonzero(np.triu(others, 1))
         rows += [X[a, b] >= 0] if len(a) else []
-    return Problem(Maximize(quad_form(q, X)), rows).solve(**options)
+    return Problem(Maximize(quad_form(q, X)), rows).solve(**options, warm_start=start or False)
 
 
 def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution:
@@ -283,18 +302,22 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
 def _feasible(answer: Solution, i: IntArray, j: IntArray, q: Array, tol: float) -> Solution:
     """Return an answer that was cut off before ``X`` met its rows, with a feasible ``X`` near it.
 
-    ``Z`` is ``X`` without its edges, psd by a shift. With a diagonal ``D``, matrices ``D Z D`` have no edges
-    either, and an eigenvector gives the best one of trace one.
+    ``Z`` is ``X`` without its edges. Shifts of its diagonal in the ratio of what its rows lose make it psd.
+    With a diagonal ``D``, matrices ``D Z D`` have no edges either, and an eigenvector gives the best one of
+    trace one.
     """
     if answer.X is None or answer.primal_residual <= tol:
         return answer
     n = len(q)
     Z = np.array(answer.X @ np.eye(n))
+    size = np.sqrt(np.bincount(np.concatenate([i, j]), np.tile(Z[i, j] ** 2, 2), n))
     Z[i, j] = Z[j, i] = 0.0
     if not Z.any():
         return answer
-    shift = max(-float(np.linalg.eigvalsh(Z)[0]), 0.0)
-    Z += (shift + n * EPS * float(np.linalg.norm(Z))) * np.eye(n)
+    size = np.maximum(size, _LEAST_SHIFT * size.max()) if size.any() else np.ones(n)
+    root = np.sqrt(size)
+    shift = max(-float(np.linalg.eigvalsh(Z / np.outer(root, root))[0]), 0.0)
+    Z[np.diag_indices(n)] += shift * size + n * EPS * float(np.linalg.norm(Z))
     root = np.sqrt(Z.diagonal())
     K = Z * np.outer(q / root, q / root)
     top = scipy.linalg.eigh(K, subset_by_index=[n - 1, n - 1])[1][:, 0]

@@ -95,9 +95,9 @@ _LARGE_ORDER = 5_000
 _STAGE_TOL_FASTEST = 0.03
 # Fraction of the tolerance that the next stage's gap aims for, as the gap decreases with the gradient.
 _GAP_SHARE = 0.5
-# Least tolerance of a stage, relative to the primal residual. Minimizers need not be sharp before the
-# rows hold.
-_RESIDUAL_STAGE_TOL = 1e-2
+# Least tolerance of a stage, relative to the primal residual. Minimizers need not be sharp before the rows
+# hold. But their gradients cost the bound: it decreases by a factor where the bound does not get better.
+_RESIDUAL_STAGE_TOL, _LOOSEST_DECREASE = 1e-2, 0.3
 # Loss to which a stage's bound is proven, as a fraction of that left by the tolerance or explained by the
 # gradient. The loss of the proven bound decreases with the square of the work.
 _PROOF_SHARE = 0.9
@@ -218,7 +218,7 @@ class Staircase:
         checkpoint()
         self._at = self._L.retract(R)
         self._steps = 0
-        self._best: tuple[float, Array] | None = None
+        self._best: tuple[tuple[bool, float], Array] | None = None
         self._y, self._bound = np.zeros(program.m), -np.inf
 
     def run(self) -> Answer:
@@ -243,6 +243,7 @@ class Staircase:
         """Run the stages, and return the reason to stop."""
         tol, tuning = self._settings.tol, self._tuning
         stage_tol, final = tuning.first_stage_tol, _FINAL_SHARE * tol
+        loosest = stage_tol
         residuals = np.full(len(self._L.y), np.inf)
         gaps: list[float] = []
         while True:
@@ -267,10 +268,11 @@ class Staircase:
             self._at = self._L.retract(_truncated(self._at.R, _STAGE_RANK_TOL))
             reached = self._at.gradient_norm * np.sqrt(self._L.surface.trace) / self._scale
             needed = _GAP_SHARE * tol / gaps[-1]
-            loosest = _RESIDUAL_STAGE_TOL * certificate.primal_residual
+            if certificate.dual < self._bound:
+                loosest = max(_LOOSEST_DECREASE * loosest, 2 * final)
             stage_tol = max(
                 min(stage_tol, reached) * np.clip(needed, _STAGE_TOL_FASTEST, tuning.stage_tol_decrease),
-                min(loosest, tuning.first_stage_tol),
+                min(_RESIDUAL_STAGE_TOL * certificate.primal_residual, loosest),
                 _LEAST_STAGE_TOL,
             )
 
@@ -302,7 +304,9 @@ class Staircase:
         # Round-off of large multipliers may put an earlier bound above the solution.
         if certificate.dual > self._bound or certificate.meets(tol):
             self._y, self._bound = y, certificate.dual
-        error = max(certificate.gap, certificate.primal_residual)
+        # As long as rows are missed, their cost, which is in the gap, says more than the worst of them.
+        missed = certificate.primal_residual > tol
+        error = missed, certificate.gap if missed else max(certificate.gap, certificate.primal_residual)
         if self._best is None or error < self._best[0]:
             self._best = error, R
         return certificate
