@@ -198,14 +198,14 @@ def test_an_answer_between_two_steps_has_a_feasible_matrix(weighted):
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them():
-    graph = networkx.watts_strogatz_graph(150, 10, 0.1, seed=1)
+    graph = networkx.watts_strogatz_graph(300, 10, 0.1, seed=2)
     i, j = np.array(graph.edges).T
-    q = np.ones(150)
+    q = np.ones(300)
     cut_off = theta._by_edges(i, j, q, False, {"solver": "lowrank", "max_iter": 30, "tol": 1e-6})
     found = theta._feasible(cut_off, i, j, q, 1e-6)
-    Z = np.array(cut_off.X @ np.eye(150))
+    Z = np.array(cut_off.X @ np.eye(300))
     Z[i, j] = Z[j, i] = 0
-    Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(150)
+    Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(300)
     root = np.sqrt(np.diag(Z))
     equally = np.linalg.eigvalsh(Z / np.outer(root, root))[-1]
     exact = bo.lovasz_theta(graph, tol=1e-6).value

@@ -225,7 +225,11 @@ def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solu
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             best = _by_factors(i, j, q, tol, options)
-        if best.gap <= tol or best._stop not in (StopReason.MAX_ITER, StopReason.STALLED):
+        if best.gap <= tol or best._stop not in (
+            StopReason.MAX_ITER,
+            StopReason.INACCURATE,
+            StopReason.STALLED,
+        ):
             warn_unproven(best, tol)
             return best
     answer = _feasible(_by_edges(i, j, q, plus, options), i, j, q, tol)
@@ -241,14 +245,16 @@ def _by_factors(i: IntArray, j: IntArray, q: Array, tol: float, options: Mapping
     steps, own = _LOW_RANK_STEPS, {**options, "solver": "lowrank"}
     last = _by_edges(i, j, q, False, {**own, "max_iter": steps})
     best = _feasible(last, i, j, q, tol)
-    while best.gap > tol and last._stop is StopReason.MAX_ITER:
+    while best.gap > tol and last._stop in (StopReason.MAX_ITER, StopReason.INACCURATE):
         steps, gap = 2 * steps, best.gap
+        if last._stop is StopReason.INACCURATE:
+            own["tol"] = own.get("tol", tol) / 2
         own["tuning"] = replace(constants, first_stage_tol=min(gap, constants.first_stage_tol))
         last = _by_edges(i, j, q, False, {**own, "max_iter": steps}, last)
         new = _feasible(last, i, j, q, tol)
         X, value = (new.X, new.value) if new.value > best.value else (best.X, best.value)
         best = _replaced(replace(new, X=X), X, value, min(best.dual_value, new.dual_value), tol)
-        if best.gap > gap / 2:
+        if last._stop is StopReason.MAX_ITER and best.gap > gap / 2:
             break
     return best
 
