@@ -289,6 +289,8 @@ def _boost(rows: Any, dimensions: IntArray) -> Any:
     label = slopes @ np.random.default_rng(0).uniform(1.0, 2.0, slopes.shape[1])
     same = np.isclose(np.abs(label), np.abs(label[start])[owner]) & (label != 0)
     same[start] = False
+    if not same.any():
+        return None
     at = np.flatnonzero(same)
     cone, first = np.unique(owner[at], return_index=True)
     axis, at = start[cone], at[first]
