@@ -162,6 +162,8 @@ def test_a_factor_is_tried_first_on_large_sparse_graphs(steps, monkeypatch, recw
     assert sol.solver == ("lowrank" if steps > 1 else other.solver)
     assert sol.status == "optimal"
     assert max(sol.value, other.value) <= min(sol.dual_value, other.dual_value)
+    X = np.asarray(sol.X)
+    assert abs(X[graph > 0]).max() <= max(sol.primal_residual, 1e-8)  # the residual is that of this X
     assert not [w for w in recwarn if issubclass(w.category, bo.ConvergenceWarning)]
 
 

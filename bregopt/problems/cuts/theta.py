@@ -252,8 +252,9 @@ def _by_factors(i: IntArray, j: IntArray, q: Array, tol: float, options: Mapping
         own["tuning"] = replace(constants, first_stage_tol=min(gap, constants.first_stage_tol))
         last = _by_edges(i, j, q, False, {**own, "max_iter": steps}, last)
         new = _feasible(last, i, j, q, tol)
-        X, value = (new.X, new.value) if new.value > best.value else (best.X, best.value)
-        best = _replaced(replace(new, X=X), X, value, min(best.dual_value, new.dual_value), tol)
+        better = new if new.value > best.value else best
+        both = replace(better, _stop=new._stop, iterations=best.iterations + new.iterations)
+        best = _replaced(both, better.X, better.value, min(best.dual_value, new.dual_value), tol)
         if last._stop is StopReason.MAX_ITER and best.gap > gap / 2:
             break
     return best
