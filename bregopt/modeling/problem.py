@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,7 +12,6 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.affine import Named
 from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compilation.compile import compile_problem
 from bregopt.modeling.compilation.parametric_program import Compiled
@@ -80,8 +78,15 @@ class Problem:
                 f"objective is {type(objective).__name__}; expected bo.Minimize(...) or bo.Maximize(...)"
             )
         self.objective = objective
-        self.constraints: tuple[Declared, ...] = tuple(dict.fromkeys(_flattened(constraints)))
-        _check_names(self.constraints)
+        self.constraints: tuple[Declared, ...] = tuple(_flattened(constraints))
+        self._stated: list[Any] = []
+        self._generates: list[Any] = []
+        names = set()
+        for c in self.constraints:
+            if c.name is not None and c.name in names:
+                raise ValueError(f"two constraints are called {c.name!r}; expected different names")
+            names.add(c.name)
+            (self._generates if isinstance(c, CutRows) else self._stated).append(c)
         self._compiled: Compiled = compile_problem(objective, self._stated)
         self.solution: Solution | None = None
         self._raw: Solution | None = None
@@ -197,14 +202,6 @@ class Problem:
             duals=None if answer.duals is None else tuple(c.dual_value for c in self.constraints),
             duals_by_name=answer.duals_by_name | {c.name: c.dual_value for c in self._generates if c.name},
         )
-
-    @property
-    def _generates(self) -> tuple[CutRows, ...]:
-        return tuple(c for c in self.constraints if isinstance(c, CutRows))
-
-    @property
-    def _stated(self) -> list[Any]:
-        return [c for c in self.constraints if not isinstance(c, CutRows)]
 
     def _with_rows(self, rows: Iterable[Constraint]) -> Problem:
         """Return the problem with rows in place of those that generate them."""
@@ -329,22 +326,19 @@ class Problem:
         return f"Problem({', '.join([repr(self.objective), f'{constraints} with {rows}', *orders])})"
 
 
-def _check_names(constraints: Sequence[Named]) -> None:
-    names = sorted(c.name for c in constraints if c.name is not None)
-    for name, following in pairwise(names):
-        if name == following:
-            raise ValueError(f"two constraints are called {name!r}; expected different names")
-
-
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _flattened(constraints: Any) -> Iterable[Declared]:
+def _flattened(constraints: Any) -> dict[Declared, None]:
+    """Return the constraints in nested iterables, each once."""
     if isinstance(constraints, Declared):
-        yield constraints
-        return
-    if not isinstance(constraints, Iterable) or isinstance(constraints, str | bytes | np.ndarray | Operand):
+        return {constraints: None}
+    if not isinstance(constraints, list | tuple | Iterable) or isinstance(
+        constraints, str | bytes | np.ndarray | Operand
+    ):
         raise TypeError(f"a constraint is {constraints!r}; expected comparisons of expressions")
+    found: dict[Declared, None] = {}
     for c in constraints:
-        yield from _flattened(c)
+        found |= {c: None} if isinstance(c, Declared) else _flattened(c)
+    return found

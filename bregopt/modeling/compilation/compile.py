@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from bregopt.modeling.constraints import (
     SecondOrderConstraint,
     rows_of_inequalities,
 )
-from bregopt.modeling.convex.atom import ConvexPart, DivergenceTerm, leaves
+from bregopt.modeling.convex.atom import ConvexPart, leaves
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
 from bregopt.modeling.convex.reduction import Reduction
@@ -42,9 +42,10 @@ from bregopt.records import Text, dataclass, replace
 __all__ = ["Compiled", "ConeRows", "compile_problem"]
 
 _SAMPLES = 3  # random values of an argument, in all of which a direction vanishes only if it always does
-_NO_ROWS = Bounds(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp), np.zeros(0))
 Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 Placed = Sequence[tuple[Constraint, slice]]  # constraints with their rows
+Numbers = dict[PSD, int]  # of the blocks of matrices, in their order
+_KINDS = (Constraint, EigenvalueBound, SecondOrderConstraint, MatrixInequality, ConvexConstraint)
 
 
 def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compiled:
@@ -55,95 +56,138 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     ValueError
         If there is no psd matrix, two divergences of one variable, or two variables of one name.
     """
-    constraints = [c for c in declared if isinstance(c, Constraint)]
-    caps = [c for c in declared if isinstance(c, EigenvalueBound)]
-    cones = [c for c in declared if isinstance(c, SecondOrderConstraint)]
-    inequalities = [c for c in declared if isinstance(c, MatrixInequality)]
-    reduction = Reduction()
+    by_kind: dict[Any, list[Any]] = {kind: [] for kind in _KINDS}
+    for c in declared:
+        for kind, alike in by_kind.items():
+            if isinstance(c, kind):
+                alike.append(c)
+    constraints, caps, cones, inequalities, convex = by_kind.values()
+    reduction, shares = Reduction(), []
+    penalties: list[Constraint] = []
     goal = reduction.objective(objective.expression if objective.sign > 0 else -objective.expression)
-    shares = [(c, reduction.inequality(c)) for c in declared if isinstance(c, ConvexConstraint)]
-    constraints += [row for row in reduction.rows if row.penalty is None]
-    penalties = [row for row in reduction.rows if row.penalty is not None]
+    for c in convex:
+        shares.append((c, reduction.inequality(c)))
+    for row in reduction.rows:
+        (constraints if row.penalty is None else penalties).append(row)
     cones += reduction.cones
     inequalities += reduction.inequalities
-    rows: list[Any] = [*constraints, *penalties, *cones, *inequalities]
-    expressions: list[Affine] = [
-        goal,
-        *(c.body for c in rows),
-        *(p.arguments for p in _parts(reduction, rows)),
-    ]
-    mentioned = [*(e.operands("psd") for e in expressions), [c.X for c in caps]]
-    matrices = _ordered([d.X for d in reduction.divergences], *mentioned)
-    variables = _ordered(*(e.operands("variables") for e in expressions))
-    slacks = any(X.is_slack for X in matrices)
-    reduced = slacks or reduction.rows or reduction.cones or reduction.inequalities
-    own = _leaves(objective, declared) if reduced else None
-    matrices, variables = _own_first(matrices, own), _own_first(variables, own)
-    own_matrices, own_variables = _only(matrices, own), _only(variables, own)
+    rows = [*constraints, *penalties, *cones, *inequalities]
+    parts = [*reduction.terms]
+    for row in rows:
+        part = getattr(row, "convex_part", None)
+        if part is not None:
+            parts.append(part)
+    matrices, variables, parameters = _mentioned(goal, reduction, rows, parts, caps)
+    reduced = bool(reduction.rows or reduction.cones or reduction.inequalities)
+    for X in matrices:
+        reduced = reduced or X.is_slack
+    own_matrices, own_variables = matrices, variables
+    if reduced:
+        own = _leaves(objective, declared)
+        own_matrices = tuple(X for X in matrices if X in own)
+        own_variables = tuple(u for u in variables if u in own)
+        matrices = (*own_matrices, *(X for X in matrices if X not in own))
+        variables = (*own_variables, *(u for u in variables if u not in own))
     in_matrices = rows_of_inequalities(inequalities, PSD)
     matrices = (*matrices, *in_matrices.matrices)
-    terms = _parts(reduction, rows)
-    if not matrices and not terms:
+    if not matrices and not parts:
         raise ValueError(
             "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
             "itself"
         )
-    _check_names([*matrices, *variables])
+    _check_names(matrices, variables)
     constraints, lowest = _without_domains(constraints, variables)
     in_cones = _rows_of_cones(variables, lowest, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
     variables = (*variables, *in_cones.variables)
-    placed = list(zip(constraints, slices(constraints), strict=True))
+    placed = tuple(zip(constraints, slices(constraints), strict=True))
+    lower = upper = _bounds_of_side(parameters, placed, "lower", -np.inf)
+    labels, is_hard, number = [], True, dict(zip(matrices, range(len(matrices)), strict=True))
+    for c in constraints:
+        labels.append((Text(partial(getattr, c.declared, "title")), c.size))
+        is_hard = is_hard and c.penalty is None
+        if upper is lower and not (c.lower is c.upper is not None):
+            upper = _bounds_of_side(parameters, placed, "upper", np.inf)
     template = Program(
-        blocks=tuple(_block(X, goal, reduction.divergences) for X in matrices),
-        A=_linear_map(matrices, placed),
+        blocks=tuple([Block(X.name, X.n, goal.psd.get(X)) for X in matrices]),
+        A=_linear_map(number, placed),
         B=_variable_map(variables, placed),
-        bounds=_NO_ROWS,
+        bounds=Bounds.of_hard_rows(lower.constant, upper.constant),
         c=_variable_cost(variables, goal),
-        u_lo=np.concatenate([np.zeros(0), *lowest, *(u.lower for u in in_cones.variables)]),
-        u_hi=np.concatenate([np.zeros(0), *(u.upper for u in variables)]),
-        labels=tuple((Text(partial(getattr, c.declared, "title")), c.size) for c in constraints),
-        columns=tuple((u.name, u.size) for u in variables),
+        u_lo=np.concatenate([np.zeros(0), *lowest, *[u.lower for u in in_cones.variables]]),
+        u_hi=np.concatenate([np.zeros(0), *[u.upper for u in variables]]),
+        labels=tuple(labels),
+        columns=tuple([(u.name, u.size) for u in variables]),
         maximize=objective.sign < 0,
         cones=in_cones.cones,
     )
-    parameters = _parameters(goal, reduction, constraints, caps)
-    lower = upper = _bounds_of_side(parameters, placed, "lower", -np.inf)
-    if not all(c.lower is c.upper is not None for c in constraints):
-        upper = _bounds_of_side(parameters, placed, "upper", np.inf)
-    parameter_slopes = tuple(_parameter_slopes(parameters, lower, upper))
-    number = {X: b for b, X in enumerate(matrices)}
     constant = objective.expression.affine.constant_part()
     return Compiled(
         own_matrices,
         own_variables,
         parameters,
-        tuple(constraints),
+        placed,
         tuple(cones),
-        tuple((c, number[Z]) for c, Z in zip(inequalities, in_matrices.of, strict=True)),
+        tuple(zip(inequalities, map(number.__getitem__, in_matrices.of), strict=True)),
         tuple(caps),
         tuple(shares),
         goal,
         constant if objective.sign > 0 else constant.times(-1.0),
         tuple(reduction.divergences),
         tuple(reduction.weights),
-        tuple(_terms(reduction, matrices, variables, placed)),
+        tuple(_terms(reduction, number, variables, placed)) if parts else (),
         lower,
         upper,
-        parameter_slopes,
-        _parametric_parts(matrices, variables, parameters, placed, goal),
+        tuple(_parameter_slopes(parameters, lower, upper)) if parameters else (),
+        _parametric_parts(number, variables, parameters, placed, goal) if parameters else ParametricParts(),
         template,
+        is_hard,
     )
 
 
-def _parts(reduction: Reduction, rows: Sequence[Any]) -> list[ConvexPart]:
-    """Return the convex functions of the objective, then those of rows."""
-    own = (getattr(row, "convex_part", None) for row in rows)
-    return [*reduction.terms, *(part for part in own if part is not None)]
+def _mentioned(
+    goal: Affine,
+    reduction: Reduction,
+    rows: Sequence[Any],
+    parts: Sequence[ConvexPart],
+    caps: Sequence[EigenvalueBound],
+) -> tuple[tuple[PSD, ...], tuple[Variable, ...], tuple[Parameter, ...]]:
+    """Return all matrices, variables and parameters, each once and in the order in which they occur."""
+    matrices: dict[Any, Any] = {}
+    variables: dict[Any, Any] = {}
+    parameters: dict[Any, Any] = {}
+    found: list[Any] = [goal, *reduction.weights]
+    for near in reduction.divergences:
+        if near.X in matrices:
+            count = sum(other.X is near.X for other in reduction.divergences)
+            raise ValueError(f"{near.X.name} has {count} divergences in the objective; expected at most one")
+        matrices[near.X] = None
+        found.append(near.parameter)
+        parameters |= dict.fromkeys(near.data)
+    for row in rows:
+        found.append(row.body)
+        if isinstance(row, Constraint):
+            found += row.lower, row.upper, row.penalty and row.penalty.gamma
+    for part in parts:
+        found.append(part.arguments)
+    for cap in caps:
+        found.append(cap.cap)
+    for e in found:
+        if isinstance(e, Affine):
+            matrices |= e.psd
+            variables |= e.variables
+            parameters |= e.parameters
+            for product in e.products:
+                matrices |= product.factor.psd
+                variables |= product.factor.variables
+                parameters[product.parameter] = None
+    for cap in caps:
+        matrices[cap.X] = None
+    return tuple(matrices), tuple(variables), tuple(parameters)
 
 
 def _terms(
-    reduction: Reduction, matrices: tuple[PSD, ...], variables: tuple[Variable, ...], placed: Placed
+    reduction: Reduction, number: Numbers, variables: tuple[Variable, ...], placed: Placed
 ) -> Iterator[TermTemplate]:
     """Yield the convex functions with their arguments as linear maps."""
     in_rows = [(c.convex_part, rows) for c, rows in placed if c.convex_part is not None]
@@ -161,7 +205,7 @@ def _terms(
                 arguments.combined(reduced[1], (reduced[0].size,), arguments.label),
             )
         own = [(Constraint(arguments, None, None, "=="), slice(0, arguments.size))]
-        A, B = _linear_map(matrices, own), _variable_map(variables, own)
+        A, B = _linear_map(number, own), _variable_map(variables, own)
         term = ConvexTerm(
             function,
             A,
@@ -217,47 +261,29 @@ def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
     return {item for item in found if not (isinstance(item, PSD) and item.is_slack)}
 
 
-def _own_first(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
-    return items if own is None else tuple(sorted(items, key=lambda item: item not in own))
-
-
-def _only(items: tuple[Any, ...], own: set[Any] | None) -> tuple[Any, ...]:
-    return items if own is None else tuple(item for item in items if item in own)
-
-
-def _block(X: PSD, goal: Affine, divergences: Sequence[DivergenceTerm]) -> Block:
-    """Return the block of a matrix variable; its divergence and its cap may depend on parameters."""
-    count = sum(d.X is X for d in divergences)
-    if count > 1:
-        raise ValueError(f"{X.name} has {count} divergences in the objective; expected at most one")
-    return Block(X.name, X.n, goal.psd.get(X))
-
-
-def _linear_map(matrices: tuple[PSD, ...], placed: Placed) -> LinearMap:
+def _linear_map(number: Numbers, placed: Placed) -> LinearMap:
     """Return the linear map; families of one class and storage are joined into one, for speed.
 
     A sparse family enters without its zero rows.
     """
-    number = {X: b for b, X in enumerate(matrices)}
     grouped: dict[tuple[Any, ...], list[tuple[IntArray, Rows]]] = {}
     for c, place in placed:
         parametric = multiplied_matrices(c.body) if c.body.products else ()
         for X, rows in c.body.psd.items():
             if X in parametric:
                 continue
-            key = (number[X], type(rows), storage(rows))
-            at, rows = _mentioned(rows)
+            at = rows.nonzero()
             if len(at):
-                grouped.setdefault(key, []).append((place.start + at, rows))
-    terms = tuple(
-        Term(
-            key[0],
-            np.concatenate([at for at, _ in placed]),
-            concatenate_rows([rows for _, rows in placed]),
-        )
-        for key, placed in grouped.items()
-    )
-    return LinearMap(_count(placed), tuple(X.n for X in matrices), terms)
+                key = (number[X], type(rows), storage(rows))
+                own = rows if len(at) == rows.m else rows.slice(at)
+                grouped.setdefault(key, []).append((place.start + at, own))
+    terms = []
+    for (block, *_), families in grouped.items():
+        at, rows = families[0]
+        if len(families) > 1:
+            at, rows = np.concatenate([at for at, _ in families]), concatenate_rows([r for _, r in families])
+        terms.append(Term(block, at, rows))
+    return LinearMap(_count(placed), tuple([X.n for X in number]), tuple(terms))
 
 
 def _count(placed: Placed) -> int:
@@ -266,7 +292,7 @@ def _count(placed: Placed) -> int:
 
 
 def _parametric_parts(
-    matrices: tuple[PSD, ...],
+    number: Numbers,
     variables: tuple[Variable, ...],
     parameters: tuple[Parameter, ...],
     placed: Placed,
@@ -276,24 +302,21 @@ def _parametric_parts(
     if not goal.products and not any(c.body.products for c, _ in placed):
         return ParametricParts()
     return ParametricParts.of(
-        {X: b for b, X in enumerate(matrices)},
-        {u: place.start for u, place in zip(variables, slices(variables), strict=True)},
+        number,
+        dict(zip(variables, [place.start for place in slices(variables)], strict=True)),
         dict(zip(parameters, slices(parameters), strict=True)),
         [(place.start, c.body) for c, place in placed],
         goal,
     )
 
 
-def _mentioned(rows: Rows) -> tuple[IntArray, Rows]:
-    """Return the indices of the nonzero rows of a family, and these rows."""
-    at = rows.nonzero()
-    return at, rows if len(at) == rows.m else rows.slice(at)
-
-
 def _variable_map(variables: tuple[Variable, ...], placed: Placed) -> Any:
     """Return the coefficients of the ordinary variables in all rows."""
-    m, k = _count(placed), sum(u.size for u in variables)
+    m = _count(placed)
+    if not variables:
+        return _nothing(m, 0)
     columns = dict(zip(variables, slices(variables), strict=True))
+    k = columns[variables[-1]].stop
     entries = [
         (
             np.repeat(np.arange(rows.start, rows.stop), np.diff(matrix.indptr)),
@@ -318,20 +341,10 @@ def _nothing(m: int, k: int) -> Any:
 
 def _variable_cost(variables: tuple[Variable, ...], goal: Affine) -> Array:
     given = goal.variables
+    if not variables:
+        return np.zeros(0)
     parts = [given[u].toarray().ravel() if u in given else np.zeros(u.size) for u in variables]
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def _parameters(
-    goal: Affine, reduction: Reduction, constraints: Sequence[Constraint], caps: Sequence[EigenvalueBound]
-) -> tuple[Parameter, ...]:
-    parts: list[Any] = [goal, *(d.parameter for d in reduction.divergences), *reduction.weights]
-    parts += [part.arguments for part in _parts(reduction, constraints)]
-    for c in constraints:
-        parts += [c.lower, c.upper, c.body, None if c.penalty is None else c.penalty.gamma]
-    parts += [c.cap for c in caps]
-    found = [part.operands("parameters") for part in parts if isinstance(part, Affine)]
-    return _ordered(*found, *(d.data for d in reduction.divergences))
+    return np.concatenate(parts)
 
 
 def _bounds_of_side(
@@ -340,7 +353,8 @@ def _bounds_of_side(
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
     columns = dict(zip(parameters, slices(parameters), strict=True))
     m = _count(placed)
-    constant = np.full(m, missing)
+    constant = np.empty(m)
+    constant[:] = missing
     terms: list[tuple[IntArray, IntArray, Array]] = []
     for c, rows in placed:
         end = getattr(c, side)
@@ -369,15 +383,12 @@ def _parameter_slopes(
             yield p, below, above
 
 
-def _ordered(*groups: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(item for group in groups for item in group))
-
-
-def _check_names(named: list[Any]) -> None:
-    names = sorted(item.name for item in named)
-    for name, following in pairwise(names):
-        if name == following:
-            raise ValueError(f"two variables are called {name!r}; expected different names")
+def _check_names(*groups: Iterable[Any]) -> None:
+    names = set()
+    for item in chain(*groups):
+        if item.name in names:
+            raise ValueError(f"two variables are called {item.name!r}; expected different names")
+        names.add(item.name)
 
 
 @dataclass(frozen=True, eq=False)

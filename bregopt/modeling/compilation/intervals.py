@@ -108,7 +108,7 @@ def _check_places(compiled: Any) -> None:
         *compiled.weights,
         *(t.parameter for t in compiled.divergences if t.parameter is not None),
     ]
-    weights += [c.penalty.gamma for c in compiled.constraints if c.penalty is not None]
+    weights += [c.penalty.gamma for c, _ in compiled.constraint_slices if c.penalty is not None]
     places = [("a weight", w) for w in weights if isinstance(w, Affine)]
     places.append(("a constant of the objective", compiled.goal.constant_part()))
     for place, e in places:

@@ -66,11 +66,13 @@ class Compiled:
 
     The matrices of the program are `matrices` and, after them, those of epigraphs and of matrix inequalities.
     Its variables are `variables` and, after them, those of epigraphs and of second-order cones. Its rows are
-    `constraints`: the declared ones, those of epigraphs, inequalities and cones, and soft rows for terms of
-    the objective.
+    those of the constraints: the declared ones, those of epigraphs, inequalities and cones, and soft rows for
+    terms of the objective.
 
     Parameters
     ----------
+    constraint_slices : tuple
+        Each constraint with its slice of the rows.
     inequalities : tuple
         Matrix inequalities with the numbers of their blocks.
     shares : tuple
@@ -85,12 +87,14 @@ class Compiled:
         Scalars of parameters that weigh convex terms: their values must not be negative.
     terms : tuple of TermTemplate
         Convex functions of the objective and of rows.
+    is_hard : bool
+        Whether no row is soft.
     """
 
     matrices: tuple[PSD, ...]
     variables: tuple[Variable, ...]
     parameters: tuple[Parameter, ...]
-    constraints: tuple[Constraint, ...]
+    constraint_slices: tuple[tuple[Constraint, slice], ...]
     cones: tuple[SecondOrderConstraint, ...]
     inequalities: tuple[tuple[MatrixInequality, int], ...]
     caps: tuple[EigenvalueBound, ...]
@@ -105,19 +109,16 @@ class Compiled:
     parameter_slopes: tuple[tuple[Parameter, Any, Any], ...]
     parts: ParametricParts
     template: Program
+    is_hard: bool
     _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
     _blocks: dict[int, Block] = field(default_factory=dict)  # the last ones
     _last: dict[str, Program] = field(default_factory=dict, init=False)
-
-    @cached_property
-    def _has_penalties(self) -> bool:
-        return any(c.penalty is not None for c in self.constraints)
 
     @property
     def is_complex(self) -> bool:
         """Whether a variable, a parameter or a matrix inequality is complex."""
         operands: list[Any] = [*self.matrices, *self.variables, *self.parameters]
-        hermitian = any(isinstance(c, HermitianInequality) for c in self.constraints)
+        hermitian = any(isinstance(c, HermitianInequality) for c, _ in self.constraint_slices)
         return hermitian or any(operand.whole is not operand for operand in operands)
 
     def program(self) -> Program:
@@ -134,7 +135,7 @@ class Compiled:
         for inequality, _ in self.inequalities:
             if inequality.body.parameters or inequality.body.products:
                 inequality.check_symmetric({p: np.asarray(p.value) for p in self.parameters})
-        values = np.concatenate([np.zeros(0), *(np.asarray(p.value).ravel() for p in self.parameters)])
+        values = np.concatenate([np.zeros(0), *[np.asarray(p.value).ravel() for p in self.parameters]])
         for weight in self.weights:
             if float(np.asarray(weight.value)) < 0:
                 raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
@@ -184,11 +185,6 @@ class Compiled:
     def cone_slices(self) -> list[tuple[SecondOrderConstraint, slice]]:
         """Each second-order constraint with its slice of all variables in cones."""
         return list(zip(self.cones, slices(self.cones), strict=True))
-
-    @cached_property
-    def constraint_slices(self) -> list[tuple[Constraint, slice]]:
-        """Each constraint with its slice of the rows."""
-        return list(zip(self.constraints, slices(self.constraints), strict=True))
 
     def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
         """Set the duals of inequalities of convex expressions, after those of matrix inequalities.
@@ -275,9 +271,10 @@ class Compiled:
         lo = self.lower.at(values)
         hi = lo.copy() if self.upper is self.lower else self.upper.at(values)
         crossed = (lo > hi).nonzero()[0]
-        if not len(crossed) and not self._has_penalties:
-            return Bounds.of_hard_rows(lo, hi)
-        kind, gamma = np.full(len(lo), int(Penalty.HARD)), np.full(len(lo), np.inf)
+        hard = self.template.bounds
+        if self.is_hard and not len(crossed):
+            return Bounds(lo, hi, hard.kind, hard.gamma)
+        kind, gamma = hard.kind.copy(), hard.gamma.copy()
         own = _own_penalty(self.divergences)
         for number, (c, rows) in enumerate(self.constraint_slices):
             if len(crossed) and crossed[0] < rows.stop:

@@ -95,7 +95,7 @@ class Entries(_Places):
         return self.m
 
     def nonzero(self) -> IntArray:
-        return np.flatnonzero(self.weight)
+        return self.weight.nonzero()[0]
 
     def definite_signs(self, asked: Mask | None = None) -> Array:
         return np.where(self.i == self.j, np.sign(self.weight), 0.0)
