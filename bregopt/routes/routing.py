@@ -23,7 +23,7 @@ from bregopt import clock
 from bregopt.certify import Status, objective_size, trace_bounds
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import UNIVERSAL, presolve, reductions
 from bregopt.presolve.dual_form import newton_unknowns
 from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Penalty, Program
@@ -63,8 +63,9 @@ _FEW_MORE = 10
 # Operations of a factorization from which on `lagrangian` takes less time than `path`: these, plus a multiple
 # of the cubes of the orders, which decompositions cost; and the terms of a row, on average, up to which its
 # entries are few. SDPLIB's theta5 (order 250, 3,028 rows) takes `path` 5.5 CPU seconds and `lagrangian` 3.6;
-# theta4 (200, 1,949) takes 1.8 and 2.9; X >= 0 entrywise at order 50 takes .7 and .6.
-_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 5e8, 300.0, 16, 0.3
+# theta4 (200, 1,949) takes 1.8 and 2.9. Six textbook problems of bounds on entries and largest eigenvalues
+# take it half of the time at orders 36 to 44, and .8 at 28 and 32.
+_LEAST_WORK, _DECOMPOSITIONS, _FEW_ENTRIES, _SPARSE_PAIRS = 8e7, 350.0, 16, 0.3
 # Variables times rows, relative to the cubes of the orders, from which dense rows of variables cost more than
 # a decomposition. The pencils of the sum of largest eigenvalues (order 100) have 26 variables.
 _OF_VARIABLES = 10.0
@@ -305,10 +306,15 @@ def _hard_hinges(program: Program) -> bool:
     if newton_flops(program) < _HARD_HINGES:
         return False
     try:
-        form = presolve(program, reductions(load("psdboost").capabilities.reductions), Settings()).program
+        return has_many_hinges(_reduced_for("psdboost", program))
     except InfeasibleRowError:
         return False
-    return has_many_hinges(form)
+
+
+def _reduced_for(name: str, program: Program) -> Program:
+    """Return the program in the form that a route takes, whichever rows of bounds it was given with."""
+    names = (*UNIVERSAL, *load(name).capabilities.reductions)
+    return presolve(program, reductions(names), Settings()).program
 
 
 # Pays on: the worst-case risk of 60 assets.
@@ -320,7 +326,7 @@ def _many_rows(program: Program) -> bool:
         return False
     settings = Settings()
     try:
-        reduced = presolve(program, reductions(load("path").capabilities.reductions), settings).program
+        reduced = _reduced_for("path", program)
         form = presolve(reduced, reductions(("dual form",)), settings).program
     except InfeasibleRowError:
         return False

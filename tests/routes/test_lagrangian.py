@@ -8,12 +8,14 @@ import pytest
 import scipy.sparse.linalg
 
 import bregopt as bo
+from bregopt.presolve import presolve, reductions
 from bregopt.program import Face, SecondOrderCones
 from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.augmented_lagrangian import route, standard_form
 from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, VectorProjection, _Steps
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+from bregopt.routes.base import Settings
 from bregopt.routes.ipm import path_route
 
 
@@ -184,6 +186,19 @@ def test_the_route_is_chosen_by_the_work_on_the_rows():
         for p in (0.02, 0.5)
     }
     assert chosen == {0.02: "path", 0.5: "lagrangian"}
+
+
+@pytest.mark.parametrize(("n", "chosen"), [(28, "path"), (40, "lagrangian")])
+def test_the_route_does_not_depend_on_how_single_variables_are_bounded(n, chosen):
+    """The portfolio of the least worst-case variance, with bounds as rows or as boxes."""
+    A, w = np.random.default_rng(n).normal(size=(n, 2 * n)), cp.Variable((n, 1))
+    U, L = cp.Variable((n, n), symmetric=True), cp.Variable((n, n), symmetric=True)
+    rows = [cp.bmat([[U - L, w], [w.T, np.eye(1)]]) >> 0, U >= 0, L >= 0, cp.sum(w) == 1, w >= 0]
+    risk = cp.sum(cp.multiply(1.1 * A @ A.T, U)) - cp.sum(cp.multiply(0.9 * A @ A.T, L))
+    program = bo.from_cvxpy(cp.Problem(cp.Minimize(risk), rows)).program()
+    boxed = presolve(program, reductions(("boxes",)), Settings()).program
+    assert boxed.m < program.m - n * n
+    assert [routing.choose(form, "auto", {}).name for form in (program, boxed)] == 2 * [chosen]
 
 
 def test_dense_rows_of_variables_stay_with_path():
