@@ -1058,10 +1058,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
         ),
         (
-            *("vertices in cliques", "problems.cuts.theta:_simplicial"),
-            answering("problems.cuts.theta._simplicial", ([], [])),
-            "theta of 300 vertices with preferential attachment",
-            lambda: partial(bo.lovasz_theta, nx.barabasi_albert_graph(300, 2, seed=0)),
+            *("dominated vertices", "problems.cuts.dominated_vertices:_dominated"),
+            replaced("problems.cuts.dominated_vertices._dominated", lambda _, w: ([], [{0, 1}] * len(w))),
+            "theta of 300 points in a square",
+            lambda: partial(bo.lovasz_theta, nx.random_geometric_graph(300, 0.15, seed=0)),
         ),
         (
             *("spectra of bands", "linalg:eigenvalues_of"),

@@ -8,6 +8,7 @@ import pytest
 import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts import theta
+from bregopt.problems.cuts.dominated_vertices import WithoutDominated
 
 networkx = pytest.importorskip("networkx")
 
@@ -83,11 +84,13 @@ def test_weights_are_copies_of_vertices(seed):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_both_forms_have_the_same_value_and_a_feasible_matrix(weighted, monkeypatch):
-    graph, rng = random_graph(1, 20, 0.9), np.random.default_rng(0)
+    # Of its complement no vertex has all neighbors of another one, so that none is left out.
+    graph = networkx.complement(networkx.random_regular_graph(3, 20, seed=1))
+    rng = np.random.default_rng(0)
     q = np.sqrt(rng.uniform(1, 3, 20)) if weighted else np.ones(20)
     near = read_graph(graph).adjacency != 0
     i, j = np.nonzero(np.triu(near.toarray()))
-    one = theta._by_edges(i, j, q, False, {})
+    one = theta._by_edges(near, q, False, {})
     other = theta._by_other_pairs(near, q, {})
     assert other.value == pytest.approx(one.value, rel=1e-5)
     assert other.value <= one.dual_value * (1 + 1e-9)
@@ -98,6 +101,8 @@ def test_both_forms_have_the_same_value_and_a_feasible_matrix(weighted, monkeypa
     assert np.trace(other.X) == pytest.approx(1)
     assert not other.X[i, j].any()
     assert q @ other.X @ q == pytest.approx(other.value)
+    Z, _ = slack_of(graph, q**2, False, other)
+    assert np.linalg.eigvalsh(Z)[0] >= -1e-12 * other.value
     monkeypatch.setattr(theta, "_by_edges", None)  # a dense graph takes the other one
     assert bo.lovasz_theta(graph, q**2).value == pytest.approx(other.value, rel=1e-6)
 
@@ -111,18 +116,34 @@ def test_a_dense_graph_with_many_other_pairs_has_rows_for_edges(monkeypatch):
     assert found.dual_value == pytest.approx(22, rel=1e-5)
 
 
+def slack_of(graph, w, plus, sol):
+    """The matrix Z of the multipliers, and whether its entries have the signs of Schrijver or Szegedy."""
+    q, M = np.sqrt(w), np.zeros((len(w), len(w)))
+    near = networkx.to_numpy_array(graph) > 0
+    t, *rest = sol.duals
+    pairs = [np.nonzero(np.triu(near, 1)), np.nonzero(np.triu(~near, 1))]
+    assert len(rest) == (2 if plus == "schrijver" else 1)
+    for (i, j), own, sign in zip(pairs, rest, (1, -1), strict=False):
+        M[i, j] = M[j, i] = sign * own / 2
+    least = {"szegedy": M[near], "schrijver": -M[~near]}.get(plus, np.zeros(1)).min()
+    return t * np.eye(len(w)) + M - np.outer(q, q), least
+
+
 @pytest.mark.parametrize("plus", [False, "schrijver", "szegedy"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_vertices_whose_neighbors_are_cliques_are_left_out_of_the_same_problem(weighted, plus, monkeypatch):
+@pytest.mark.parametrize("kind", ["random", "points"])
+def test_vertices_that_others_dominate_are_left_out_of_the_same_problem(kind, weighted, plus, monkeypatch):
     graph, rng = random_graph(3, 24, 0.15), np.random.default_rng(1)
-    w = rng.uniform(0, 3, 24) if weighted else np.ones(24)
+    if kind == "points":
+        graph = networkx.random_geometric_graph(60, 0.2, seed=1)
+    n = len(graph)
+    w = rng.uniform(0, 3, n) if weighted else np.ones(n)
+    w[5] = 0 if weighted else 1
     near = read_graph(graph).adjacency
-    apart, rest = theta._simplicial(near, w)
-    assert apart
-    assert rest
+    small = WithoutDominated(near, w)
+    assert 1 < len(small.q) < n
     found = bo.lovasz_theta(graph, w, plus=plus)
-    monkeypatch.setattr(theta, "_simplicial", lambda near, w: ([], []))
-    whole = bo.lovasz_theta(graph, w, plus=plus)
+    whole = theta._by_edges(near, np.sqrt(w), plus, {})
     assert found.value <= whole.dual_value * (1 + 1e-9)
     assert whole.value <= found.dual_value * (1 + 1e-9)
     assert found.value == pytest.approx(whole.value, rel=1e-5)
@@ -131,6 +152,20 @@ def test_vertices_whose_neighbors_are_cliques_are_left_out_of_the_same_problem(w
     assert np.trace(X) == pytest.approx(1)
     assert q @ X @ q == pytest.approx(found.value)
     assert max(X[i, j] if plus == "szegedy" else abs(X[i, j]) for i, j in graph.edges) <= 1e-6
+    Z, least = slack_of(graph, w, plus, found)
+    assert float(found.duals[0]) == pytest.approx(whole.value, rel=1e-5)
+    assert np.linalg.eigvalsh(Z)[0] >= -1e-5 * whole.value
+    assert least >= -1e-9
+
+
+def test_a_vertex_stays_that_has_a_neighbor_of_its_own_or_is_heavier():
+    graph = networkx.cycle_graph(5)  # nobody dominates anybody
+    assert not WithoutDominated(read_graph(graph).adjacency, np.ones(5)).changed
+    graph.add_edge(0, 2)  # 1 dominates 0 and 2, and the others are a path
+    near = read_graph(graph).adjacency
+    assert len(WithoutDominated(near, np.ones(5)).q) == 1
+    assert not WithoutDominated(near, np.array([2.0, 1, 2, 1, 1])).changed
+    assert bo.lovasz_theta(graph, [2, 1, 2, 1, 1]).value == pytest.approx(3)
 
 
 def test_a_light_vertex_does_not_stand_for_its_heavier_neighbor():
@@ -202,9 +237,9 @@ def test_an_answer_between_two_steps_has_a_feasible_matrix(weighted):
 def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them():
     graph = networkx.watts_strogatz_graph(300, 10, 0.1, seed=2)
     i, j = np.array(graph.edges).T
-    q = np.ones(300)
-    cut_off = theta._by_edges(i, j, q, False, {"solver": "lowrank", "max_iter": 30, "tol": 1e-6})
-    found = theta._feasible(cut_off, i, j, q, 1e-6)
+    near, q = read_graph(graph).adjacency, np.ones(300)
+    cut_off = theta._by_edges(near, q, False, {"solver": "lowrank", "max_iter": 30, "tol": 1e-6})
+    found = theta._feasible(cut_off, near, q, 1e-6)
     Z = np.array(cut_off.X @ np.eye(300))
     Z[i, j] = Z[j, i] = 0
     Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(300)

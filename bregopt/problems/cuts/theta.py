@@ -7,18 +7,15 @@ each other pair. An independent set ``S`` is the matrix ``zz'`` with ``z = q_S /
 So theta is at least that, and at most the sum of the largest weights of cliques that cover the graph.
 
 With ``X >= 0`` the value is Schrijver's, closer to independent sets; with ``X_ij <= 0`` on edges it is
-Szegedy's, closer to covers. Both are on the same sides of them.
-
-Where ``u`` and its neighbors are a clique, and none of them is heavier, theta is ``w_u`` plus that of the
-graph without them. It is at most that, as ``w_u`` is the theta of the clique, and at least, as ``u`` is alone
-where its neighbors are left out.
+Szegedy's, closer to covers. Both are on the same sides of them. Vertices that others dominate are left out
+(:mod:`bregopt.problems.cuts.dominated_vertices`).
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Unpack
 
@@ -38,6 +35,7 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments
+from bregopt.problems.cuts.dominated_vertices import WithoutDominated
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
@@ -47,6 +45,8 @@ from bregopt.routes.options import SolveOptions, time_limit, tuning
 from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "lovasz_theta"]
+
+_SCHRIJVER = (True, "schrijver")  # values of `plus`
 
 # Edges, relative to the rows for other pairs and vertices, from which these rows are taken, and most of them
 # for each vertex: `path` takes them, and `lagrangian` rows for edges. 300 vertices take 6.5 and 6.9 CPU
@@ -113,9 +113,9 @@ def lovasz_theta(
     Returns
     -------
     ThetaNumber
-        Theta is its `value`; `dual_value` is an upper bound on theta and on all independent sets. A dense
-        graph, which is solved with rows for its other pairs, has no `duals`, nor has one of which vertices
-        are left out: those whose neighbors are a clique, and none of them heavier, with these.
+        Theta is its `value`; `dual_value` is an upper bound on theta and on all independent sets. `duals` are
+        the multipliers of the trace, of edges and, for Schrijver's number, of other pairs, in the order of
+        the rows of the upper triangle.
 
     Raises
     ------
@@ -168,63 +168,70 @@ def _weights_of(graph: Graph, weights: ArrayLike | Mapping[Hashable, float] | No
     return w
 
 
-# Pays on: theta of 300 vertices with preferential attachment.
-def _simplicial(near: Any, w: Array) -> tuple[list[int], list[int]]:
-    """Return vertices apart whose neighbors are cliques, and those that are neither of them nor neighbors."""
-    closed = [{v, *near.indices[near.indptr[v] : near.indptr[v + 1]].tolist()} for v in range(len(w))]
-    left, apart = set(range(len(w))), []
-    queue = sorted(left, key=lambda v: -len(closed[v]))
-    while queue:
-        u = queue.pop()
-        own = closed[u]
-        if u in left and 0 < w[u] and all(w[v] <= w[u] and own <= closed[v] for v in own):
-            apart.append(u)
-            left -= own
-            beyond = set().union(*(closed[v] for v in own)) - own
-            for v in beyond:
-                closed[v] -= own
-            queue += sorted(beyond)
-    return apart, sorted(left)
-
-
 def _answer(near: Any, w: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
-    """Return the answer; one vertex stands for all that are apart and in cliques of their neighbors."""
-    apart, rest = _simplicial(near, w)
-    if not apart:
+    """Return the answer, from that of the graph without its dominated vertices."""
+    graph = WithoutDominated(near, w)
+    if not graph.changed:
         return _by_cost(near, np.sqrt(w), plus, options)
-    weight, k = float(w[apart].sum()), len(rest)
-    inner = sp.block_diag([near[rest][:, rest], sp.csr_array((1, 1), dtype=bool)], format="csr")
-    answer = _by_cost(inner, np.sqrt(np.append(w[rest], weight)), plus, options)
-    # Its unit vector is that of the vertices apart.
-    values = np.concatenate([np.ones(k), np.sqrt(w[apart] / weight)])
-    places = np.concatenate([np.arange(k), np.full(len(apart), k)])
-    V = sp.csr_array((values, ([*rest, *apart], places)), (len(w), k + 1))
-    X = answer.X
-    if X is not None and not isinstance(X, LowRank) and len(w) > _LARGEST_DENSE:
-        theta, Q = np.linalg.eigh(X)
-        X = LowRank(Q * np.sqrt(np.maximum(theta, 0.0)))
-    if X is not None:
-        X = LowRank(V @ X.factor) if isinstance(X, LowRank) else V @ (V @ X).T
-    return replace(answer, X=X, duals=None)
+    answer = _by_cost(graph.near, graph.q, plus, options)
+    if answer.X is None:
+        return answer
+    duals = answer.duals
+    if duals is not None:
+        t = float(duals[0])
+        M = graph.multipliers(_slack_of(graph.near, duals), t)
+        duals = _duals_of(near, M, t, plus)
+    return replace(answer, X=graph.lifted(answer.X), duals=duals)
+
+
+def _slack_of(near: Any, duals: Sequence[Any]) -> sp.csr_array:
+    """Return ``M`` of multipliers: half of them on edges, minus a half on other pairs."""
+    pairs, rest = [_edges(near)] if near.nnz else [], [np.asarray(own, dtype=float) / 2 for own in duals[1:]]
+    if len(rest) > len(pairs):
+        pairs.append(_other_pairs(near))
+        rest[-1] = -rest[-1]
+    M = sum(
+        (sp.csr_array(own, near.shape) for own in zip(rest, pairs, strict=True)), sp.csr_array(near.shape)
+    )
+    return sp.csr_array(M + M.T)
+
+
+def _duals_of(near: Any, M: sp.csr_array, t: float, plus: Any) -> tuple[Any, ...]:
+    """Return the multipliers of ``t`` and ``M``, in the order of the rows."""
+    edges, others = _edges(near), _other_pairs(near) if plus in _SCHRIJVER else ((), ())
+    found = [*([2 * M[edges]] if len(edges[0]) else []), *([-2 * M[others]] if len(others[0]) else [])]
+    return np.array(t), *found
+
+
+def _edges(near: Any) -> tuple[IntArray, IntArray]:
+    """Return the edges, each once."""
+    i, j = sp.triu(near, 1).nonzero()
+    return i, j
+
+
+def _other_pairs(near: Any) -> tuple[IntArray, IntArray]:
+    """Return the pairs of vertices without an edge, each once."""
+    a, b = np.nonzero(np.triu(near.toarray() == 0, 1))
+    return a, b
 
 
 def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
     """Return the answer of the form that costs less, with a feasible ``X`` after a limit."""
-    n, (i, j) = len(q), sp.triu(near, 1).nonzero()
-    others = n * (n + 1) // 2 - len(i)
-    dense = _DENSE * others < len(i) and others <= _MOST_ROWS * n and n <= _LARGEST_DENSE
+    n, m = len(q), near.nnz // 2
+    others = n * (n + 1) // 2 - m
+    dense = _DENSE * others < m and others <= _MOST_ROWS * n and n <= _LARGEST_DENSE
     if dense and not plus and "solver" not in options:
         return _by_other_pairs(near, q, options)
     if plus or n > _LARGEST_REPAIRED:
-        return _by_edges(i, j, q, plus, options)
+        return _by_edges(near, q, plus, options)
     tol, best = options.get("tol", Settings.tol), None
     (fewest, largest), (least, most) = _LOW_RANK_ORDERS, _LOW_RANK_DEGREES
-    sparse = fewest <= n <= largest and least * n <= len(i) <= most * n
+    sparse = fewest <= n <= largest and least * n <= m <= most * n
     # Pays on: theta of 1,000 vertices and 10,000 edges.
     if sparse and "solver" not in options and "max_iter" not in options:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            best = _by_factors(i, j, q, tol, options)
+            best = _by_factors(near, q, tol, options)
         if best.gap <= tol or best._stop not in (
             StopReason.MAX_ITER,
             StopReason.INACCURATE,
@@ -232,26 +239,26 @@ def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solu
         ):
             warn_unproven(best, tol)
             return best
-    answer = _feasible(_by_edges(i, j, q, plus, options), i, j, q, tol)
+    answer = _feasible(_by_edges(near, q, plus, options), near, q, tol)
     return answer if best is None or not best.gap < answer.gap else best
 
 
-def _by_factors(i: IntArray, j: IntArray, q: Array, tol: float, options: Mapping[str, Any]) -> Solution:
+def _by_factors(near: Any, q: Array, tol: float, options: Mapping[str, Any]) -> Solution:
     """Return the best of the answers of `lowrank` after rounds of steps, each from the last one.
 
     Its ``X`` misses edges of light vertices long after it has a feasible matrix nearby.
     """
     constants: Any = tuning("lowrank")
     steps, own = _LOW_RANK_STEPS, {**options, "solver": "lowrank"}
-    last = _by_edges(i, j, q, False, {**own, "max_iter": steps})
-    best = _feasible(last, i, j, q, tol)
+    last = _by_edges(near, q, False, {**own, "max_iter": steps})
+    best = _feasible(last, near, q, tol)
     while best.gap > tol and last._stop in (StopReason.MAX_ITER, StopReason.INACCURATE):
         steps, gap = 2 * steps, best.gap
         if last._stop is StopReason.INACCURATE:
             own["tol"] = own.get("tol", tol) / 2
         own["tuning"] = replace(constants, first_stage_tol=min(gap, constants.first_stage_tol))
-        last = _by_edges(i, j, q, False, {**own, "max_iter": steps}, last)
-        new = _feasible(last, i, j, q, tol)
+        last = _by_edges(near, q, False, {**own, "max_iter": steps}, last)
+        new = _feasible(last, near, q, tol)
         better = new if new.value > best.value else best
         both = replace(better, _stop=new._stop, iterations=best.iterations + new.iterations)
         best = _replaced(both, better.X, better.value, min(best.dual_value, new.dual_value), tol)
@@ -261,18 +268,16 @@ def _by_factors(i: IntArray, j: IntArray, q: Array, tol: float, options: Mapping
 
 
 def _by_edges(
-    i: IntArray, j: IntArray, q: Array, plus: Any, options: Mapping[str, Any], start: Solution | None = None
+    near: Any, q: Array, plus: Any, options: Mapping[str, Any], start: Solution | None = None
 ) -> Solution:
     """Return the answer of the form with a row for each edge, from that of an earlier solve."""
-    n = len(q)
+    n, (i, j) = len(q), _edges(near)
     X = PSD(n, name="X")
     rows: list[Constraint] = [trace(X) == 1]
     if len(i):
         rows.append(X[i, j] <= 0 if plus == "szegedy" else X[i, j] == 0)
-    if plus in (True, "schrijver"):
-        others = np.ones((n, n), dtype=bool)
-        others[i, j] = False
-        a, b = np.nonzero(np.triu(others, 1))
+    if plus in _SCHRIJVER:
+        a, b = _other_pairs(near)
         rows += [X[a, b] >= 0] if len(a) else []
     return Problem(Maximize(quad_form(q, X)), rows).solve(**options, warm_start=start or False)
 
@@ -282,8 +287,7 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
 
     Its matrix ``X`` is psd by a shift of its multipliers, and ``t`` is large enough by one of ``Z``.
     """
-    n = len(q)
-    a, b = np.nonzero(np.triu(near.toarray() == 0, 1))
+    n, (a, b) = len(q), _other_pairs(near)
     Z, t = PSD(n, name="Z"), Variable(name="t")
     rows = [diag(Z) == t - q**2, *([Z[a, b] == -q[a] * q[b]] if len(a) else [])]
     answer = Problem(Minimize(t), rows).solve(**options)
@@ -303,10 +307,13 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
     X /= X.trace()
     value = float(q @ X @ q)
     gap = abs(bound - value) / max(abs(bound), abs(value))
-    return replace(answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=0.0, duals=None, u={})
+    duals = _duals_of(near, sp.csr_array(S + np.outer(q, q)), bound, False)
+    return replace(
+        answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=0.0, duals=duals, u={}
+    )
 
 
-def _feasible(answer: Solution, i: IntArray, j: IntArray, q: Array, tol: float) -> Solution:
+def _feasible(answer: Solution, near: Any, q: Array, tol: float) -> Solution:
     """Return an answer that was cut off before ``X`` met its rows, with a feasible ``X`` near it.
 
     ``Z`` is ``X`` without its edges. Shifts of its diagonal in the ratio of what its rows lose make it psd.
@@ -315,7 +322,7 @@ def _feasible(answer: Solution, i: IntArray, j: IntArray, q: Array, tol: float) 
     """
     if answer.X is None or answer.primal_residual <= tol:
         return answer
-    n = len(q)
+    n, (i, j) = len(q), _edges(near)
     Z = np.array(answer.X @ np.eye(n))
     size = np.sqrt(np.bincount(np.concatenate([i, j]), np.tile(Z[i, j] ** 2, 2), n))
     Z[i, j] = Z[j, i] = 0.0
