@@ -215,6 +215,8 @@ class ParameterSlope:
     upper: Any
 
 
+# A variable dominates a row if it changes it this much more, relative to the matrices, than another row.
+_FAR_MORE = 1e3
 # Properties of a program that depend on the coefficients of its rows, and on which variables are in cones.
 _OF_COEFFICIENTS = (
     *("alone", "in_cones", "row_sizes", "row_units", "column_sizes"),
@@ -354,10 +356,10 @@ class Program(PickledWithoutCache):
     def row_units(self) -> Array:
         """The change of each row by ``X`` of norm one, or by as much of its variables, shape ``(m,)``.
 
-        Rows with matrices change by ``||A_k||``, whatever the units of their variables, others by the largest
+        Rows of matrices change by ``||A_k||``, whatever the units of their variables, others by the largest
         ``|B_kj|`` relative to the size of the column.
         """
-        norms, columns = self.A.norms(), self.column_sizes
+        norms, columns = self._matrix_norms, self.column_sizes
         if self.k == 0:
             return norms
         per_size = np.divide(1.0, columns, out=np.zeros(self.k), where=columns > 0)
@@ -395,13 +397,13 @@ class Program(PickledWithoutCache):
     def column_sizes(self) -> Array:
         """The size of ``X`` that changes a row as much as one unit of a variable, shape ``(k,)``.
 
-        The largest ``|B_kj| / ||A_k||`` over the rows with matrices. For variables in no such row it follows
+        The largest ``|B_kj| / ||A_k||`` over the rows of matrices. For variables in no such row it follows
         from those of the variables that they share rows or a cone with; where none of these has one, it is
         the largest ``|B_kj| / ||B_k||``.
         """
         if self.m == 0 or self.k == 0:
             return np.zeros(self.k)
-        norms = self.A.norms()
+        norms = self._matrix_norms
         sizes = np.zeros(self.k)
         if norms.any():
             sizes = self._within_cones(self._largest_share(np.where(norms > 0, norms, np.inf)))
@@ -414,6 +416,24 @@ class Program(PickledWithoutCache):
             sizes = self._within_cones(np.where(known, sizes, shared))
         alone = self._largest_share(np.where(self.row_sizes > 0, self.row_sizes, np.inf))
         return self._within_cones(np.where(sizes > 0, sizes, alone))
+
+    @cached_property
+    def _matrix_norms(self) -> Array:
+        """``||A_k||``, zero where a variable dominates the row, as the rows without such variables show.
+
+        A nearly vanishing coefficient of ``X`` does not measure the variables beside it.
+        """
+        norms, at = self.A.norms(), self.B.data.nonzero()[0]
+        row, column, dominated = self._row_of_coefficient[at], self.B.indices[at], np.zeros(self.m, bool)
+        share = np.divide(np.abs(self.B.data[at]), norms[row], np.full(len(at), np.inf), where=norms[row] > 0)
+        for _ in range(2):  # at first in all rows
+            least = np.full(self.k, np.inf)
+            np.minimum.at(least, column, np.where(dominated[row], np.inf, share))
+            far = np.isfinite(share) & (share > _FAR_MORE * least[column])
+            if not far.any():
+                return norms
+            dominated[row[far]] = True
+        return np.where(np.isin(np.arange(self.m), row[far]), 0.0, norms)
 
     def _within_cones(self, sizes: Array) -> Array:
         """Return the sizes of columns, unknown ones in a second-order cone from the others there."""

@@ -199,6 +199,18 @@ def test_variables_have_the_size_of_those_that_they_share_rows_with(unit):
     assert sizes[w.name] == pytest.approx(sizes[v.name] / 2)
 
 
+@pytest.mark.parametrize(
+    ("least", "size", "units"), [(1e-9, 1, [1, 2, 1]), (0, 1, [1, 2, 1]), (0.1, 10, [1, 2, 0.1])]
+)
+def test_a_coefficient_that_nearly_vanishes_measures_no_variables(least, size, units):
+    X, q, s = bo.PSD(3), bo.Variable(), bo.Variable(3)
+    forms = [a * X[i, i] for i, a in enumerate((1.0, 2.0, least))]
+    rows = [form + q - s[i] == 0 for i, form in enumerate(forms)]
+    program = bo.Problem(bo.Minimize(q), [*rows, s >= 0]).program()
+    assert sorted(program.column_sizes) == pytest.approx(sorted([size, 1, 0.5, 1 / units[2]]))
+    assert program.row_units[:3] == pytest.approx(units)
+
+
 @pytest.mark.parametrize("solver", ["path", "cvxpy"])
 def test_costs_of_variables_far_from_the_matrices_count(solver):
     """Each hinge has two more variables, as in CVXPY, in units of a million."""
