@@ -115,6 +115,8 @@ _ENTRY = 48  # bytes that an entry of a matrix takes in an expression: two indic
 
 def rectangular(value: Any, name: str) -> NDArray[Any]:
     """Return `value` as an array of any type; a ValueError names it if its rows differ in length."""
+    if type(value) is np.ndarray:
+        return value
     if sp.issparse(value):
         check_memory(8.0 * math.prod(value.shape), f"{name}, sparse, of shape {value.shape},")
         dense: NDArray[Any] = value.toarray()
@@ -177,25 +179,27 @@ def finite_array(value: Any, name: str, ndim: int | tuple[int, ...] | None = Non
     ValueError
         If there is NaN, Inf, a magnitude above `LARGEST`, or another number of dimensions.
     """
-    if isinstance(value, float) and abs(value) <= LARGEST and _accepts(ndim, 0):
-        return np.array(value)  # a shortcut for most weights and bounds
+    if isinstance(value, int | float) and abs(value) <= LARGEST and _accepts(ndim, 0):
+        return np.array(float(value))  # a shortcut for most weights and bounds
     raw = rectangular(value, name)
     if raw.dtype.kind == "c":
         raise TypeError(f"{name} is complex ({raw.dtype}); expected real numbers")
     if raw.dtype.kind not in "biuf":
         raise TypeError(f"{name} {_described(value, raw)}; expected real numbers")
-    array = doubles(raw)
-    if not _accepts(ndim, array.ndim):
+    array = np.array(raw) if raw.dtype == np.float64 else doubles(raw)
+    if ndim is not None and not _accepts(ndim, array.ndim):
         expected = " or ".join(str(d) for d in (ndim if isinstance(ndim, tuple) else (ndim,)))
         raise ValueError(f"{name} has {array.ndim} dimensions, shape {array.shape}; expected {expected}")
-    if not np.isfinite(array).all():
-        bad = ~np.isfinite(array)
+    largest = np.maximum.reduce(np.abs(array), axis=None, initial=0.0)
+    if largest <= LARGEST:
+        return array
+    bad = ~np.isfinite(array)
+    if bad.any():
         where = tuple(int(k) for k in np.argwhere(bad)[0])
         place = f", the first at {_place(value, where)}" if where else ""
         found = f"{int(bad.sum())} NaN or Inf value(s){place}"
         raise ValueError(f"{name} has {found}; expected finite numbers: fill or drop it")
-    check_magnitude(array, name, 0.0)
-    return array
+    raise ValueError(f"{name} has magnitude {largest:.3g}; expected at most {LARGEST:g}: take other units")
 
 
 def _described(value: Any, raw: Any) -> str:
@@ -233,10 +237,11 @@ def _place(value: Any, where: tuple[int, ...]) -> str:
 
 def check_magnitude(array: Array, name: str, least: float) -> None:
     """Raise a ValueError if the largest magnitude is above `LARGEST`, or below `least` and not zero."""
-    largest = float(np.abs(array).max(initial=0.0))
+    largest = float(np.maximum.reduce(np.abs(array), axis=None, initial=0.0))
     if largest > LARGEST or 0 < largest < least:
-        expected = f"0 or {least:g} to {LARGEST:g}" if least else f"at most {LARGEST:g}"
-        raise ValueError(f"{name} has magnitude {largest:.3g}; expected {expected}: take other units")
+        raise ValueError(
+            f"{name} has magnitude {largest:.3g}; expected 0 or {least:g} to {LARGEST:g}: take other units"
+        )
 
 
 def check_columns(array: Array, name: str) -> None:
@@ -279,7 +284,9 @@ def symmetric_matrix(value: Any, name: str, n: int | None = None) -> Array:
     if matrix.size == 0:
         raise ValueError(f"{name} is empty; expected at least one row")
     check_magnitude(matrix, name, SMALLEST)
-    symmetric: Array = matrix if (matrix == matrix.T).all() else symmetrized(matrix, name, value)
+    if np.logical_and.reduce(matrix == matrix.T, axis=None):
+        return matrix
+    symmetric: Array = symmetrized(matrix, name, value)
     return symmetric
 
 

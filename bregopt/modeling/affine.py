@@ -300,6 +300,8 @@ class Affine(Formula):
 
     def broadcast_with(self, other: Affine) -> tuple[Self, Affine]:
         """Return both arrays in their common shape after broadcasting."""
+        if self.shape == other.shape:
+            return self, other
         shape = check_shapes(self, other)
         return self.broadcast_to(shape), other.broadcast_to(shape)
 
@@ -308,7 +310,7 @@ class Affine(Formula):
         if shape == self.shape:
             return self
         if not self.shape and self.is_constant and not self.parameters:
-            return type(self)(shape, np.full(math.prod(shape), self.constant[0]), label=self.label)
+            return type(self)(shape, self.constant.repeat(math.prod(shape)), label=self.label)
         numbers = np.broadcast_to(np.arange(self.size).reshape(self.shape), shape).ravel()
         return self.taken(numbers, shape, self.label)
 

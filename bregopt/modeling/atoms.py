@@ -354,16 +354,21 @@ def inner(A: Any, X: Any) -> Any:
         block, stack = X.block, [half_embedded(a, name, n) for a, name in zip(stack, names, strict=True)]
     elif holds_complex(stack):  # of a Hermitian matrix the imaginary part is orthogonal to a symmetric one
         stack = [_real_part(a, name, n) for a, name in zip(stack, names, strict=True)]
-    if all(sp.issparse(matrix) for matrix in stack):
-        rows: SparseRows | DenseRows = _sparse_rows(stack, block.n, names)
-    else:
-        dense = np.array([symmetric_matrix(a, name, block.n) for a, name in zip(stack, names, strict=True)])
-        rows = DenseRows(dense)
-        if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
-            rows = SparseRows.of(rows.m, block.n, rows.coordinates())
-    return Expression(
-        () if single else (rows.m,), np.zeros(rows.m), {block: rows}, label=f"inner(A, {block.name})"
-    )
+    m, rows = len(stack), _as_rows(stack, names, block.n)
+    return Expression(() if single else (m,), np.zeros(m), {block: rows}, label=f"inner(A, {block.name})")
+
+
+def _as_rows(stack: list[Any], names: list[str], n: int) -> SparseRows | DenseRows:
+    """Return symmetric matrices as rows, sparse where they are or have few nonzeros."""
+    if sp.issparse(stack[0]) and all(map(sp.issparse, stack)):
+        return _sparse_rows(stack, n, names)
+    dense = np.empty((len(stack), n, n))
+    for k, A in enumerate(stack):
+        dense[k] = symmetric_matrix(A, names[k], n)
+    rows = DenseRows(dense)
+    if np.count_nonzero(dense) <= _SPARSE_SHARE * dense.size:
+        return SparseRows.of(len(stack), n, rows.coordinates())
+    return rows
 
 
 def _array(X: Any, name: str = "constant") -> Any:

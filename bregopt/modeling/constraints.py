@@ -116,22 +116,22 @@ class Constraint(Named):
 
 def compare(left: Affine, right: Affine, sense: str) -> Constraint:
     """Return the constraint ``left sense right``; a side without variables becomes the bound."""
-    if left.is_constant and right.is_constant:
+    mirrored, separate = left.is_constant, right.is_constant
+    if mirrored and separate:
         raise ValueError(
             f"{left.label} {sense} {right.label} has no variable; expected one on at least one side"
         )
-    mirrored = left.is_constant
     if mirrored:
         left, right = right, left
         sense = {"<=": ">=", ">=": "<=", "==": "=="}[sense]
-    if right.is_constant and not left.parameters and not left.constant.any():
-        body, bound = left.broadcast_with(right)  # already separated
+    if (mirrored or separate) and not left.parameters and not np.logical_or.reduce(left.constant):
+        body, bound = left.broadcast_with(right)
     else:
-        body = left.plus(right.times(-1.0))
-        bound = body.constant_part().times(-1.0)
+        difference = left.plus(right.times(-1.0))
+        body, bound = difference.variable_part(), difference.constant_part().times(-1.0)
     lower = None if sense == "<=" else bound
     upper = None if sense == ">=" else bound
-    return Constraint(body.variable_part(), lower, upper, sense, mirrored=mirrored)
+    return Constraint(body, lower, upper, sense, mirrored=mirrored)
 
 
 def _text(bound: Affine | None) -> str:

@@ -284,7 +284,7 @@ def as_expression(value: Any, name: str = "constant") -> Expression:
 
         e = as_complex(value, name).expression()  # which refuses an imaginary part
         return replace(e, label="constant")
-    numbers = _numbers(value, name)
+    numbers = finite_array(value, name)
     check_not_empty(numbers, name)
     return Expression(numbers.shape, numbers.ravel(), label="constant")
 
@@ -300,7 +300,7 @@ def holds_complex(value: Any) -> bool:
     if isinstance(value, Operand):
         return value.is_complex
     if isinstance(value, list | tuple):
-        return any(holds_complex(part) for part in value)
+        return any(map(holds_complex, value))
     dtypes = getattr(value, "dtypes", None)  # of a DataFrame, one for each column
     if dtypes is not None:
         return any(dtype.kind == "c" for dtype in np.ravel(dtypes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -88,11 +89,10 @@ def as_objective(value: Any) -> CurvedExpression:
     if isinstance(value, Minimize):
         raise TypeError("an objective inside an objective; expected an expression")
     e = as_curved(value)
-    if e.size != 1:
-        raise ValueError(
-            f"the objective {e.label} has shape {e.shape}; expected a scalar, such as its bo.sum"
-        )
-    return e if e.shape == () else e.summed()
+    shape = e.affine.shape
+    if math.prod(shape) != 1:
+        raise ValueError(f"the objective {e.label} has shape {shape}; expected a scalar, such as its bo.sum")
+    return e.summed() if shape else e
 
 
 def logdet_div(

@@ -286,9 +286,10 @@ _PLACES = ("its argument", "its second argument", "its third argument")
 
 def curvature_of(e: Any) -> Curvature:
     """Return the curvature of an operand by the rule for sums."""
-    directions = {term.direction for term in getattr(e, "terms", ())}
-    if not directions:
+    terms = getattr(e, "terms", ())
+    if not terms:
         return Curvature.AFFINE
+    directions = {term.direction for term in terms}
     return {(1,): Curvature.CONVEX, (-1,): Curvature.CONCAVE}.get(tuple(directions), Curvature.UNKNOWN)
 
 
