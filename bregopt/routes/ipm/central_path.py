@@ -43,7 +43,7 @@ from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.scaled_rows import is_small
 from bregopt.routes.ipm.start import first_iterate, strict_iterate, warm_iterate
 from bregopt.routes.monitor import Followed, Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Progress, reason
 
 if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
@@ -122,21 +122,64 @@ def follow_path_directly(
         return None
     if at is None:
         return None
-    method = _CentralPath(engine, at, program, settings, progress)
-    found = method.followed(at)
-    if found.proof is not None or found.stop is StopReason.STALLED:
-        return None
-    answer, at = method.answer(found), found.at
-    for X in answer.X:
-        symmetrize(X)
-    plan = engine.plan
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _followed_inside(engine, at, program, settings, progress)
+
+
+def _followed_inside(
+    engine: Engine, at: Iterate, program: Program, settings: Any, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the end of a path inside both cones, and its certificate; None where it stalls before it.
+
+    All rows hold there, and ``Z = C - A*(y)``, up to round-off. So two objectives and the rows' violations
+    tell how far the end is. The certificate judges it.
+    """
+    b, plan, scale, tuning = program.bounds.lo, engine.plan, scale_of(program), settings.tuning
+    units = np.maximum(np.maximum(program.bounds.sizes, program.row_units * scale.primal), TINY)
+    most = NEGLIGIBLE_OBJECTIVE * scale.objective  # smaller values may be small differences of their terms
+    offset, constant, order = program.offset, program.stated_constant, plan.order
+    inner, stop, step, progressed, mark = None, StopReason.MAX_ITER, 0, 0, math.inf
+    while True:
+        missed = np.abs(b - at.activity)
+        primal, dual = float(engine.cost @ at.X) + offset, float(b @ at.y) + offset
+        error = abs(primal - dual) + float(np.abs(at.y) @ missed)
+        size = max(scale.resolution, abs(primal - constant), abs(dual - constant))
+        residual = float(np.maximum.reduce(missed / units))
+        seen = Certificate(primal, dual, error / size, residual, 0.0, error)
+        progress.record(step, seen, mu=float(at.X @ at.Z) / order, order=order)
+        if inner is None and error <= _INNER_ERROR * size:
+            inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
+        if error <= tuning.path_share * settings.tol * max(size, most):
+            answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
+            if certificate.meets(settings.tol):
+                return answer, certificate
+        if step >= (settings.max_iter or _STEPS):
+            break
+        if error <= tuning.progress_ratio * mark:
+            progressed, mark = step, error
+        try:
+            new = engine.advance(at)
+        except CutShort as cut:
+            stop = reason(cut)
+            break
+        if new is None or step - progressed >= tuning.stall_steps:
+            return None
+        at, step = new, step + 1
+    return _certified(engine, at, program, stop, step, inner)
+
+
+def _certified(
+    engine: Engine, at: Iterate, program: Program, stop: StopReason, step: int, inner: Answer | None
+) -> tuple[Answer, Certificate]:
+    """Return an iterate without residual as an answer, and its certificate."""
+    plan, X = engine.plan, engine.plan.matrices(at.X)
+    for X_b in X:
+        symmetrize(X_b)
     known = Known(
         activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=plan.matrices(at.Z)
     )
-    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, **known))
-    if found.stop is StopReason.CONVERGED and not certificate.meets(settings.tol):
-        return None
-    return answer, certificate
+    certificate = certify(PrimalDualPoint(program, X, at.u, at.y, **known))
+    return Answer(X, at.u, at.y, stop, step, inner=inner), certificate
 
 
 def _on_face(face: OnIntegerFace, settings: Any, progress: Progress, steps: int) -> Answer:
