@@ -280,7 +280,7 @@ class _CentralPath(Method):
 
         Those of a face are no eigenvalues of the program's own matrices.
         """
-        if self._engine.faces:
+        if self._engine.plan.faces:
             return False
         noise = EPS * float(np.abs(at.y) @ self._program.row_sizes)
         cost = LARGEST_X * noise * float(np.maximum.reduce(traces))
@@ -390,7 +390,7 @@ class _Scores:
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
         self._units = self._units_at(self._reach)
         # Bounds on traces and faces supply what the rows alone do not.
-        self._supplied = bool(engine.faces) or any(self._traces) or program.capped
+        self._supplied = bool(engine.plan.faces) or any(self._traces) or program.capped
         self._norms, self._constant = program.A.norms(), program.stated_constant
 
     def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:

@@ -90,10 +90,6 @@ class Cone(Protocol):
         """Return the inverse on that subspace, from a root."""
         ...
 
-    def identity(self) -> Array:
-        """Return the identity of that subspace."""
-        ...
-
     def weighted(self, X: Array, weights: Array) -> Array:
         """Return the matrices times numbers, one for each."""
         ...
@@ -146,9 +142,6 @@ class FaceCone:
             return np.zeros((self._face.n,) * 2)
         inverse = inverse_of(root)
         return self._face.lift(inverse) if self.is_face else inverse
-
-    def identity(self) -> Array:
-        return self._face.lift(np.eye(self.order))
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return float(weights[0]) * X
@@ -232,9 +225,6 @@ class StackCone:
 
     def inverse(self, root: Array) -> Array:
         return root.swapaxes(1, 2) @ root
-
-    def identity(self) -> Array:
-        return np.tile(np.eye(self._n), (self._count, 1, 1))
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return weights[:, None, None] * X

@@ -159,8 +159,8 @@ class Engine:
     plan : Plan
     cost : array of shape (plan.size,)
         The cost matrices, flat.
-    faces : list of Group
-        The blocks on proper faces.
+    weights : tuple of float
+        ``w`` of each group.
     """
 
     def __init__(
@@ -179,13 +179,12 @@ class Engine:
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
         self._of_variables = self._finite.centered + program.cones.count
         self._equal = self._finite.row if self._finite.exact else slice(0)  # rows without slacks
-        self._weights = tuple(group.weight for group in self.plan.groups)
-        self._weighted = any(self._weights)
-        self._weight = self.plan.spread(self._weights) if self._weighted else 0.0
-        self.faces = [group for group in self.plan.groups if group.cone.is_face]
+        self.weights = tuple([group.weight for group in self.plan.groups])
+        self._weighted = any(self.weights)
+        self._weight = self.plan.spread(self.weights) if self._weighted else 0.0
         exact = program.bounds.equal
         fixed = bool((program.u_lo == program.u_hi).any())
-        in_rows = fixed or bool(program.cones.count) or bool(self.faces)
+        in_rows = fixed or bool(program.cones.count) or bool(self.plan.faces)
         self._may_scale = True  # the rows once a step has lost digits
         self._system: System = ScaledRows.of(self.plan, program) or system_for(
             self.plan, program.B, exact, in_rows, direct, formed
@@ -221,7 +220,7 @@ class Engine:
         """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, with the identity `P` of the cones."""
         if isinstance(self._system, RowSystem):
             return self._system.gram(P, rows)
-        if isinstance(self.plan.listed, np.ndarray) and not self.faces:
+        if isinstance(self.plan.listed, np.ndarray) and not self.plan.faces:
             own = self.plan.listed[rows]
             return DefiniteFactor(own @ own.T).solve
         return DefiniteFactor(self.plan.gram(P, rows)).solve
@@ -409,7 +408,7 @@ class Engine:
             nu = max(centering**exponent, _LEAST_CENTERING) * now / order
             target: float | Array = nu
             if self._weighted:
-                own = enumerate(self._weights)
+                own = enumerate(self.weights)
                 target = self.plan.spread([max(nu, w) if g in falling else w for g, w in own])
             corrected = self._corrected(at, solve, target, nu, step, min(primal, dual))
             if corrected is None:
@@ -528,8 +527,8 @@ class Engine:
             Z_roots, residual, exact, largest = self._dual(slack, Z, exact)
         if Z_roots is None:
             return None
-        for group in self.faces:  # round-off would move X off its face, step by step
-            group.of(X)[...] = group.cone.project(group.of(X))
+        if self.plan.faces:
+            self.plan.projected(X)  # round-off would move it off its face, step by step
         return Iterate(
             *(X, Z, X_parts, Z_parts, X_roots, Z_roots, residual, exact, u, z, y),
             *(self.activity(X, u), multipliers, bounds, second_order, largest),

@@ -127,6 +127,8 @@ class Plan:
     groups : tuple of Group
     size, order : int
         The length of the flat vector, and the sum of the orders of all matrices on their faces.
+    faces : list of Group
+        The blocks on proper faces.
     grams : dict
         Of the start: the solver for the Gram matrix of some equalities, and multipliers of the identity.
     finite : FiniteBounds or None
@@ -164,7 +166,8 @@ class Plan:
             n = faces[blocks[0]].n
             add(blocks, StackCone(len(blocks), n), rows, (len(blocks), n, n))
         self.groups, self.size = tuple(groups), start
-        self.order = sum(group.cone.order for group in groups)
+        self.order = sum([group.cone.order for group in groups])
+        self.faces = [group for group in groups if group.cone.is_face]
         self._shapes = [(group.part, group.shape) for group in groups]
         self._map, self._adjoint, self._by_formula = self._listed_rows()
 
@@ -217,6 +220,24 @@ class Plan:
             array = group.of(v)
             found.update(zip(group.blocks, array if array.ndim == 3 else [array], strict=True))
         return tuple(map(found.__getitem__, range(len(found))))
+
+    @cached_property
+    def whole_identity(self) -> Array:
+        """The identity of each block, flat."""
+        identity = np.zeros(self.size)
+        identity[self._diagonals[0]] = 1.0
+        return identity
+
+    @cached_property
+    def identity(self) -> Array:
+        """The identity of each block on its face, flat."""
+        return self.projected(self.whole_identity.copy()) if self.faces else self.whole_identity
+
+    def projected(self, v: Array) -> Array:
+        """Return a flat vector, overwritten by its projection on the faces."""
+        for group in self.faces:
+            group.of(v)[...] = group.cone.project(group.of(v))
+        return v
 
     def spread(self, numbers: Sequence[float]) -> float | Array:
         """Return a number for each group, as one for each entry of the flat vector if they differ."""

@@ -7,6 +7,7 @@ positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +16,6 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
-from bregopt.routes.ipm.cones import Cone
 from bregopt.routes.ipm.engine import Engine, Iterate
 
 __all__ = ["first_iterate", "strict_iterate", "warm_iterate"]
@@ -39,14 +39,6 @@ _FIRST_PRIMAL_SCALE = 10.0
 _FIRST_DUAL_SCALE = 10.0
 
 
-@dataclass(frozen=True, eq=False)
-class _LeastNorm:
-    """The least-norm ``X`` with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there, or None."""
-
-    X: Array | None
-    y: Array | None
-
-
 def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iterate:
     """Return a first iterate, near the central path at a large weight.
 
@@ -58,17 +50,17 @@ def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iter
     larger : float
         Factor on the first ``Z`` where that is a multiple of the identity.
     """
-    least = _least_norm(engine, program)
-    inside = _interior_point(engine, program, least)
+    X, y = _least_norm(engine, program)
+    inside = _interior_point(engine, program, X, y)
     at = None if inside is None else engine.begin(inside.X, inside.u, inside.nu, inside.y)
     if at is not None:
         return at
-    X = _identity_multiples(engine, program) if least.X is None else least.X
+    X = _primal_size(program) * engine.plan.identity if X is None else X
     mean, weight = _mean_eigenvalue(engine, program, X), _largest_weight(engine, program)
     d = larger * _FIRST_DUAL_SCALE * _dual_size(engine, program)
     # The path begins no lower than a weight, unless the rows ask for an X that is zero beside it.
     d = max(d, min(weight / mean, d / np.finfo(float).eps))
-    Z = d * _identity(engine, whole=True)
+    Z = d * engine.plan.whole_identity
     nu = mean * d
     at = engine.begin(X, _interior_variables(program), nu, None, Z)
     if at is None:
@@ -82,8 +74,8 @@ def strict_iterate(engine: Engine, program: Program, start: Start | None = None)
     There is a point inside both cones that meets all equalities. Then primal and dual have interiors, and
     both optima are attained (Slater).
     """
-    least = _least_norm(engine, program)
-    inside = None if least.X is None else _interior_point(engine, program, least)
+    X, y = _least_norm(engine, program)
+    inside = None if X is None else _interior_point(engine, program, X, y)
     if inside is None:
         return None
     if start is not None and len(start.X) == len(program.blocks):
@@ -98,7 +90,7 @@ def warm_iterate(engine: Engine, program: Program, start: Start) -> Iterate | No
     """
     if len(start.X) != len(program.blocks):
         return None
-    inside = _interior_point(engine, program, _least_norm(engine, program))
+    inside = _interior_point(engine, program, *_least_norm(engine, program))
     at = None if inside is None else _combined_start(engine, program, start, inside)
     return _shifted_start(engine, program, start) if at is None else at
 
@@ -108,7 +100,7 @@ def _combined_start(engine: Engine, program: Program, start: Start, inside: _Int
     fraction = _WARM_DISTANCE
     X = _combination(engine.plan.joined(start.X), inside.X, fraction)
     y = _combination(program.bounds.clip(start.y), inside.y, fraction)
-    nu = float(X @ _slack(engine, y)) / max(engine.plan.order, 1)
+    nu = float(X @ (engine.cost - engine.plan.adjoint(y))) / max(engine.plan.order, 1)
     return engine.begin(X, _combination(start.u, inside.u, fraction), nu, y) if nu > 0 else None
 
 
@@ -120,7 +112,7 @@ def _combination(a: Array, b: Array, fraction: float) -> Array:
 def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     y, mean = program.bounds.clip(start.y), 0.0
-    X, Z = engine.plan.joined(start.X).copy(), _slack(engine, y)
+    X, Z = engine.plan.joined(start.X).copy(), engine.cost - engine.plan.adjoint(y)
     for group in engine.plan.groups:
         cone, X_g, Z_g = group.cone, group.of(X), group.of(Z)
         inside, own = cone.compressed(X_g), cone.compressed(Z_g)
@@ -144,77 +136,72 @@ class _InteriorPoint:
     nu: float
 
 
-def _interior_point(engine: Engine, program: Program, least: _LeastNorm) -> _InteriorPoint | None:
-    """Return an interior point; None if no combination of equalities is the identity."""
+def _interior_point(
+    engine: Engine, program: Program, X: Array | None, unit: Array | None
+) -> _InteriorPoint | None:
+    """Return an interior point; None if no combination of equalities is the identity.
+
+    `X` and `unit` are those of :func:`_least_norm`.
+    """
     checkpoint()
-    if least.y is None:
+    if unit is None:
         return None
-    X = _identity_multiples(engine, program) if least.X is None else least.X
-    y = _feasible_multipliers(program)
-    slack = _slack(engine, y)
-    Z = [group.cone.compressed(group.of(slack)) for group in engine.plan.groups]
-    shift = max(_shift_to_psd(Z_g) for Z_g in Z)
-    size = max(_mean_size(Z_g) for Z_g in Z)
+    plan, y, shift, size = engine.plan, _feasible_multipliers(program), 0.0, 0.0
+    X = _primal_size(program) * plan.identity if X is None else X
+    slack = engine.cost - plan.adjoint(y)
+    for group in plan.groups:
+        C = group.cone.compressed(group.of(slack))
+        diagonal, squares = C.diagonal(axis1=1, axis2=2), np.add.reduce(C * C, axis=(1, 2))
+        beyond = np.add.reduce(np.abs(C), axis=2) - np.abs(diagonal) - diagonal  # Gershgorin's discs
+        shift = max(shift, float(np.maximum.reduce(beyond, axis=None, initial=0.0)))
+        size = max(size, math.sqrt(np.maximum.reduce(squares, initial=0.0) / max(C.shape[1], 1)))
     mean = _mean_eigenvalue(engine, program, X)
     t = _DUAL_SHIFT * shift + (size if size > 0 else _dual_size(engine, program))
     t = max(t, _largest_weight(engine, program) / mean)
-    nu = t * mean
-    u = _central_variables(engine, program, X, _interior_variables(program), y, nu)
-    return _InteriorPoint(X, u, y - t * least.y, nu)
-
-
-def _slack(engine: Engine, y: Array) -> Array:
-    """Return ``C - A*(y)``."""
-    slack: Array = engine.cost - engine.plan.adjoint(y)
-    return slack
-
-
-def _identity(engine: Engine, whole: bool = False) -> Array:
-    """Return the identity of each block, on its face or on the `whole` cone."""
-    identity = np.zeros(engine.plan.size)
-    for group in engine.plan.groups:
-        group.of(identity)[...] = np.eye(group.shape[-1]) if whole else group.cone.identity()
-    return identity
-
-
-def _identity_multiples(engine: Engine, program: Program) -> Array:
-    """Return multiples of the identity on the faces, far above the scale of the bounds."""
-    return _primal_size(program) * _identity(engine)
+    nu, u = t * mean, _interior_variables(program)
+    if len(u):
+        u = _central_variables(engine, program, X, u, y, nu)
+    return _InteriorPoint(X, u, y - t * unit, nu)
 
 
 def _mean_eigenvalue(engine: Engine, program: Program, X: Array) -> float:
-    if not engine.plan.order:
-        return _primal_size(program)
-    return float(engine.plan.traces(X).sum()) / engine.plan.order
+    plan = engine.plan
+    return float(plan.identity @ X) / plan.order if plan.order else _primal_size(program)
 
 
-def _least_norm(engine: Engine, program: Program) -> _LeastNorm:
+def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array | None]:
+    """Return the least-norm ``X`` with ``A(X) = b`` on the faces, and ``y`` with ``A*(y) = I`` there.
+
+    None stands for an ``X`` that is not positive definite, and where there is no such ``y``.
+    """
     bounds, plan = program.bounds, engine.plan
     equal = (bounds.equal & program.alone).nonzero()[0]
     if len(equal) == 0:
-        return _LeastNorm(None, None)
-    known = plan.grams.get(equal.tobytes())
-    if known is None:
-        known = plan.grams[equal.tobytes()] = _gram(engine, equal)
-    solve, y = known
+        return None, None
+    key = equal.tobytes()
+    if key not in plan.grams:
+        plan.grams[key] = _gram(engine, equal)
+    solve, unit = plan.grams[key]
     w = np.zeros(program.m)
     w[equal] = solve(bounds.lo[equal])
-    X, inside = plan.adjoint(w), True
+    X = plan.projected(plan.adjoint(w))
     for group in plan.groups:
-        cone, X_g = group.cone, group.of(X)
-        X_g[...] = cone.project(X_g)
-        inside = inside and _is_inside(cone, X_g)
-    return _LeastNorm(X if inside else None, y)
+        # Smaller eigenvalues than this fraction of their mean may be round-off.
+        own = group.of(X)
+        mean = own.trace(axis1=-2, axis2=-1) * (len(group.blocks) / max(group.cone.order, 1))
+        least = _LEAST_EIGENVALUE * mean[..., None, None] * group.of(plan.identity)
+        if group.cone.root(own - least) is None:
+            return None, unit
+    return X, unit
 
 
 def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
-    plan, P = engine.plan, _identity(engine)
-    solve, y = engine.gram(P, equal), np.zeros(engine.plan.m)
-    y[equal] = solve(plan.apply(P)[equal])
-    S = plan.adjoint(y)
-    error = max(_distance_from_identity(group.cone.compressed(group.of(S))) for group in plan.groups)
-    return solve, y if error <= _IDENTITY_TOL else None
+    plan, identity = engine.plan, engine.plan.identity
+    solve, y = engine.gram(identity, equal), np.zeros(engine.plan.m)
+    y[equal] = solve(plan.apply(identity)[equal])
+    error = np.abs(plan.projected(plan.adjoint(y)) - identity)
+    return solve, y if np.maximum.reduce(error, initial=0.0) <= _IDENTITY_TOL else None
 
 
 def _feasible_multipliers(program: Program) -> Array:
@@ -257,22 +244,6 @@ def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: 
     return central
 
 
-def _distance_from_identity(S: Array) -> float:
-    """Return the largest entry of ``|S - I|`` for a stack of matrices."""
-    return float(np.abs(S - np.eye(S.shape[1])).max(initial=0.0))
-
-
-def _shift_to_psd(C: Array) -> float:
-    """Return a ``t >= 0`` with ``C + t I`` psd for each matrix of a stack, by Gershgorin's discs."""
-    diagonal = C.diagonal(axis1=1, axis2=2)
-    return float((np.abs(C).sum(axis=2) - np.abs(diagonal) - diagonal).max(initial=0.0))
-
-
-def _mean_size(C: Array) -> float:
-    """Return the largest root mean square of the eigenvalues over a stack of matrices."""
-    return float(np.linalg.norm(C, axis=(1, 2)).max(initial=0.0)) / np.sqrt(max(C.shape[1], 1))
-
-
 def _dual_size(engine: Engine, program: Program) -> float:
     """Return the size of the costs, one if all are zero."""
     return max(engine.largest_cost, scale_of(program).dual) or 1.0
@@ -280,11 +251,10 @@ def _dual_size(engine: Engine, program: Program) -> float:
 
 def _largest_weight(engine: Engine, program: Program) -> float:
     """Return the largest weight of a log-determinant or logarithm; the path begins no lower."""
-    weights = [group.weight for group in engine.plan.groups]
     if program.bounds.all_hard:
-        return max(weights)
+        return max(engine.weights)
     logarithms = program.bounds.gamma[program.bounds.kind == Penalty.LOG]
-    return max(*weights, float(logarithms.max(initial=0.0)))
+    return max(*engine.weights, float(logarithms.max(initial=0.0)))
 
 
 def _primal_size(program: Program) -> float:
@@ -325,13 +295,6 @@ def _interior_variables(program: Program) -> Array:
     column = program.column_sizes[program.cones.axes]
     inside[program.cones.axes] = size / np.where(column > 0, column, 1.0)
     return inside
-
-
-def _is_inside(cone: Cone, X: Array) -> bool:
-    """Whether all eigenvalues are at least a small fraction of their mean: smaller ones may be round-off."""
-    M = cone.compressed(X)
-    least = _LEAST_EIGENVALUE * M.trace(axis1=1, axis2=2) / max(M.shape[1], 1)
-    return cone.root(cone.lifted(M - least[:, None, None] * np.eye(M.shape[1]))) is not None
 
 
 def _shifted(S: Array, least_eigenvalues: Array) -> Array:
