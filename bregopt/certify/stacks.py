@@ -31,6 +31,7 @@ __all__ = [
     "OnRows",
     "StackRule",
     "StackedAnswer",
+    "StackedCertificate",
     "certified",
     "certify_stack",
     "joined",
@@ -59,10 +60,10 @@ class StackedCertificate(NamedTuple):
         """Whether gap and residual are at most `tol`; a NaN meets nothing."""
         return (self.gap <= tol) & (self.primal_residual <= tol)
 
-    def of(self, k: int) -> Certificate:
-        """Return the certificate of one problem."""
-        primal, dual, gap, residual, error = (float(own[k]) for own in self)
-        return Certificate(primal, dual, gap, residual, 0.0, error)
+    def of(self, k: int, mu: float = 1.0, offset: float = 0.0) -> Certificate:
+        """Return the certificate of one problem, whose objective is times `mu` plus `offset`."""
+        primal, dual, gap, residual, error = [float(own[k]) for own in self]
+        return Certificate(mu * primal + offset, mu * dual + offset, gap, residual, 0.0, mu * error)
 
     def statuses(self, tol: float) -> list[str]:
         """Return the status of each answer."""
@@ -115,7 +116,7 @@ def relative_gap(stack: EntryStack, primal: Array, dual: Array, error: Array) ->
 def row_residual(stack: EntryStack, diagonal: Array, activity: Array, y: Array) -> tuple[Array, Array]:
     """Return the largest relative violation of a row in each problem, and the cost of all of them at `y`."""
     missed = np.maximum(np.maximum(stack.lo - activity, activity - stack.hi), 0.0)
-    if not missed.any():
+    if not np.logical_or.reduce(missed, axis=None):
         return np.zeros(len(missed)), np.zeros(len(missed))
     norms = np.where(stack.i == stack.j, 1.0, np.sqrt(0.5))
     lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (stack.lo, stack.hi))

@@ -158,13 +158,16 @@ def _load_plugins() -> None:
 
 def is_foreign(solver: Any, program: Program | None = None) -> bool:
     """Whether a route, or a divergence or row family of a program, is of another package."""
-    kinds = {solver if isinstance(solver, type) else type(solver)}
+    kinds: list[Any] = [solver if isinstance(solver, type) else type(solver)]
     if program is not None:
-        kinds |= {type(term.rows) for term in program.A.terms}
+        for term in program.A.terms:
+            kinds.append(type(term.rows))
         for block in program.blocks:
-            kinds |= set() if block.cost is None else {type(block.cost)}
-            kinds |= set() if block.nearness is None else {block.nearness.kind}
-    return any(kind.__module__.partition(".")[0] != "bregopt" for kind in kinds)
+            if block.cost is not None:
+                kinds.append(type(block.cost))
+            if block.nearness is not None:
+                kinds.append(block.nearness.kind)
+    return {kind.__module__.partition(".")[0] for kind in kinds} != {"bregopt"}
 
 
 def guard(solver: Solver, program: Program) -> Guard:

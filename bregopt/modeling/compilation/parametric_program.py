@@ -5,6 +5,7 @@ As a node of branch and bound, some of its rows and ordinary variables are fixed
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -110,7 +111,7 @@ class Compiled:
     parts: ParametricParts
     template: Program
     is_hard: bool
-    _anchors: dict[int, tuple[Nearness, tuple[Any, ...]]] = field(default_factory=dict)  # the last ones
+    _anchors: dict[int, tuple[Nearness, Sequence[Any]]] = field(default_factory=dict)  # the last ones
     _blocks: dict[int, Block] = field(default_factory=dict)  # the last ones
     _last: dict[str, Program] = field(default_factory=dict, init=False)
 
@@ -141,7 +142,7 @@ class Compiled:
                 raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
         blocks = self.template.blocks
         if self.caps or self.divergences or self.parts.costs:
-            blocks = tuple(self._block(b, values) for b in range(len(blocks)))
+            blocks = tuple([self._block(b, values) for b in range(len(blocks))])
         program = self._last.get("program", self.template).restated(
             blocks=blocks,
             A=self._linear_map(values),
@@ -151,10 +152,12 @@ class Compiled:
             offset=_number(self.goal),
             constant=_number(self.constant),
             parameter_slopes=tuple(
-                ParameterSlope(p.name, np.asarray(p.value).ravel(), lower, upper)
-                for p, lower, upper in self.parameter_slopes
+                [
+                    ParameterSlope(p.name, np.asarray(p.value).ravel(), lower, upper)
+                    for p, lower, upper in self.parameter_slopes
+                ]
             ),
-            terms=tuple(term for term in (own.at_values() for own in self.terms) if term.weight.any()),
+            terms=tuple([term for term in [own.at_values() for own in self.terms] if term.weight.any()]),
         )
         self._last["program"] = program
         return program
@@ -246,10 +249,12 @@ class Compiled:
         if b in self.parts.costs:
             table = self.parts.costs[b].at(values)
             block = replace(block, cost=sparse_rows(table, block.n) if table.nnz else None)
-        cap = min((c.value for c in self.caps if c.X.name == block.name), default=None)
-        near = [self._nearness(b, t) for t in self.divergences if t.X.name == block.name]
-        if near or cap is not None:
-            block = replace(block, cap=cap, nearness=near[0] if near else None)
+        for c in self.caps:
+            if c.X.name == block.name and (block.cap is None or c.value < block.cap):
+                block = replace(block, cap=c.value)
+        for near in self.divergences:
+            if near.X.name == block.name:
+                block = replace(block, nearness=self._nearness(b, near))
         last = self._blocks.setdefault(b, block)
         if (last.cost, last.nearness, last.cap) != (block.cost, block.nearness, block.cap):
             self._blocks[b] = block
@@ -257,10 +262,9 @@ class Compiled:
 
     def _nearness(self, b: int, term: DivergenceTerm) -> Nearness:
         """Return the divergence of a block, the same object while its parameters keep their values."""
-        mu, values = _weight(term), tuple(p.value for p in term.data)
+        mu, values = _weight(term), [p.value for p in term.data]
         known, known_values = self._anchors.get(b, (None, ()))
-        same = known is not None and all(old is new for old, new in zip(known_values, values, strict=True))
-        if known is None or not same:
+        if known is None or any(map(operator.is_not, known_values, values)):
             known = term.nearness(mu)
         elif known.mu != mu:
             known = replace(known, mu=mu)

@@ -427,10 +427,6 @@ def _of_stack(
     """Return the answer of the stacked method and its certificate, None where it has none."""
     watched: list[Any] = []
 
-    def in_units(found: Certificate) -> Certificate:
-        primal, dual = own.mu * found.primal + own.offset, own.mu * found.dual + own.offset
-        return Certificate(primal, dual, found.gap, found.primal_residual, 0.0, own.mu * found.error)
-
     def answer(X: Array, y: Array, stop: StopReason, iterations: int) -> Answer:
         citation = QI_SUN if own.stack.divergence.quadratic else KULIS
         return Answer((X,), np.zeros(0), own.multipliers(y), stop, iterations, citation=citation)
@@ -444,15 +440,15 @@ def _of_stack(
             if not watched:
                 raise
             X, y = point_at(own.stack, watched[-1])
-            known = in_units(certify_stack(own.stack, X, y).of(0))
+            known = certify_stack(own.stack, X, y).of(0, own.mu, own.offset)
             return answer(X[0], y[0], reason(cut), len(watched) - 1), known
         if len(found.solved) == 0:
             return None
         count = int(found.iterations[0])
-        steps = certificates_at(own.stack, watched[:count])
-    certificate = in_units(found.certificate.of(0))
+        steps = certificates_at(own.stack, watched[:count], own.mu, own.offset)
+    certificate = found.certificate.of(0, own.mu, own.offset)
     for step, before in enumerate(steps):
-        progress.record(step, in_units(before))
+        progress.record(step, before)
     progress.record(count, certificate)
     return answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate
 

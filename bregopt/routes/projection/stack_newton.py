@@ -34,6 +34,7 @@ from bregopt.certify.stacks import (
     Near,
     OnRows,
     StackedAnswer,
+    StackedCertificate,
     StackRule,
     certified,
     joined,
@@ -186,23 +187,24 @@ def point_at(stack: EntryStack, at: Any) -> tuple[Array, Array]:
     return on_rows(stack, X, y).X, y
 
 
-def certificates_at(stack: EntryStack, watched: Sequence[Any]) -> list[Certificate]:
+def certificates_at(stack: EntryStack, watched: Sequence[Any], mu: float, offset: float) -> list[Certificate]:
     """Return the numbers of the points that were watched, at once: objective, bound and errors of rows.
 
-    They are of the minimizers of the Lagrangian, and count no round-off.
+    The objective is times `mu` plus `offset`. The points are minimizers of the Lagrangian, and the numbers
+    count no round-off.
     """
     if not watched:
         return []
     divergence, residual = stack.divergence, np.zeros(len(watched))
+    parts: list[Any] = list(zip(*watched, strict=True))
     if isinstance(stack.divergence, StackedLogDet):
-        X, y = (np.concatenate(parts) for parts in zip(*watched, strict=True))
+        X, y = map(np.concatenate, parts)
         dual = np.add.reduce(stack.lo * y, axis=1) + divergence.dual_term(stack.adjoint(y))
         primal = divergence.value(X)
         loss = np.abs(primal - dual)
     else:
-        y, a, theta = (
-            np.concatenate([getattr(at, name) for at in watched]) for name in ("y", "activity", "theta")
-        )
+        points = _Points(*parts)
+        y, a, theta = map(np.concatenate, (points.y, points.activity, points.theta))
         terms = stack.conjugate(y)
         dual = np.add.reduce(terms, axis=1) + divergence.term(theta)
         lack = np.add.reduce(y * a - terms, axis=1)
@@ -210,8 +212,8 @@ def certificates_at(stack: EntryStack, watched: Sequence[Any]) -> list[Certifica
         primal, loss = dual + lack, np.abs(lack) + np.add.reduce(np.abs(y) * missed, axis=1)
         residual = np.maximum.reduce(missed / stack.units, axis=1, initial=0.0)
     gap = relative_gap(stack, primal, dual, loss)
-    numbers = np.array([primal, dual, gap, residual, np.zeros(len(gap)), loss])
-    return [Certificate(*own) for own in numbers.T.tolist()]
+    found = StackedCertificate(primal, dual, gap, residual, loss)
+    return [found.of(k, mu, offset) for k in range(len(watched))]
 
 
 def _newton_on_acting_rows(
@@ -309,16 +311,13 @@ def _spectral_newton(
 ) -> StackedAnswer:
     """Return the answers that meet the rule after at most `limit` steps, from `start` or cold."""
     at = _cold_start(stack) if start is None else _points(stack, stack.clip(start))
-    live, left, found = (
-        np.arange(len(stack)),
-        stack.divergence.term(at.theta) > -np.inf,
-        list[StackedAnswer](),
-    )
-    before, last = at.missed, np.inf + np.zeros(len(stack))
-    formed = (len(stack.i) * stack.n) ** 2 * min(len(stack), _TOGETHER) <= _FORMED
+    count, found = len(stack), list[StackedAnswer]()
+    live, left = np.arange(count), stack.divergence.term(at.theta) > -np.inf
+    before, last = at.missed, np.inf + np.zeros(count)
+    formed = (len(stack.i) * stack.n) ** 2 * min(count, _TOGETHER) <= _FORMED
     close = math.sqrt(rule.tol)
     for step in range(min(limit, _STEPS) + 1):
-        if not left.all():
+        if False in left:
             live, stack, at, before, last = live[left], stack[left], at.of(left), before[left], last[left]
         if len(live) == 0:
             break
@@ -328,18 +327,18 @@ def _spectral_newton(
         if formed and step:
             ready &= (at.missed <= _ENOUGH) | (at.missed > before / 2)
         before = at.missed
-        if ready.any():
-            which = slice(None) if ready.all() else np.flatnonzero(ready)
+        if True in ready:
+            which = np.flatnonzero(ready) if False in ready else slice(None)
             answer = _answered(stack[which], at.of(which), live[which], rule, step, last[which])
             last[which], left[which] = answer.last, ~answer.ends
             found.append(answer.found)
-        if step in _TESTED and not (stack.alone or ready.all()):
+        if step in _TESTED and not stack.alone and False in ready:
             left &= ~_contradicts(stack, at.y)
-        if step == limit or not left.any() or len(stack.i) == 0:
+        if step == limit or True not in left or len(stack.i) == 0:
             break
         checkpoint(stack.n)
         at, moved, solved = _advanced(stack, at, formed)
-        if not moved.all():
+        if False in moved:
             before = np.where(moved, before, 0.0)  # a point near the answer that does not move is one
             left &= moved | ready
         left &= solved | (at.missed <= before / 2)
@@ -423,10 +422,10 @@ def _advanced(stack: EntryStack, at: _Points, formed: bool) -> tuple[_Points, Ma
     if stack.fixed:
         new = _points(stack, at.y + d)
         halved = new.missed <= at.missed / 2
-        if halved.all():
+        if False not in halved:
             return new, halved, solved
     new, moved = _searched(stack, at, d, _SHORTEST_NEWTON_STEP)
-    if not moved.all():
+    if False in moved:
         left = np.flatnonzero(~moved)
         step = (at.gradient / diagonal)[left]
         rose, moved[left] = _searched(stack[left], at.of(left), step, _SHORTEST_STEP)
@@ -439,7 +438,7 @@ def _direction(stack: EntryStack, at: _Points, formed: bool) -> tuple[Array, Arr
 
     Conjugate gradients do not solve systems of large condition; the method for one program factorizes these.
     """
-    solved = np.ones(len(stack), dtype=bool)
+    solved = at.missed < np.inf  # which each point is here
     derivative = stack.divergence.derivative(at.theta, at.V)
     if formed:
         H = _hessian(stack, derivative)
