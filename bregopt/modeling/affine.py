@@ -336,7 +336,8 @@ class Affine(Formula):
         """Return the sum of all elements, or the sums along an axis."""
         label = f"sum({self.label})" if axis is None else f"sum({self.label}, axis={axis})"
         if axis is None:
-            return self.combined(sp.csr_array(np.ones((1, self.size))), (), label)
+            ones = np.ones(self.size), np.arange(self.size), np.array([0, self.size])
+            return self.combined(sp.csr_array(ones, (1, self.size)), (), label)
         numbers = np.moveaxis(np.arange(self.size).reshape(self.shape), axis, -1)
         shape, length = numbers.shape[:-1], numbers.shape[-1]
         ends = np.arange(0, self.size + 1, length)
@@ -422,9 +423,8 @@ def _shifted(matrix: Any, start: int, m: int) -> Any:
 
 def _times(weight: Array, matrix: Any) -> Any:
     """Return ``diag(weight) @ matrix`` in CSR form."""
-    product = matrix.copy()
-    product.data *= np.repeat(weight, np.diff(product.indptr))
-    return product
+    data = matrix.data * weight.repeat(matrix.indptr[1:] - matrix.indptr[:-1])
+    return sp.csr_array((data, matrix.indices.copy(), matrix.indptr.copy()), matrix.shape)
 
 
 def _sum_label(a: Affine, b: Affine) -> str:

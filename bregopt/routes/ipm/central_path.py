@@ -31,9 +31,9 @@ from bregopt.clock import CutShort
 from bregopt.linalg import symmetrize
 from bregopt.presolve import Presolved
 from bregopt.presolve.faces import has_rows_of_integers
-from bregopt.program import Answer, Block, Program, Start, StopReason, pays, scale_of
+from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
-from bregopt.program.scale import dimacs_sizes
+from bregopt.program.scale import DimacsSizes, dimacs_sizes
 from bregopt.records import cached_property, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.alternatives import without_noise
@@ -71,6 +71,7 @@ _LEAST_MULTIPLIER = 1e-12
 # small grows by short steps.
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
+_NO_SIZES = DimacsSizes(math.inf, math.inf)  # of a program without DIMACS errors
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 # Steps whose iterate is searched for a face of integers. An iterate that meets the rows has an interior.
 _FACE_STEPS = (3, 4, 5, 6, 8)
@@ -206,7 +207,8 @@ class _CentralPath(Method):
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
         self._advances, self._restarted, self._tested = 0, False, 0.0
-        self._scores = None if dimacs_sizes(program) is None else _Scores(program, engine)
+        linear = not program.curved and program.bounds.kind.max(initial=0) <= int(Penalty.HINGE)
+        self._scores = _Scores(program, engine) if linear else None
 
     def followed(self, at: Iterate) -> Followed:
         """Return the result of the loop."""
@@ -372,16 +374,17 @@ class _CentralPath(Method):
 
 
 class _Scores:
-    """The numbers of a certificate for a linear objective and hard rows, from an iterate's at hand.
+    """The numbers of a certificate for a linear objective, hard rows and hinges, from an iterate's at hand.
 
     They follow the rules of :mod:`bregopt.certify`, with all that does not change computed once.
     """
 
     def __init__(self, program: Program, engine: Engine) -> None:
         self._program, self._engine, self._plan = program, engine, engine.plan
-        bounds, scale, sizes = program.bounds, scale_of(program), dimacs_sizes(program)
-        assert sizes is not None
-        self._sizes, self._scale, self._traces = sizes, scale, trace_bounds(program)
+        bounds, scale, self._traces = program.bounds, scale_of(program), trace_bounds(program)
+        self._sizes, self._scale = dimacs_sizes(program) or _NO_SIZES, scale
+        self._hinges = (~bounds.hard).nonzero()[0]
+        self._prices = bounds.gamma[self._hinges]
         self._unbounded = [b for b, bound in enumerate(self._traces) if bound is None]
         # No multiplier prices an infinite bound.
         self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
@@ -389,8 +392,8 @@ class _Scores:
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
         self._units = self._units_at(self._reach)
-        # Bounds on traces and faces supply what the rows alone do not.
-        self._supplied = bool(engine.plan.faces) or any(self._traces) or program.capped
+        # Bounds on traces and faces supply what the rows alone do not, and no proof needs hinges.
+        self._supplied = bool(engine.plan.faces) or any(self._traces) or program.capped or not bounds.all_hard
         self._norms, self._constant = program.A.norms(), program.stated_constant
 
     def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:
@@ -410,6 +413,11 @@ class _Scores:
                     cost -= LARGEST_X * least * float(trace)
                     miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
         missed = program.bounds.violation(at.activity)
+        if len(self._hinges):
+            if (np.abs(y[self._hinges]) > self._prices).any():
+                return None
+            primal += float(self._prices @ missed[self._hinges])
+            missed[self._hinges] = 0.0
         reach, units = self._reach, self._units
         largest = max(traces[self._unbounded].tolist(), default=0.0)
         if len(at.u):

@@ -25,6 +25,8 @@ __all__ = ["first_iterate", "strict_iterate", "warm_iterate"]
 _LEAST_EIGENVALUE = 1e-6
 # Largest entrywise difference between ``A*(y)`` and the identity.
 _IDENTITY_TOL = 1e-9
+# Relative error of ``B'y = c`` at first multipliers of hinges.
+_FREE_RESIDUAL = 1e-9
 # Factor on the shift by Gershgorin's bound that makes the first ``Z`` positive definite.
 _DUAL_SHIFT = 1.1
 # Distance of a hinge's first multiplier from the ends of its range, relative to its price.
@@ -210,19 +212,27 @@ def _feasible_multipliers(program: Program) -> Array:
     They have the least norm relative to the prices of their hinges.
     """
     bounds, zero = program.bounds, np.zeros(program.m)
-    if not program.k or bounds.all_hard or not (free := program.free).any():
+    if not program.k or bounds.all_hard:
         return zero
-    hinge = np.flatnonzero(bounds.kind == Penalty.HINGE)
-    if len(hinge) == 0:
+    hinge, free = (bounds.kind == int(Penalty.HINGE)).nonzero()[0], program.free.nonzero()[0]
+    if not (len(hinge) and len(free)):
         return zero
-    B, gamma = program.B[hinge][:, free].toarray(), bounds.gamma[hinge]
+    F, c, gamma = _columns(program, free), program.c[free], bounds.gamma[hinge]
     y = zero.copy()
-    y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * B).T, program.c[free], rcond=None)[0]
-    lower, upper = (bound[hinge] for bound in bounds.dual_range())
+    y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * F[hinge]).T, c, rcond=None)[0]
+    lower, upper = bounds.dual_range()
     distance = _HINGE_DISTANCE * gamma
-    inside = (lower + distance <= y[hinge]) & (y[hinge] <= upper - distance) & (np.abs(y[hinge]) >= distance)
-    feasible = np.allclose(program.B.T[free] @ y, program.c[free], rtol=1e-9, atol=0)
-    return y if inside.all() and feasible else zero
+    within = (lower[hinge] + distance <= y[hinge]) & (y[hinge] <= upper[hinge] - distance)
+    inside = (within & (np.abs(y[hinge]) >= distance)).all()
+    return y if inside and (np.abs(F.T @ y - c) <= _FREE_RESIDUAL * np.abs(c)).all() else zero
+
+
+def _columns(program: Program, of: IntArray) -> Array:
+    """Return the columns of some variables, dense. A product takes a sixth of the time of SciPy's indices."""
+    units = np.zeros((program.k, len(of)))
+    units[of, np.arange(len(of))] = 1.0
+    columns: Array = program.B @ units
+    return columns
 
 
 def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: Array, nu: float) -> Array:
@@ -233,14 +243,14 @@ def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: 
     k = y.nonzero()[0]
     if len(k) == 0:
         return u
-    bounds, free = program.bounds, program.free
+    bounds, free = program.bounds, program.free.nonzero()[0]
     p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
     center = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
     central = u.copy()
     central[free] = 0.0
-    weight = p[:, None]
     residual = center - engine.activity(X, central)[k]
-    central[free] = np.linalg.lstsq(weight * program.B[k][:, free].toarray(), p * residual, rcond=None)[0]
+    F = _columns(program, free)[k]
+    central[free] = np.linalg.lstsq(p[:, None] * F, p * residual, rcond=None)[0]
     return central
 
 

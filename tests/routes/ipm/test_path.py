@@ -21,6 +21,7 @@ from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.presolve.faces import Faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
+from bregopt.routes.ipm import central_path
 from bregopt.routes.ipm.cones import _least_eigenvalue
 from bregopt.routes.ipm.engine import Engine
 
@@ -979,3 +980,35 @@ def test_the_certificate_of_a_small_program_is_that_of_its_data(orders):
 def test_the_least_eigenvalue_is_estimated_from_an_eigenvector():
     start = np.eye(3)[0]
     assert _least_eigenvalue(lambda v: -2.0 * v, start) == pytest.approx(-2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_numbers_of_an_iterate_with_hinges_are_those_of_its_certificate(seed, monkeypatch):
+    """The path judges its iterates by numbers at hand; the certificate computes them from the data."""
+    rng = np.random.default_rng(seed)
+    X, b = bo.PSD(4), bo.Variable()
+    points = rng.normal(size=(30, 4))
+    rows = [z @ X @ z + b for z in points]
+    hinges = [
+        bo.soft(row >= 1 if k % 2 else row <= -1, gamma=0.1 + rng.random(), penalty="hinge")
+        for k, row in enumerate(rows)
+    ]
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), [*hinges, X[0, 0] <= 3, bo.sum(X) == 2])
+    compared, given = [], central_path._Scores.of
+
+    def of(scores, at, y, least, traces):
+        found = given(scores, at, y, least, traces)
+        if found is not None:
+            known = {"activity": at.activity, "cone_residual": 0.0, "smallest_eigenvalues": (least,)}
+            point = PrimalDualPoint(scores._program, scores._plan.matrices(at.X), at.u, y, **known)
+            compared.append((found, certify(point)))
+        return found
+
+    monkeypatch.setattr(central_path._Scores, "of", of)
+    assert solve(problem).status == "optimal"
+    assert len(compared) > 5
+    for found, certificate in compared:
+        for field in ("primal", "dual", "gap", "primal_residual", "dual_residual", "error"):
+            np.testing.assert_allclose(
+                getattr(found, field), getattr(certificate, field), rtol=1e-6, atol=1e-12, err_msg=field
+            )
