@@ -22,7 +22,7 @@ from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.program import Answer, Face, LowRank, Program, Start, Term
+from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, Term
 from bregopt.program.rows import Entries, Rows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
@@ -222,33 +222,39 @@ def _without_null_spaces(program: Program) -> list[Face] | None:
     distances are known of is centered. Where it is not, no ``C - A*(y)`` is definite, and no dual point is in
     the interior of the cone.
     """
-    probes = np.random.default_rng(0).normal(size=(2, program.m))
-    spaces = [_null_space(program, b, probes) for b in range(len(program.blocks))]
-    return list(map(Face, spaces)) if any(N.shape[1] for N in spaces) else None
-
-
-def _null_space(program: Program, b: int, probes: Array) -> Array:
-    """Return an orthonormal basis of the null space that all rows and the cost of a block have in common.
-
-    What vanishes in two random combinations of the rows, with weights `probes`, vanishes in all of them.
-    """
-    block, A = program.blocks[b], program.A
-    none = np.zeros((block.n, 0))
-    plain = block.nearness is None and block.cap is None and block.face is None
-    if not plain or not 1 < block.n <= _LARGEST_NULL_SPACE or not A.terms_of(b):
-        return none
-    known: Array | None = A.plans.get((Faces, b))
+    plain = tuple(b.nearness is None and b.cap is None and b.face is None for b in program.blocks)
+    known: dict[int, Array] | None = program.A.plans.get((Faces, plain))
     if known is None:
-        first, second = (_symmetric(A.adjoint(y, b)) for y in probes)
-        d, Q = np.linalg.eigh(first)
-        size = float(np.abs(d).max())
-        N = Q[:, np.abs(d) <= _FACE_NOISE * block.n * size]
-        vanishes = 0 < N.shape[1] < block.n and np.abs(second @ N).max() <= _FACE_NOISE * block.n * size
-        known = A.plans[Faces, b] = N if vanishes else none
-    C = block.C
-    if known.shape[1] and np.abs(C @ known).max() > _FACE_NOISE * np.abs(C).max(initial=0.0):
-        return none
-    return known
+        known = program.A.plans[Faces, plain] = _null_spaces(program.A, np.flatnonzero(plain).tolist())
+    if not known:
+        return None
+    faces = [Face.whole(block.n) for block in program.blocks]
+    for b, N in known.items():
+        C = program.blocks[b].C
+        if np.abs(C @ N).max() <= _FACE_NOISE * np.abs(C).max(initial=0.0):
+            faces[b] = Face(N)
+    return faces if any(face.codimension for face in faces) else None
+
+
+def _null_spaces(A: LinearMap, blocks: list[int]) -> dict[int, Array]:
+    """Return orthonormal bases of the null spaces that all rows have in common, of the blocks with any.
+
+    What vanishes in two random combinations of the rows vanishes in all of them.
+    """
+    (first, second), found = np.random.default_rng(0).normal(size=(2, A.m)), {}
+    blocks = [b for b in blocks if 1 < A.orders[b] <= _LARGEST_NULL_SPACE and A.terms_of(b)]
+    for n in {A.orders[b] for b in blocks}:
+        own = [b for b in blocks if A.orders[b] == n]
+        stack = np.array([_symmetric(A.adjoint(first, b)) for b in own])
+        size = np.abs(np.linalg.eigvalsh(stack))
+        noise = _FACE_NOISE * n * size.max(axis=1)
+        for k in np.flatnonzero(size.min(axis=1) <= noise).tolist():
+            d, Q = np.linalg.eigh(stack[k])
+            N = Q[:, np.abs(d) <= noise[k]]
+            again = _symmetric(A.adjoint(second, own[k])) @ N
+            if 0 < N.shape[1] < n and np.abs(again).max() <= noise[k]:
+                found[own[k]] = N
+    return found
 
 
 def _faces(program: Program, exposures: Sequence[Exposure]) -> list[Face]:

@@ -35,7 +35,7 @@ from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
 from bregopt.program.scale import scale_of
-from bregopt.records import dataclass, replace
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "REVEALED",
@@ -117,11 +117,17 @@ class OnRevealedFaces(OnFaces):
         """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
         y = np.zeros(self.whole.m)
         y[self.kept] = on_faces
+        corners, turns = self._turns
+        y += turns @ (corners @ self._corner(y))
+        return y
+
+    @cached_property
+    def _turns(self) -> tuple[Array, Array]:
+        """Orthonormal ``V'A*(w)U`` of combinations of relations, as rows, and these ``w``, as columns."""
         unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
         P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
         turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
-        y += unit @ (Q[turning].T @ (P[:, turning].T @ self._corner(y) / s[turning]))
-        return y
+        return P[:, turning].T, unit @ (Q[turning].T / s[turning])
 
     def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
         """Return the certificate on the faces, with an error for the round-off of the exposures.
@@ -153,7 +159,7 @@ class OnRevealedFaces(OnFaces):
         ]
         return np.array(columns).T
 
-    @property
+    @cached_property
     def _bases(self) -> list[tuple[Array, Array]]:
         """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
         bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]

@@ -411,7 +411,8 @@ class _Scores:
                     dual += bound.least(least)
                 else:
                     cost -= LARGEST_X * least * float(trace)
-                    miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
+            if self._unbounded:
+                miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
         missed = program.bounds.violation(at.activity)
         if len(self._hinges):
             if (np.abs(y[self._hinges]) > self._prices).any():
