@@ -165,8 +165,10 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def sizes(self) -> Array:
         """The larger magnitude of each row's finite bounds; zero where there is none."""
-        lo, hi = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (self.lo, self.hi))
-        return np.maximum(lo, hi)
+        ends = np.abs([self.lo, self.hi])
+        ends[ends == np.inf] = 0.0
+        sizes: Array = np.maximum.reduce(ends)
+        return sizes
 
     @cached_property
     def penalties(self) -> tuple[Penalty, ...]:

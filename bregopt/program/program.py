@@ -359,9 +359,9 @@ class Program(PickledWithoutCache):
         Rows of matrices change by ``||A_k||``, whatever the units of their variables, others by the largest
         ``|B_kj|`` relative to the size of the column.
         """
-        norms, columns = self._matrix_norms, self.column_sizes
         if self.k == 0:
-            return norms
+            return self.A.norms()
+        norms, columns = self._matrix_norms, self.column_sizes
         per_size = np.divide(1.0, columns, out=np.zeros(self.k), where=columns > 0)
         return np.where(norms > 0, norms, self._largest_in_rows(per_size))
 

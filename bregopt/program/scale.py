@@ -67,24 +67,29 @@ def pays(program: Program) -> bool:
 def scale_of(program: Program) -> Scale:
     """Return the scales of a program; computed once for each program."""
     demanded, allowed = _stated_sizes(program)
-    starts = [b.nearness.X0 for b in program.blocks if b.nearness is not None]
-    below_caps = _norm_below_caps(program)
-    all_capped = program.k == 0 and all(b.cap is not None for b in program.blocks)
-    largest = below_caps if all_capped else np.inf
-    demand = min(max(demanded, *(frobenius_norm(X0) for X0 in starts), 0.0), largest)
+    square, all_capped, units, resolution = 0.0, program.k == 0, [0.0], 0.0
+    for block in program.blocks:
+        if block.cap is None:
+            all_capped = False
+        else:
+            square += block.n * block.cap**2
+        if block.nearness is not None:
+            demanded = max(demanded, frobenius_norm(block.nearness.X0))
+            share = getattr(divergence_of(block.nearness), "resolution", Divergence.resolution)
+            units.append(block.nearness.mu * _unit(block.nearness))
+            resolution += share * units[-1]
+    below_caps = math.sqrt(square)  # the largest norm of matrices that have caps
+    largest = below_caps if all_capped else math.inf
+    demand = min(demanded, largest)
     primal = min(max(demand, allowed) or below_caps or 1.0, largest)
     dual = _dual_size(program, primal)
-    near = [b.nearness for b in program.blocks if b.nearness is not None]
-    units = [nearness.mu * _unit(nearness) for nearness in near]
-    resolutions = [getattr(divergence_of(n), "resolution", Divergence.resolution) for n in near]
-    resolution = sum(share * unit for share, unit in zip(resolutions, units, strict=True))
     bounds = program.bounds
     if not bounds.all_hard:
         units += bounds.gamma[bounds.kind == int(Penalty.LOG)].tolist()
         hinge = bounds.kind == int(Penalty.HINGE)  # it is a difference of activity and bound
         resolution += Divergence.resolution * float(bounds.gamma[hinge] @ bounds.sizes[hinge])
     linear = dual * (demand or primal)
-    return Scale(primal, dual, max(linear, *units, 0.0), max(_RESOLUTION * linear, resolution))
+    return Scale(primal, dual, max(linear, *units), max(_RESOLUTION * linear, resolution))
 
 
 def _unit(nearness: Nearness) -> float:
@@ -109,13 +114,9 @@ def _stated_sizes(program: Program) -> tuple[float, float]:
         boxes = columns > 0
         of_boxes = np.array([program.u_lo[boxes], program.u_hi[boxes]]) * columns[boxes]
         ends = np.concatenate([ends, of_boxes], axis=1)
-    demanded = np.maximum(ends[0], -ends[1]).max(initial=0.0)
-    return float(demanded), float(np.abs(ends).max(initial=0.0, where=np.isfinite(ends)))
-
-
-def _norm_below_caps(program: Program) -> float:
-    """Return the largest Frobenius norm of the matrices that have caps, zero if none has."""
-    return math.sqrt(sum(b.n * b.cap**2 for b in program.blocks if b.cap is not None))
+    demanded = np.maximum.reduce(np.maximum(ends[0], -ends[1]), initial=0.0)
+    allowed = np.maximum.reduce(np.abs(ends), axis=None, initial=0.0, where=np.isfinite(ends))
+    return float(demanded), float(allowed)
 
 
 def _dual_size(program: Program, primal: float) -> float:
@@ -125,7 +126,7 @@ def _dual_size(program: Program, primal: float) -> float:
     the slope at the scale of ``X``.
     """
     bounds, row_units = program.bounds, program.row_units
-    sizes = [_linear_size(block) for block in program.blocks]
+    sizes = list(map(_linear_size, program.blocks))
     if program.k:
         column = program.column_sizes
         used = column > 0

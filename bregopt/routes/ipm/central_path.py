@@ -360,7 +360,9 @@ class _CentralPath(Method):
         activity = self._engine.activity(X, u)
         violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)
         violation += np.where(np.isfinite(bounds.lo), np.minimum(activity, 0.0), 0.0)
-        H = (B @ sp.diags_array(u**2) @ B.T).toarray() + plan.gram(X, np.arange(plan.m))
+        H = plan.gram(X, np.arange(plan.m))
+        if len(u):
+            H += (B @ sp.diags_array(u**2) @ B.T).toarray()
         w = DefiniteFactor(H).solve(violation)
         adjoint = plan.adjoint(w)
         for group in plan.groups:

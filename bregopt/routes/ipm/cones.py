@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import lapack
@@ -64,8 +64,8 @@ LEAST_STEP_FRACTION = 0.9
 class Cone(Protocol):
     """A cone of arrays ``X``.
 
-    A root is computed once for each ``X``: the lower Cholesky factors of its matrices in the coordinates of
-    the cone, or the inverses of these factors.
+    A root is computed once for each ``X``: the lower Cholesky factor in the coordinates of the cone; of a
+    stack the factors of its matrices, and their inverses.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class FaceCone:
 
 
 class StackCone:
-    """Psd matrices of equal order, each on the whole cone. A root consists of inverse Cholesky factors.
+    """Psd matrices of equal order, each on the whole cone. A root has the shape ``(2, B, n, n)``.
 
     Parameters
     ----------
@@ -214,17 +214,17 @@ class StackCone:
 
     def root(self, X: Array) -> Array | None:
         try:
-            root = np.linalg.cholesky(X)
-            inverse_root = np.linalg.inv(root)
+            factor = np.linalg.cholesky(X)
+            inverse = np.linalg.inv(factor)
         except np.linalg.LinAlgError:
             return None
-        return inverse_root if math.isfinite(float(inverse_root.sum())) else None
+        return np.array([factor, inverse]) if math.isfinite(np.add.reduce(inverse, axis=None)) else None
 
     def project(self, X: Array) -> Array:
         return X
 
     def inverse(self, root: Array) -> Array:
-        return root.swapaxes(1, 2) @ root
+        return root[1].swapaxes(1, 2) @ root[1]
 
     def weighted(self, X: Array, weights: Array) -> Array:
         return weights[:, None, None] * X
@@ -242,12 +242,11 @@ class StackCone:
         return M
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        factors: Any = np.linalg.inv(root)
-        return factors, root
+        return root[0], root[1]
 
     def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        scaled = root @ step @ root.swapaxes(1, 2)
-        return _length_to_boundary(float(np.linalg.eigvalsh(scaled)[:, 0].min()))
+        scaled = root[1] @ step @ root[1].swapaxes(1, 2)
+        return _length_to_boundary(float(np.minimum.reduce(np.linalg.eigvalsh(scaled)[:, 0])))
 
 
 def _length_to_boundary(least: float) -> float:

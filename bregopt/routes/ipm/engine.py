@@ -303,7 +303,6 @@ class Engine:
 
         With a `predictor` the step includes its second-order terms (Mehrotra).
         """
-        checkpoint()
         program, m, values, q = self._program, self._m, at.activity, at.u
         if len(q):
             values = np.concatenate([at.activity, at.u])
@@ -398,7 +397,8 @@ class Engine:
             return None
         lengths = self.step_lengths(at, step, _PREDICTOR_TOL)
         primal, dual = min(1.0, lengths[0]), min(1.0, lengths[1])
-        now, order = self.complementarity(at, falling), self.products(falling)
+        now = self.complementarity(at, falling)
+        order = self.products(falling) if self._weighted else self.plan.order + self._of_variables
         if order and now:
             after = self._complementarity_after(at, step, primal, dual, falling)
             centering = min(1.0, max(after / now, 0.0))
