@@ -196,13 +196,19 @@ def certify(point: PrimalDualPoint) -> Certificate:
     -------
     Certificate
     """
-    primal, bound = point.primal, point.bound
+    program, primal, bound, shared = point.program, point.primal, point.bound, 0.0
     dual = bound.value - bound.cost
     loss = float(np.abs(point.y) @ point.violations) + last_digits(point)
-    loss += point.cap_violation.cost + point.second_order_loss + point.projection_cost + point.cone_loss
-    error = abs(primal - dual) + loss + point.evaluation_error
-    size = objective_size(point.program, primal, dual, terms=point.largest_term)
-    round_off = max(ROUND_OFF_OF_TERMS * scale_of(point.program).objective, point.evaluation_error)
+    if point.cone_residual:
+        loss += point.cone_loss
+    if program.cones.count:
+        loss += point.second_order_loss
+    if program.curved:
+        loss += point.cap_violation.cost + point.projection_cost
+        shared = point.evaluation_error
+    error = abs(primal - dual) + loss + shared
+    size = objective_size(program, primal, dual, terms=point.largest_term)
+    round_off = max(ROUND_OFF_OF_TERMS * scale_of(program).objective, shared)
     if primal < dual <= primal + round_off:
         dual = primal  # the bound of a feasible point is above it by round-off only
     elif primal < dual < math.inf:
@@ -211,10 +217,10 @@ def certify(point: PrimalDualPoint) -> Certificate:
         error = gap = math.inf
     else:
         gap = 0.0 if error == 0 else error / size if size > 0 else math.inf
-        if point.program.tangent is None and dimacs_sizes(point.program) is not None:
+        if program.tangent is None and dimacs_sizes(program) is not None:
             gap = max(gap, abs(primal - dual) / (1 + abs(primal) + abs(dual)))
     residuals = point.primal_residual, bound.residual
-    return Certificate(primal, dual, gap, *residuals, error, point.evaluation_error, size)
+    return Certificate(primal, dual, gap, *residuals, error, shared, size)
 
 
 def last_digits(point: PrimalDualPoint) -> float:
@@ -294,8 +300,8 @@ def objective_size(program: Program, *values: float, terms: float | Callable[[],
         The largest term, or a function that returns it and is called only where it counts. Infinity stands
         for unknown terms.
     """
-    scale = scale_of(program)
-    size = max([scale.resolution, *(abs(v - program.stated_constant) for v in values if math.isfinite(v))])
+    scale, constant = scale_of(program), program.stated_constant
+    size = max([scale.resolution, *[abs(v - constant) for v in values if math.isfinite(v)]])
     most = NEGLIGIBLE_OBJECTIVE * scale.objective
     if size >= most:
         return size

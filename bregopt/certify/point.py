@@ -187,8 +187,7 @@ class PrimalDualPoint:
     @cached_property
     def costs(self) -> float:
         """``<C, X>``, summed over the blocks."""
-        blocks = zip(self.program.blocks, self.X, strict=True)
-        return math.fsum(block.cost_value(X) for block, X in blocks)
+        return math.fsum(map(Block.cost_value, self.program.blocks, self.X))
 
     @cached_property
     def traces(self) -> Array:
@@ -269,7 +268,7 @@ class PrimalDualPoint:
     def primal_residual(self) -> float:
         """The largest relative violation of a row, of the box, of a second-order cone, or of ``X psd``."""
         program = self.program
-        residual = float(row_residuals(self).max(initial=0.0))
+        residual = float(np.maximum.reduce(row_residuals(self), initial=0.0))
         if program.k:
             residual = max(residual, _box_residual(program, self.u), _second_order_residual(program, self.u))
         if residual:
@@ -278,7 +277,9 @@ class PrimalDualPoint:
             if sizes is not None:
                 outside = max(float(np.linalg.norm(self.violations)), _outside_of(program, self.u))
                 residual = max(residual, outside / sizes.bounds)
-        return max(residual, self.cone_residual, self.cap_violation.residual)
+        if program.capped:
+            residual = max(residual, self.cap_violation.residual)
+        return max(residual, self.cone_residual)
 
     @cached_property
     def cap_violation(self) -> CapViolation:
@@ -447,8 +448,8 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
 def row_residuals(point: PrimalDualPoint) -> Array:
     """Return the relative violation of each row, shape ``(m,)``."""
     program, missed = point.program, point.violations
-    if not missed.any():
-        return np.zeros(program.m)
+    if not np.logical_or.reduce(missed):
+        return np.zeros(len(missed))
     norms, sizes, rho = program.row_units, program.bounds.sizes, scale_of(program).primal
     reach = np.maximum(sizes, ROW_NOISE * norms * rho)
     if program.k:
@@ -470,7 +471,7 @@ def divergence_factor(point: PrimalDualPoint) -> float:
     program, traces = point.program, point.traces
     usual = DIVERGENT * scale_of(program).primal
     variables = float((np.abs(point.u) * program.column_sizes).max()) if program.k else 0.0
-    if max(variables, float(traces.max(initial=0.0))) <= usual:
+    if max(variables, float(np.maximum.reduce(traces, initial=0.0))) <= usual:
         return 1.0
     free = np.array([bound is None for bound in trace_bounds(program)], dtype=bool)
     return max(1.0, variables / usual, float(traces[free].max(initial=0.0)) / usual)

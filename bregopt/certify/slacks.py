@@ -88,24 +88,25 @@ def _covering(program: Program, n: int, row: IntArray, i: IntArray, w: Array) ->
     """Return the trace bound of the rows that are the tightest on an entry, None if an entry has none."""
     if len(i) < n:
         return None
-    bounds = program.bounds
-    if not np.bincount(i, minlength=n).all():
+    bounds, m = program.bounds, program.m
+    if not np.logical_and.reduce(np.bincount(i, minlength=n)):
         return None
     taken = row
     if len(i) > n:
         share = bounds.hi[row] / np.bincount(row, w)[row]
         order = np.lexsort((row, share, i))  # the first of equal ones
         taken = row[order[np.unique(i[order], return_index=True)[1]]]
-    is_used = np.zeros(program.m, dtype=bool)
+    is_used = np.zeros(m, dtype=bool)
     is_used[taken] = True
     used, own = is_used.nonzero()[0], is_used[row]
-    least, largest = np.full(program.m, np.inf), np.zeros(program.m)
+    least, largest = np.inf + np.zeros(m), np.zeros(m)
     np.minimum.at(least, row[own], w[own])
     np.maximum.at(largest, row[own], w[own])
-    even = largest[used] - least[used] <= 1e-14 * largest[used]
-    level = own.sum() == n and bool((even & (bounds.lo[used] == bounds.hi[used])).all())
-    value = float((bounds.hi[used] / least[used]).sum())
-    return TraceBound(value, level, scattered(used, 1 / least[used], program.m))
+    least, largest = least[used], largest[used]
+    even = (largest - least <= 1e-14 * largest) & (bounds.lo[used] == bounds.hi[used])
+    level = np.add.reduce(own) == n and bool(np.logical_and.reduce(even))
+    value = float(np.add.reduce(bounds.hi[used] / least))
+    return TraceBound(value, level, scattered(used, 1 / least, m))
 
 
 def _diagonal_rows(program: Program, block: int) -> tuple[IntArray, IntArray, Array]:
@@ -130,7 +131,7 @@ def trace_bounds(program: Program) -> tuple[TraceBound | None, ...]:
     tangent = program.tangent
     if tangent is not None and program.A is tangent.program.A and program.B is tangent.program.B:
         return trace_bounds(tangent.program)
-    return tuple(trace_bound(program, b) for b in range(len(program.blocks)))
+    return tuple([trace_bound(program, b) for b in range(len(program.blocks))])
 
 
 def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> None:

@@ -236,13 +236,12 @@ def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
     if not possible.any():
         none = np.zeros(0, dtype=np.intp)
         return none, none, np.zeros(0)
-    columns, bounds = program.B.tocsc(), program.bounds
-    columns.eliminate_zeros()
-    slack = np.flatnonzero((np.diff(columns.indptr) == 1) & possible)
-    row, weight = columns.indices[columns.indptr[slack]], columns.data[columns.indptr[slack]]
+    (starts, rows, values), bounds = program.by_columns, program.bounds
+    slack = np.flatnonzero((np.diff(starts) == 1) & possible)
+    row, weight = rows[starts[slack]], values[starts[slack]]
     below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])
     relieves = np.where(weight > 0, below & ~above, above & ~below) | ~priced[slack]
     relieves &= bounds.hard[row] & (below | above)
-    slack, row, weight = slack[relieves], row[relieves].astype(np.intp), weight[relieves]
+    slack, row, weight = slack[relieves], row[relieves], weight[relieves]
     row, first = np.unique(row, return_index=True)
     return slack[first], row, weight[first]

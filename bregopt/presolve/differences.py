@@ -10,7 +10,7 @@ variables; alternating directions take half of theirs without.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -126,10 +126,9 @@ def _pairs(program: Program) -> Pairs | None:
     equal = program.bounds.equal & program.bounds.hard
     if np.count_nonzero(single) < 2 or not equal.any():
         return None
-    columns: Any = program.B.tocsc()
-    columns.eliminate_zeros()
-    own = np.flatnonzero(single & (np.diff(columns.indptr) == 1))
-    row, weight = columns.indices[columns.indptr[own]].astype(np.intp), columns.data[columns.indptr[own]]
+    starts, rows, values = program.by_columns
+    own = np.flatnonzero(single & (np.diff(starts) == 1))
+    row, weight = rows[starts[own]], values[starts[own]]
     of_row = np.full((2, program.m), -1)  # one variable of each sign
     for sign in (0, 1):
         chosen = np.flatnonzero(equal[row] & ((weight > 0) == bool(sign)))

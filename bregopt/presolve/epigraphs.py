@@ -208,10 +208,9 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
 
 def _finite_end(program: Program, J: IntArray) -> Array:
     """Return the end of the box that each variable goes to, which relaxes all of its rows."""
-    columns = program.B[:, J].tocsc()
-    columns.eliminate_zeros()
-    first = columns.indptr[:-1]  # of all rows of a variable, which it relaxes in the same direction
-    rises = (columns.data[first] > 0) == np.isfinite(program.bounds.lo[columns.indices[first]])
+    starts, row, value = program.by_columns
+    first = starts[J]  # of all rows of a variable, which it relaxes in the same direction
+    rises = (value[first] > 0) == np.isfinite(program.bounds.lo[row[first]])
     return np.where(rises, program.u_hi[J], program.u_lo[J])
 
 
@@ -308,14 +307,13 @@ class AbsoluteValues:
         priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)
         if not priced.any() or not _comparable(program):
             return None
-        columns = sp.csc_array(program.B, copy=True)
-        columns.eliminate_zeros()
-        variable = np.flatnonzero(priced & (np.diff(columns.indptr) == 2))
+        starts, row, coefficient = program.by_columns
+        variable = np.flatnonzero(priced & (np.diff(starts) == 2))
         if not len(variable):
             return None
-        start, bounds = columns.indptr[variable], program.bounds
-        rows = np.array([columns.indices[start], columns.indices[start + 1]], dtype=np.intp)
-        value = np.array([columns.data[start], columns.data[start + 1]])
+        start, bounds = starts[variable], program.bounds
+        rows = np.array([row[start], row[start + 1]])
+        value = np.array([coefficient[start], coefficient[start + 1]])
         below, above = np.isfinite(bounds.lo[rows]), np.isfinite(bounds.hi[rows])
         relaxes = bounds.hard[rows] & (below ^ above) & ((value > 0) == below)
         good = relaxes.all(axis=0)

@@ -195,7 +195,7 @@ class IndependentColumns:
         free = program.free.nonzero()[0]
         if len(free) == 0 or len(free) ** 2 * program.m > _LARGEST_QR:
             return None
-        vectors = program.B[:, free].toarray().T
+        vectors = program.columns_of(free).T
         sizes = np.linalg.norm(vectors, axis=1)
         sizes[sizes == 0] = 1.0
         vectors /= sizes[:, None]

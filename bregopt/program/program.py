@@ -217,10 +217,12 @@ class ParameterSlope:
 
 # A variable dominates a row if it changes it this much more, relative to the matrices, than another row.
 _FAR_MORE = 1e3
+
+
 # Properties of a program that depend on the coefficients of its rows, and on which variables are in cones.
 _OF_COEFFICIENTS = (
     *("alone", "in_cones", "row_sizes", "row_units", "column_sizes"),
-    *("Bt", "absolute_B", "_lean_B", "_row_of_coefficient"),
+    *("Bt", "absolute_B", "_lean_B", "_row_of_coefficient", "by_columns"),
 )
 
 
@@ -460,6 +462,21 @@ class Program(PickledWithoutCache):
         share = np.zeros(self.k)
         np.maximum.at(share, self.B.indices, np.abs(self.B.data) / sizes[self._row_of_coefficient])
         return share
+
+    @cached_property
+    def by_columns(self) -> tuple[IntArray, IntArray, Array]:
+        """The nonzero coefficients of variables, one after the other: where each begins, rows and values."""
+        at = self.B.data.nonzero()[0]
+        order = at[self.B.indices[at].argsort(kind="stable")]
+        starts = self.B.indices[order].searchsorted(np.arange(self.k + 1))
+        return starts, self._row_of_coefficient[order], self.B.data[order]
+
+    def columns_of(self, variables: IntArray) -> Array:
+        """Return the coefficients of some variables, a dense array of shape ``(m, len(variables))``."""
+        units = np.zeros((self.k, len(variables)))
+        units[variables, np.arange(len(variables))] = 1.0
+        columns: Array = self.B @ units  # a product takes a sixth of the time of SciPy's indices
+        return columns
 
     @cached_property
     def _row_of_coefficient(self) -> IntArray:

@@ -529,9 +529,12 @@ class Engine:
             return None
         if self.plan.faces:
             self.plan.projected(X)  # round-off would move it off its face, step by step
+        activity = self.plan.apply(X)
+        if len(u):
+            activity += u @ self._program.Bt
         return Iterate(
             *(X, Z, X_parts, Z_parts, X_roots, Z_roots, residual, exact, u, z, y),
-            *(self.activity(X, u), multipliers, bounds, second_order, largest),
+            *(activity, multipliers, bounds, second_order, largest),
         )
 
     def _dual(

@@ -217,7 +217,7 @@ def _feasible_multipliers(program: Program) -> Array:
     hinge, free = (bounds.kind == int(Penalty.HINGE)).nonzero()[0], program.free.nonzero()[0]
     if not (len(hinge) and len(free)):
         return zero
-    F, c, gamma = _columns(program, free), program.c[free], bounds.gamma[hinge]
+    F, c, gamma = program.columns_of(free), program.c[free], bounds.gamma[hinge]
     y = zero.copy()
     y[hinge] = gamma * np.linalg.lstsq((gamma[:, None] * F[hinge]).T, c, rcond=None)[0]
     lower, upper = bounds.dual_range()
@@ -225,14 +225,6 @@ def _feasible_multipliers(program: Program) -> Array:
     within = (lower[hinge] + distance <= y[hinge]) & (y[hinge] <= upper[hinge] - distance)
     inside = (within & (np.abs(y[hinge]) >= distance)).all()
     return y if inside and (np.abs(F.T @ y - c) <= _FREE_RESIDUAL * np.abs(c)).all() else zero
-
-
-def _columns(program: Program, of: IntArray) -> Array:
-    """Return the columns of some variables, dense. A product takes a sixth of the time of SciPy's indices."""
-    units = np.zeros((program.k, len(of)))
-    units[of, np.arange(len(of))] = 1.0
-    columns: Array = program.B @ units
-    return columns
 
 
 def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: Array, nu: float) -> Array:
@@ -249,7 +241,7 @@ def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: 
     central = u.copy()
     central[free] = 0.0
     residual = center - engine.activity(X, central)[k]
-    F = _columns(program, free)[k]
+    F = program.columns_of(free)[k]
     central[free] = np.linalg.lstsq(p[:, None] * F, p * residual, rcond=None)[0]
     return central
 
