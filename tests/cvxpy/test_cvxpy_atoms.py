@@ -168,7 +168,7 @@ ATOMS = {
     "symmetric_wrap": lambda v: [cp.atoms.symmetric_wrap(v.F[:, :2] + v.F[:, :2].T)],
     "tr_inv": lambda v: [cp.tr_inv(v.S)],
     "trace": lambda v: [cp.trace(v.X @ A)],
-    "transpose": lambda v: [cp.transpose(v.F)],
+    "transpose": lambda v: [cp.transpose(v.F), cp.transpose(v.F, (1, 0)), cp.transpose(v.F, (0, 1))],
     "tv": lambda v: [cp.tv(v.x), cp.tv(v.X)],
     "upper_tri": lambda v: [cp.upper_tri(v.X)],
     "var": lambda v: [cp.var(v.x)],

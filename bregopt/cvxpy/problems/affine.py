@@ -366,6 +366,21 @@ def _moved(atom: Any, elements: Elements, rows: Coefficients) -> None:
         _read(argument, elements.taken(k, at[k] - start, 1.0), rows)
 
 
+def _unchanged(atom: Any, elements: Elements, rows: Coefficients) -> None:
+    _read(atom.args[0], elements, rows)
+
+
+def _reshaped(atom: Any, elements: Elements, rows: Coefficients) -> None:
+    (_unchanged if atom.order == "F" else _moved)(atom, elements, rows)
+
+
+def _transposed(atom: Any, elements: Elements, rows: Coefficients) -> None:
+    if len(atom.shape) != 2 or atom.axes is not None:
+        return _moved(atom, elements, rows)
+    j, i = np.divmod(elements.at, atom.shape[0])
+    return _read(atom.args[0], elements.moved(j + atom.shape[1] * i), rows)
+
+
 def _promoted(atom: Any, elements: Elements, rows: Coefficients) -> None:
     _read(atom.args[0], elements.moved(np.zeros(len(elements.at), dtype=np.intp)), rows)
 
@@ -491,18 +506,18 @@ _RULES: dict[str, _Rule] = {
     "multiply": _multiplied,
     "DivExpression": _divided,
     "MulExpression": _product,
+    "reshape": _reshaped,
+    "transpose": _transposed,
 }
 _PRODUCTS = {"multiply", "DivExpression", "MulExpression"}
-_MOVING = {
-    *("special_index", "transpose", "reshape", "diag_mat", "diag_vec", "upper_tri"),
-    *("broadcast_to", "Hstack", "Vstack", "Concatenate", "conj", "real"),
-    *("Wrap", "symmetric_wrap", "psd_wrap", "nsd_wrap", "nonneg_wrap", "nonpos_wrap"),
-}
+_RULES |= dict.fromkeys(("special_index", "diag_mat", "diag_vec", "upper_tri"), _moved)
+_RULES |= dict.fromkeys(("broadcast_to", "Hstack", "Vstack", "Concatenate"), _moved)
+_RULES |= dict.fromkeys(("conj", "real", "Wrap", "symmetric_wrap", "skew_symmetric_wrap"), _unchanged)
+_RULES |= dict.fromkeys(("psd_wrap", "nsd_wrap", "nonneg_wrap", "nonpos_wrap"), _unchanged)
 
 
 def _rule(atom: Any) -> _Rule:
-    name = type(atom).__name__
-    return _RULES.get(name, _moved if name in _MOVING else _by_jacobian)
+    return _RULES.get(type(atom).__name__, _by_jacobian)
 
 
 def is_affine(expression: Any) -> bool:
@@ -510,7 +525,7 @@ def is_affine(expression: Any) -> bool:
     name = type(expression).__name__
     factors = expression.args[1:] if name == "DivExpression" else expression.args
     scaled = name in _PRODUCTS and any(isinstance(factor, cp.Constant) for factor in factors)
-    if scaled or name in _MOVING or (name in _RULES and name not in _PRODUCTS):
+    if scaled or (name in _RULES and name not in _PRODUCTS):
         return all(map(is_affine, expression.args))
     return isinstance(expression, Leaf) or bool(expression.is_affine())
 
