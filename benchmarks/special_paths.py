@@ -98,7 +98,7 @@ def without(name: str) -> Callable[[], Any]:
     return off
 
 
-def _stalled(program: Any, settings: Any, progress: Any, answer: Any) -> Any:
+def _stalled(method: Any, program: Any, settings: Any, progress: Any, answer: Any) -> Any:
     return answer
 
 
@@ -476,6 +476,28 @@ def zero_diagonals(n: int) -> bo.Problem:
     d, cost = bo.diag(X), start_matrix(n, np.random.default_rng(0))
     rows = [bo.sum(d[:5]) <= bo.sum(d[5:10]), bo.sum(d[5:10]) <= bo.sum(d[:5]) - bo.sum(d[10:13])]
     return bo.Problem(bo.Maximize(bo.inner(cost, X)), [*rows, bo.trace(X) == 1])
+
+
+def zeros_on_the_diagonal(n: int) -> bo.Problem:
+    """Return a nearness problem with zeros on the diagonal, whose dual is not attained."""
+    X = bo.PSD(n)
+    near = bo.frobenius_div(X, start_matrix(n, np.random.default_rng(0)))
+    return bo.Problem(bo.Minimize(near), [bo.diag(X) == np.sign(np.arange(n) // 4)])
+
+
+def fixed_pairs(n: int) -> bo.Problem:
+    """Return a nearest correlation matrix with entries fixed at one and minus one."""
+    X, A = bo.PSD(n), start_matrix(n, np.random.default_rng(1))
+    pairs = [X[0, 1] == 1, X[2, 3] == -1, X[3, 4] == 1]
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1, *pairs])
+
+
+def rows_without_interior(n: int) -> bo.Problem:
+    """Return a nearness problem in which the sum of two indefinite rows leaves no interior."""
+    X, rng = bo.PSD(n), np.random.default_rng(7)
+    z, A, D = rng.normal(size=n), rng.uniform(-1, 1, (n, n)), np.diag(np.arange(float(n)))
+    rows = [bo.inner(np.outer(z, z) + D, X) == 2, bo.inner(-D, X) == -2]
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, (A + A.T) / 2)), rows)
 
 
 def replaceable_variables() -> bo.Problem:
@@ -879,8 +901,22 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("rows that fix diagonal entries to zero, n = 20", solving(zero_diagonals, 20)),
         ),
         (
-            *("revealed faces", "routes.ipm.path_route:_on_revealed_faces"),
-            replaced("routes.ipm.path_route._on_revealed_faces", _stalled),
+            *("coordinates of faces", "presolve.faces:FaceCoordinates", without("faces")),
+            *("Frobenius nearness with zeros on the diagonal, n = 20", solving(zeros_on_the_diagonal, 20)),
+        ),
+        (
+            *("collinear rows", "presolve.faces:_collinear_exposure"),
+            answering("presolve.faces._collinear_exposure", None),
+            *("nearest correlation matrix, pairs fixed at one", solving(fixed_pairs, 150)),
+        ),
+        (
+            *("multipliers that diverge", "routes.projection.route:_diverges"),
+            answering("routes.projection.route._diverges", False),
+            *("nearest psd matrix on two rows without interior", solving(rows_without_interior, 10)),
+        ),
+        (
+            *("revealed faces", "routes.ipm.path_route:on_revealed_faces"),
+            replaced("routes.ipm.path_route.on_revealed_faces", _stalled),
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (

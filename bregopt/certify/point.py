@@ -390,18 +390,22 @@ class PrimalDualPoint:
 
     def _matrix_term(self, b: int) -> float:
         nearness, cap = self.program.blocks[b].nearness, self.program.blocks[b].cap
-        W = self.program.blocks[b].C - self.program.A.adjoint(self.y, b)
+        W, X = self.program.blocks[b].C - self.program.A.adjoint(self.y, b), np.asarray(self.X[b])
+        constant, face = 0.0, None if self._faces is None else self._faces[b]
+        if face is not None and face.codimension:
+            W, X = face.compress(W), face.compress(X)
+            if nearness is not None:
+                nearness, constant = nearness.on_face(face)
         if cap is not None:
-            return capped_term(nearness, W, np.asarray(self.X[b]), cap)
+            return capped_term(nearness, W, X, cap) + constant
         assert nearness is not None
         divergence: Any = divergence_of(nearness)
-        X, mu = np.asarray(self.X[b]), nearness.mu
         if getattr(divergence, "takes_multiplier", False):
             S = None if self._S is None else self._S[b]
-            least = divergence.dual_term(W, mu, X, S, diagonal_bounds(self.program)[b])
+            least = divergence.dual_term(W, nearness.mu, X, S, diagonal_bounds(self.program)[b])
         else:
-            least = divergence.dual_term(W, mu, X)
-        return min(least, least_seen(divergence, W, mu, X))
+            least = divergence.dual_term(W, nearness.mu, X)
+        return min(least, least_seen(divergence, W, nearness.mu, X)) + constant
 
 
 def _is_exact(trace: TraceBound | None) -> bool:

@@ -169,6 +169,13 @@ class Divergence(ABC):
         """Return the iterate of cyclic projection, which projections onto single rows update."""
         raise NotImplementedError(f"{self.phrase()} has no projection onto a row")
 
+    def restricted(self, V: Array) -> tuple[Array, float]:
+        """Return ``M0`` and ``c`` with ``D(V M V', X0) = D(M, M0) + c`` for `V` with orthonormal columns.
+
+        With it, projections move to the face ``X = V M V'`` where rows leave ``X`` no interior.
+        """
+        raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
+
     def anchor_derivative(self, S: Array) -> Array:
         """Return minus the derivative of the gradient along a symmetric `S`, as ``X0`` changes.
 

@@ -85,6 +85,10 @@ class Frobenius(Divergence):
         cut = eigenvalues - np.clip(eigenvalues, 0.0, cap)
         return mu * float(cut @ cut) + self._linear_part(W, mu)
 
+    def restricted(self, V: Array) -> tuple[Array, float]:
+        M0 = V.T @ self.X0 @ V
+        return (M0 + M0.T) / 2, float(np.linalg.norm(self.X0 - V @ M0 @ V.T) ** 2)
+
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         return cp.sum_squares(X - self.X0)
 

@@ -38,6 +38,7 @@ REQUESTED: dict[str, str | Reduction] = {
     "independent rows": "independent_rows:IndependentRows",
     "independent columns": "independent_rows:IndependentColumns",
     "faces": "faces:Faces",
+    "face coordinates": "faces:FaceCoordinates",
     "chordal sparsity": "chordal:Chordal",
     "whitening": "whitening:Whitening",
     "scaling": "whitening:Scaling",

@@ -14,20 +14,30 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import dense
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, Term
+from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, StopReason, Term
+from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, Rows, SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
 
-__all__ = ["Exposure", "Faces", "OnFaces", "has_rows_of_integers", "implied_faces", "on_faces"]
+__all__ = [
+    "Exposure",
+    "FaceCoordinates",
+    "Faces",
+    "OnFaces",
+    "has_rows_of_integers",
+    "implied_faces",
+    "on_faces",
+]
 
 # Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
 _FACE_NOISE = 1e-12
@@ -35,6 +45,8 @@ _FACE_NOISE = 1e-12
 _ZERO_BOUND = 1e-14
 # Negative eigenvalue of C - A*(y) that is tolerated.
 _SLACK_NOISE = 1e-10
+# The same, relative to the size of A*(y), for Farkas vectors. A larger one needs a smaller multiple of F.
+_FARKAS_NOISES = (0.0, 1e-10, 1e-8, 1e-6)
 # Margin of the multiple of F that makes C - A*(y) psd outside the face.
 _MULTIPLE_MARGIN = 1e-3
 # Number of random vectors that show that a row does not vanish on a face, and that a row is indefinite. Each
@@ -48,6 +60,8 @@ _LARGEST_INTEGER_ROWS = 3_000
 _SURELY_POSITIVE = 1e-6
 # Factor of the bound in the linear program for a face. Its solver has an absolute tolerance of 1e-7.
 _SHARPENED = 1e4
+# Singular value of directions, relative to the largest, below which they are dependent.
+_PARALLEL = 1e-8
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 _LARGEST_LINEAR_PROGRAM = 1_000_000
 
@@ -90,11 +104,14 @@ class OnFaces(Reduced):
         """
         bounds = self.whole.bounds
         idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
+        for exposure in self.exposures:
+            if exposure.implied is not None:
+                idle = np.setdiff1d(idle, exposure.implied)
         noise = (_ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
             y = scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
-            y = self._lifted(y, costs=False)
+            y = self._lifted(y, costs=False, noise=0.0)
             if is_farkas(self.whole, y):
                 return y
         if len(wrong) == 0:
@@ -115,14 +132,42 @@ class OnFaces(Reduced):
     def restore(self, answer: Answer) -> Answer:
         """Return the answer with multipliers of all rows, and with those that are valid on the faces only."""
         on_faces = scattered(self.kept, answer.y, self.whole.m)
-        y = self._lifted(on_faces, costs=True)
+        if answer.stop is StopReason.INFEASIBLE:
+            lifted = (self._lifted(on_faces, costs=False, noise=noise) for noise in _FARKAS_NOISES)
+            proven = (y for y in lifted if proves_infeasible(self.whole, y))
+            return replace(answer, y=next(proven, on_faces))
+        y = self._lifted(on_faces, costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)
 
-    def _lifted(self, y: Array, costs: bool, noise: float = _SLACK_NOISE) -> Array:
+    def _lifted(
+        self, y: Array, costs: bool, noise: float = _SLACK_NOISE, X: Sequence[Array] | None = None
+    ) -> Array:
         for exposure in reversed(self.exposures):
             weight = scattered(exposure.rows, exposure.weight, self.whole.m)
-            y = y - self._multiple(exposure, weight, y, costs, noise) * weight
+            near = self.whole.blocks[exposure.block].nearness is not None
+            if X is not None and near:
+                y = y - self._multiple_of_square(exposure, weight, y, X[exposure.block]) * weight
+            else:
+                y = y - self._multiple(exposure, weight, y, costs, noise) * weight
         return y
+
+    def _multiple_of_square(self, exposure: Exposure, weight: Array, y: Array, X: Array) -> float:
+        """Return ``t`` for a block with a divergence: the bound increases with ``t`` without end.
+
+        With ``Z`` the slack of ``X psd``, the bound is short by at most ``||X|| ||Z_12||^2 / (t ||F_22||)``.
+        It is a difference of squares of size ``(t ||F||)^2``, whose round-off is as large at this ``t``.
+        """
+        b, nearness = exposure.block, self.whole.blocks[exposure.block].nearness
+        assert nearness is not None
+        gradient = nearness.mu * divergence_of(nearness).gradient(X)
+        A, R, before = self.whole.A, exposure.directions, Face(exposure.before)
+        F, Z = A.adjoint(weight, b), self.whole.blocks[b].C + gradient - A.adjoint(y, b)
+        own = float(np.linalg.eigvalsh(R.T @ F @ R)[0])
+        corner = before.project(Z @ R) - before.project(R) @ (R.T @ Z @ R)
+        short = float(np.linalg.norm(X, 2)) * float(np.linalg.norm(corner)) ** 2 / own
+        balanced = (2 * nearness.mu * short / (EPS * float(np.linalg.norm(F)) ** 2)) ** (1 / 3)
+        needed = -float(np.linalg.eigvalsh(R.T @ Z @ R)[0]) / own
+        return max((1 + _MULTIPLE_MARGIN) * needed, balanced)
 
     def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool, noise: float) -> float:
         """Return ``t`` with ``Z + t F`` psd on the face before the exposure, by a Schur complement.
@@ -141,8 +186,10 @@ class OnFaces(Reduced):
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > _FACE_NOISE * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
-            slack = noise * size if costs else 0.0
-            on_face = after.compress(Z) + slack * np.eye(after.order)
+            # A Farkas vector may have a negative eigenvalue that bounds on the trace of X make up for.
+            on_face = after.compress(Z)
+            short = 0.0 if costs else max(-float(np.linalg.eigvalsh(on_face)[0]), 0.0)
+            on_face = on_face + (noise * size + (1 + _MULTIPLE_MARGIN) * short) * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
             except np.linalg.LinAlgError:
@@ -174,6 +221,41 @@ def _of_integers(term: Term) -> bool:
     return bool((value == np.rint(value)).all())
 
 
+@dataclass(frozen=True, eq=False)
+class InFaceCoordinates(Reduced):
+    """A program in the ``M`` of ``X = V M V'``, for blocks with a divergence."""
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, X=(), S=None)
+
+    def restore(self, answer: Answer) -> Answer:
+        if answer.stop is StopReason.INFEASIBLE:
+            return Answer.without_point(self.whole, answer.y, answer.stop, answer.iterations)
+        X = tuple(
+            face.lift(np.asarray(M)) if face.order == len(M) < face.n else M
+            for M, face in zip(answer.X, self.whole.faces, strict=True)
+        )
+        return replace(answer, X=X)
+
+
+# Pays on: Frobenius nearness with zeros on the diagonal, n = 20.
+class FaceCoordinates:
+    """Restate blocks with a divergence on their faces: projections take the whole cone."""
+
+    name: ClassVar[str] = "face coordinates"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> InFaceCoordinates | None:
+        reduced = program
+        for b, face in enumerate(program.faces):
+            nearness = program.blocks[b].nearness
+            if nearness is not None and face.codimension:
+                own, constant = nearness.on_face(face)
+                restricted = reduced.restrict(b, face.basis, np.asarray(own.X0))
+                reduced = replace(restricted, offset=restricted.offset + constant)
+        return None if reduced is program else InFaceCoordinates(program, reduced)
+
+
 # Pays on: equipartition, n = 80.
 class Faces:
     """Restrict matrices to the faces of the cone that the rows imply."""
@@ -194,7 +276,11 @@ def implied_faces(program: Program) -> OnFaces | None:
     exposures = _exposures_of(program)
     if not exposures:
         return None
-    kept = np.flatnonzero(~_vanishing(program, _faces(program, exposures)))
+    left_out = _vanishing(program, _faces(program, exposures))
+    for exposure in exposures:
+        if exposure.implied is not None:
+            left_out[exposure.implied] = True
+    kept = np.flatnonzero(~left_out)
     return on_faces(program, exposures, kept)
 
 
@@ -301,6 +387,8 @@ class Exposure:
         The directions removed earlier.
     directions : array of shape (n, r)
         The range of ``F`` on the face, in the coordinates of ``X``.
+    implied : int array, optional
+        The rows that others imply on the new face, besides those that vanish there.
     """
 
     block: int
@@ -308,26 +396,30 @@ class Exposure:
     weight: Array
     before: Array
     directions: Array
+    implied: IntArray | None = None
 
 
 def _exposures_of(program: Program) -> tuple[Exposure, ...]:
     """Return the exposures, one after the other, until no row exposes a smaller face.
 
-    Only rows that depend on one matrix alone expose faces. A matrix with a divergence that is infinite on the
-    boundary of the cone is on no face.
+    Only rows that depend on one matrix alone expose faces. A matrix with a divergence that is not restricted
+    to faces is on none.
     """
     removed = [np.zeros((block.n, 0)) for block in program.blocks]
     exposures: list[Exposure] = []
     used = np.zeros(program.m, dtype=bool)
     near = [block.nearness for block in program.blocks]
-    interior = {b for b, own in enumerate(near) if own is not None and not own.kind.finite_on_boundary}
+    whole = {b for b, own in enumerate(near) if own is not None and not own.kind.offers("restricted")}
     alone = {t.block for t in program.A.terms if program.in_one_matrix[t.place].any()}
-    searched = sorted(alone - interior)
+    searched = sorted(alone - whole)
     while searched:
         b = searched.pop()
         exposure = _exposure(program, b, removed[b], used)
         if exposure is not None:
-            removed[b] = np.column_stack([exposure.before, exposure.directions])
+            directions = np.column_stack([exposure.before, exposure.directions])
+            if near[b] is not None and directions.shape[1] == program.blocks[b].n:
+                continue  # no divergence is stated in matrices of order zero
+            removed[b] = directions
             used[exposure.rows] = True
             exposures.append(exposure)
             searched.append(b)
@@ -348,9 +440,12 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
             ranges.append(own / max(float(np.linalg.norm(own)), TINY))
     if rows:
         left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
-        new = left[:, s > 1e-8 * s.max()]
+        new = left[:, s > _PARALLEL * s.max()]
         return Exposure(b, np.array(rows), np.array(weight), before, face.embed(new))
-    return None if before.shape[1] else _diagonal_exposure(program, b)
+    if before.shape[1]:
+        return None
+    collinear = _collinear_exposure(program, b) if program.blocks[b].nearness is not None else None
+    return collinear or _diagonal_exposure(program, b)
 
 
 def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
@@ -404,6 +499,47 @@ def _range_of(A: Array) -> Array | None:
     L = np.zeros((len(A), rank))
     L[pivot - 1] = np.tril(packed)[:, :rank]
     return L if np.abs(A - L @ L.T).max() <= 10 * tol else None
+
+
+# Pays on: nearest correlation matrix, pairs fixed at one.
+def _collinear_exposure(program: Program, b: int) -> Exposure | None:
+    """Return the rows that fix ``X_ii X_jj = X_ij^2``: row i of ``X`` is then a multiple of row j.
+
+    Each pair has ``F = z z'`` with ``z = e_i / X_ii^(1/2) - sign(X_ij) e_j / X_jj^(1/2)``. Where pairs
+    connect several indices, the value on the diagonal of one implies all their rows.
+    """
+    single = [(term.at, term.rows) for term in program.A.terms_of(b) if isinstance(term.rows, Entries)]
+    if not single:
+        return None
+    at = np.concatenate([np.asarray(places) for places, _ in single])
+    i, j = (np.concatenate([getattr(rows, name) for _, rows in single]) for name in "ij")
+    weight = np.concatenate([rows.weight for _, rows in single])
+    fixed = program.in_one_matrix[at] & program.bounds.equal[at] & (weight != 0)
+    at, i, j, weight = at[fixed], i[fixed], j[fixed], weight[fixed]
+    value, on, n = program.bounds.lo[at] / weight, i == j, program.blocks[b].n
+    root, place = np.zeros(n), np.zeros(n, dtype=np.intp)
+    root[i[on]], place[i[on]] = np.sqrt(np.maximum(value[on], 0.0)), np.flatnonzero(on)
+    size = root[i] * root[j]
+    pairs = np.flatnonzero(~on & (size > 0) & (np.abs(np.abs(value) - size) <= 4 * EPS * size))
+    if not len(pairs):
+        return None
+    from scipy.sparse.csgraph import connected_components  # slow to import, seldom needed
+
+    i, j, sign, each = i[pairs], j[pairs], np.sign(value[pairs]), np.arange(len(pairs))
+    Z = np.zeros((n, len(pairs)))
+    Z[i, each], Z[j, each] = 1 / root[i], -sign / root[j]
+    left, s, _ = np.linalg.svd(Z / np.linalg.norm(Z, axis=0), full_matrices=False)
+    count, group = connected_components(sp.coo_array((each + 1.0, (i, j)), (n, n)), directed=False)
+    directions = left[:, s > _PARALLEL]
+    if directions.shape[1] != n - count:  # signs contradict each other
+        return None
+    _, first = np.unique(group, return_index=True)
+    others = np.setdiff1d(np.concatenate([i, j]), first)
+    w = np.bincount(place[i], 1 / root[i] ** 2, len(at)) + np.bincount(place[j], 1 / root[j] ** 2, len(at))
+    w[pairs] = -2 * sign / size[pairs]
+    used = np.flatnonzero(w)
+    implied = at[np.concatenate([pairs, place[others]])]
+    return Exposure(b, at[used], w[used] / weight[used], np.zeros((n, 0)), directions, implied)
 
 
 # Pays on: rows that fix diagonal entries to zero, n = 20.

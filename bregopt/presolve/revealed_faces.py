@@ -34,6 +34,7 @@ from bregopt.presolve.faces import Exposure, OnFaces, on_faces
 from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason
+from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass, replace
 
@@ -106,19 +107,19 @@ class OnRevealedFaces(OnFaces):
         """Return the answer with the multipliers of least ``V'ZU``, lifted to all rows."""
         if answer.stop is StopReason.INFEASIBLE:
             return super().restore(answer)
-        y = self._turned(answer.y)
-        lifted = [self._lifted(y, costs=True, noise=noise) for noise in self.lifting_slacks]
+        y = self._turned(answer.y, answer.X)
+        lifted = [self._lifted(y, True, noise, answer.X) for noise in self.lifting_slacks]
         if len(lifted) == 1:
             return replace(answer, y=lifted[0], y_on_faces=y)
         least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
         return replace(answer, y=lifted[least], y_on_faces=y)
 
-    def _turned(self, on_faces: Array) -> Array:
+    def _turned(self, on_faces: Array, X: Sequence[Matrix]) -> Array:
         """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
         y = np.zeros(self.whole.m)
         y[self.kept] = on_faces
         corners, turns = self._turns
-        y += turns @ (corners @ self._corner(y))
+        y += turns @ (corners @ self._corner(y, X))
         return y
 
     @cached_property
@@ -138,16 +139,21 @@ class OnRevealedFaces(OnFaces):
         proven = certify(PrimalDualPoint(self.whole, X, u, y, faces=self.program.faces))
         trace = sum(float(X_b.trace()) for X_b in X)
         outside = np.sqrt(self.miss * max(scale_of(self.whole).primal, trace) * trace)
-        loss = 2 * float(np.linalg.norm(self._corner(y))) * float(outside)
+        loss = 2 * float(np.linalg.norm(self._corner(y, X))) * float(outside)
         size = objective_size(self.whole, proven.primal, proven.dual)
         return replace(
             proven, dual=proven.dual - loss, error=proven.error + loss, gap=proven.gap + loss / size
         )
 
-    def _corner(self, y: Array) -> Array:
-        """Return ``V'ZU`` of all blocks, as a vector."""
-        costs = [V.T @ (block.C @ U) for block, (V, U) in zip(self.whole.blocks, self._bases, strict=True)]
-        flat: Array = np.concatenate([C.ravel() for C in costs]) - self._corners(y[None])[:, 0]
+    def _corner(self, y: Array, X: Sequence[Matrix]) -> Array:
+        """Return ``V'ZU`` of all blocks, as a vector; the slope of a divergence is that at ``X``."""
+        costs = []
+        for block, X_b, (V, U) in zip(self.whole.blocks, X, self._bases, strict=True):
+            slope, nearness = block.C, block.nearness
+            if nearness is not None:
+                slope = slope + nearness.mu * divergence_of(nearness).gradient(np.asarray(X_b))
+            costs.append((V.T @ (slope @ U)).ravel())
+        flat: Array = np.concatenate(costs) - self._corners(y[None])[:, 0]
         return flat
 
     def _corners(self, combinations: Array) -> Array:
@@ -175,7 +181,7 @@ def shortfall(program: Program, answer: Answer) -> float:
     Where multipliers diverge, each of the two alone may be small by chance.
     """
     worst = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
-    if not program.bounds.all_hard:
+    if not program.bounds.all_hard or any(program.divergences):
         return worst
     return worst * float(np.abs(dimacs_errors(program, answer.X, answer.u, answer.y)).max())
 
@@ -189,7 +195,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     Parameters
     ----------
     program : Program
-        With a divergence it reveals none.
+        With a divergence that is not restricted to faces it reveals none.
     y : array of shape (m,)
     """
     cached: OnRevealedFaces | None = program.reductions.get(REVEALED)
@@ -197,7 +203,8 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
         return cached
     rows = np.flatnonzero(program.bounds.equal & program.alone & (program.A.norms() > 0))
     large = len(rows) * sum(n**2 for n in program.A.orders) > _LARGEST_EXPOSING
-    if large or any(program.divergences) or not np.isfinite(y).all():
+    near = [block.nearness for block in program.blocks if block.nearness is not None]
+    if large or not all(own.kind.offers("restricted") for own in near) or not np.isfinite(y).all():
         return None
     removed = [np.zeros((n, 0)) for n in program.A.orders]
     exposures: list[Exposure] = []

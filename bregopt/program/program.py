@@ -161,6 +161,11 @@ class Nearness(PickledWithoutCache):
         named = DIVERGENCES[self.divergence]
         return named.variant(**self.parameters) if self.parameters else named
 
+    def on_face(self, face: Face) -> tuple[Nearness, float]:
+        """Return the nearness of ``M`` for ``X = V M V'``, and the constant by which this term is larger."""
+        M0, constant = divergence_of(self).restricted(face.basis)
+        return replace(self, X0=M0), self.mu * constant
+
 
 @dataclass(frozen=True, eq=False)
 class Block(PickledWithoutCache):

@@ -54,7 +54,7 @@ def loaded(*names):
 print(bo.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]]).status)
 print(loaded("routes.ipm.", "presolve.chordal", "problems.stacks", "problems.correlation.rank"))
 print(bo.nearest_psd([[1, 2], [2, 1]], lambda X: bo.trace(X) == 1).status)
-others = "presolve.faces", "routes.projection.weights_lagrangian", "routes.matrix_generation"
+others = "presolve.revealed_faces", "routes.projection.weights_lagrangian", "routes.matrix_generation"
 print(loaded("routes.ipm.path", *others))
 """
 

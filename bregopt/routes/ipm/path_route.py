@@ -269,7 +269,8 @@ def _smaller_form(program: Program, settings: Any) -> Program:
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     answer = behind(_REDUCTIONS, follow_path)(program, settings, start, progress)
-    answer = _on_revealed_faces(program, settings, progress, answer)
+    if answer.stop is StopReason.STALLED:
+        answer = on_revealed_faces(follow_path, program, settings, progress, answer)
     return _in_coordinates_of_answer(program, settings, progress, answer)
 
 
@@ -329,14 +330,14 @@ def _scaled_into_rows(program: Program, answer: Answer) -> Answer:
 
 
 # Pays on: a duality gap, rotated.
-def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stalled: Answer) -> Answer:
-    """Return the answer on the faces that the multipliers of a stalled one reveal, if it is better.
+def on_revealed_faces(
+    method: Method, program: Program, settings: Any, progress: Progress, stalled: Answer
+) -> Answer:
+    """Return a method's answer on the faces that the multipliers of a stalled one reveal, if it is better.
 
     It is if it is proven there, or if its multipliers of all rows are better. Multipliers that reach
     the tolerance on the faces alone may be far from it on all rows.
     """
-    if stalled.stop is not StopReason.STALLED:
-        return stalled
     from bregopt.presolve.revealed_faces import (  # only stalled answers wait
         REVEALED,
         revealed_faces,
@@ -351,7 +352,7 @@ def _on_revealed_faces(program: Program, settings: Any, progress: Progress, stal
         if revealed is None:
             return stalled
         presolved = Presolved(program, (revealed,))
-        found = follow_path(presolved.program, settings, None, progress.within(presolved))
+        found = method(presolved.program, settings, None, progress.within(presolved))
     except CutShort:
         return stalled
     if found.stop not in (StopReason.CONVERGED, StopReason.STALLED):

@@ -7,6 +7,7 @@ rows. Those are chosen by the features of divergences that they need, and import
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +16,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.certify.constants import DIVERGENT
 from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
@@ -56,6 +58,7 @@ QI_SUN_WEIGHTED = (
 )
 METHODS = ("auto", "newton", "cyclic")
 _NORM = ("least norm",)
+_FACES = ("faces", "face coordinates")
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
 _WORKING_SET_RATIO = 3  # rows that can be inactive, relative to the order, above which a working set is used
@@ -147,7 +150,7 @@ class Bregman:
         caps=True,
         cones=True,
         matrices=8,
-        reductions=("slacks",),
+        reductions=("slacks", *_FACES),
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
@@ -455,9 +458,29 @@ def _of_stack(
 
 def solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program without ordinary variables. Methods for some programs are imported when one comes."""
-    if None not in program.divergences:
-        return _solve(program, settings, start, progress)
-    return proximal(_solve)(program, settings, start, progress)
+    method = _solve if None not in program.divergences else proximal(_solve)
+    answer = method(program, settings, start, progress)
+    if answer.stop is not StopReason.STALLED and not _diverges(program, answer):
+        return answer
+    from bregopt.routes.ipm.path_route import on_revealed_faces  # only such answers wait
+
+    on_faces = behind(_FACES[1:], method)
+    return on_revealed_faces(on_faces, program, settings, progress, answer)
+
+
+# Pays on: nearest psd matrix on two rows without interior.
+def _diverges(program: Program, answer: Answer) -> bool:
+    """Whether equalities have such multipliers that the dual may not be attained."""
+    equal, y = program.bounds.equal, answer.y
+    if answer.stop is not StopReason.CONVERGED or not equal.any():
+        return False
+    slopes = [
+        block.nearness.mu * divergence_of(block.nearness).gradient(np.asarray(X))
+        for block, X in zip(program.blocks, answer.X, strict=True)
+        if block.nearness is not None and block.nearness.kind.offers("restricted")
+    ]
+    largest = max((float(np.linalg.norm(slope)) for slope in slopes), default=math.inf)
+    return float((np.abs(y) * program.A.norms())[equal].max()) > DIVERGENT * largest
 
 
 def _least_norm(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

@@ -1,0 +1,132 @@
+"""Nearness on faces of the cone: rows that leave ``X`` no interior, where the dual is not attained."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.certify import PrimalDualPoint
+from bregopt.divergences import psd_part
+from bregopt.presolve.faces import implied_faces
+
+
+def symmetric(rng, n, scale=1.0):
+    A = scale * rng.uniform(-1, 1, (n, n))
+    return (A + A.T) / 2
+
+
+def nearest(A, constraints, mu=1.0):
+    X = bo.PSD(len(A))
+    problem = bo.Problem(bo.Minimize(mu * bo.frobenius_div(X, A)), constraints(X))
+    return problem.solve(), np.asarray(X.value)
+
+
+@pytest.mark.parametrize("n", [5, 40])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_nearest_centered_matrix_is_the_projection_of_the_centered_part(n, scale):
+    A, J = symmetric(np.random.default_rng(n), n, scale), np.eye(n) - 1 / n
+    found, X = nearest(A, lambda X: [bo.inner(np.ones((n, n)), X) == 0])
+    expected = psd_part(J @ A @ J)
+    assert found.status == "optimal"
+    assert np.abs(X - expected).max() <= 1e-7 * scale
+    assert found.value == pytest.approx(np.linalg.norm(expected - A) ** 2, rel=1e-9)
+    assert np.abs(X.sum(axis=1)).max() <= 1e-12 * n * scale
+
+
+def test_zeros_on_the_diagonal_leave_the_problem_of_the_other_rows():
+    n, A = 20, symmetric(np.random.default_rng(0), 20)
+    diagonal = np.ones(n)
+    diagonal[[0, 7, 8, 19]] = 0.0
+    kept = np.flatnonzero(diagonal)
+    found, X = nearest(A, lambda X: [bo.diag(X) == diagonal])
+    alone, M = nearest(A[np.ix_(kept, kept)], lambda X: [bo.diag(X) == 1])
+    assert found.status == alone.status == "optimal"
+    assert np.abs(X[np.ix_(kept, kept)] - M).max() <= 1e-6
+    left_out = np.linalg.norm(A) ** 2 - np.linalg.norm(A[np.ix_(kept, kept)]) ** 2
+    assert found.value == pytest.approx(alone.value + left_out, rel=1e-8)
+    assert np.abs(np.delete(X, kept, axis=0)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("n", [4, 6, 150])
+def test_pairs_fixed_at_one_make_rows_proportional(n):
+    rng = np.random.default_rng(n)
+    A, d = symmetric(rng, n), rng.uniform(0.5, 3, n)
+    d[0] = d[1] = 1.0
+    ends = [(0, 1, 1.0), (1, 2, -np.sqrt(d[1] * d[2])), (1, 3, np.sqrt(d[1] * d[3]))]
+    found, X = nearest(A, lambda X: [bo.diag(X) == d, *(X[i, j] == v for i, j, v in ends)])
+    assert found.status == "optimal"
+    assert np.abs(X[0] - X[1]).max() <= 1e-7
+    assert np.abs(X[2] + np.sqrt(d[2]) * X[0]).max() <= 1e-7
+    if n == 150:
+        return
+    Y = cp.Variable((n, n), PSD=True)
+    rows = [cp.diag(Y) == d, *(Y[i, j] == v for i, j, v in ends)]
+    value = cp.Problem(cp.Minimize(cp.sum_squares(Y - A)), rows).solve(solver="CLARABEL")
+    assert found.value == pytest.approx(value, rel=1e-4)  # of a dual that is not attained
+    assert found.bound <= found.value * (1 + 1e-12)
+
+
+def test_a_combination_of_rows_that_only_multipliers_reveal_is_a_face():
+    n, rng = 6, np.random.default_rng(2)
+    z, A = rng.normal(size=n), symmetric(rng, n)
+    first, second = np.outer(z, z) + np.diag(np.arange(6.0)), -np.diag(np.arange(6.0))
+    found, X = nearest(A, lambda X: [bo.inner(first, X) == 2, bo.inner(second, X) == -2])
+    P = np.eye(n) - np.outer(z, z) / (z @ z)
+    assert found.status == "optimal"
+    assert np.linalg.norm(X @ z) <= 1e-6
+    Y = cp.Variable((n, n), PSD=True)
+    own = [cp.trace(first @ P @ Y @ P) == 2]
+    value = cp.Problem(cp.Minimize(cp.sum_squares(P @ Y @ P - A)), own).solve(solver="CLARABEL")
+    assert found.value == pytest.approx(value, rel=1e-6)
+
+
+def test_signs_that_contradict_each_other_are_infeasible():
+    A = np.eye(5)
+    signs = [(0, 1, 1.0), (1, 2, 1.0), (0, 2, -1.0)]
+    found, _ = nearest_or_none(A, lambda X: [bo.diag(X) == 1, *(X[i, j] == v for i, j, v in signs)])
+    assert found.status == "infeasible"
+    found, _ = nearest_or_none(A, lambda X: [bo.diag(X) == 1, X[0, 1] == 1, X[0, 2] == 0.5, X[1, 2] == 0.3])
+    assert found.status == "infeasible"
+
+
+def nearest_or_none(A, constraints):
+    X = bo.PSD(len(A))
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), constraints(X)).solve(), None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_on_a_face_is_below_the_value_of_every_matrix_on_it(seed):
+    n, rng = 6, np.random.default_rng(seed)
+    Z, A, C = rng.normal(size=(n, 2)), symmetric(rng, n), symmetric(rng, n)
+    G = symmetric(rng, n)
+    X = bo.PSD(n)
+    objective = bo.Minimize(3 * bo.frobenius_div(X, A) + bo.inner(C, X))
+    program = bo.Problem(objective, [bo.inner(Z @ Z.T, X) == 0, bo.inner(G, X) <= 1]).program()
+    faces = implied_faces(program).program.faces
+    assert faces[0].order == n - 2
+    points = [faces[0].lift(F @ F.T) for F in rng.normal(size=(40, n - 2, n - 2)) * rng.random((40, 1, 1))]
+    points = [X for X in points if np.vdot(G, X) <= 1]
+    assert points
+    for y in -rng.exponential(size=(10, 2)):
+        bound = PrimalDualPoint(program, (points[0],), np.zeros(0), y, faces=faces).bound.value
+        whole = PrimalDualPoint(program, (points[0],), np.zeros(0), y).bound.value
+        values = [3 * np.linalg.norm(X - A) ** 2 + float(np.vdot(C, X)) for X in points]
+        assert whole <= bound + 1e-9
+        assert bound <= min(values) + 1e-9
+
+
+def test_bounds_with_all_rounding_of_an_answer_on_a_face_are_near_its_value():
+    n, A = 6, symmetric(np.random.default_rng(3), 6)
+    found, _ = nearest(A, lambda X: [bo.inner(np.ones((n, n)), X) == 0, bo.diag(X) <= 0.5])
+    proven = found.verify()
+    assert found.value * (1 - 1e-4) <= proven.lower <= found.value * (1 + 1e-9)
+
+
+def test_a_matrix_that_is_zero_needs_no_face():
+    A = symmetric(np.random.default_rng(4), 5)
+    found, X = nearest(A, lambda X: [bo.trace(X) == 0])
+    assert found.status == "optimal"
+    assert np.abs(X).max() <= 1e-9
+    assert found.value == pytest.approx(np.linalg.norm(A) ** 2, rel=1e-9)
