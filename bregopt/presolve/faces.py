@@ -188,7 +188,7 @@ class OnFaces(Reduced):
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
             # A Farkas vector may have a negative eigenvalue that bounds on the trace of X make up for.
             on_face = after.compress(Z)
-            short = 0.0 if costs else max(-float(np.linalg.eigvalsh(on_face)[0]), 0.0)
+            short = 0.0 if costs or noise == 0 else max(-float(np.linalg.eigvalsh(on_face)[0]), 0.0)
             on_face = on_face + (noise * size + (1 + _MULTIPLE_MARGIN) * short) * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
