@@ -355,7 +355,7 @@ class _CentralPath(Method):
         least, X = _LEAST_TRACE * largest, at.X.copy()
         for group in plan.groups:
             own = group.of(X)
-            own[...] = group.cone.weighted(own, (traces[list(group.blocks)] > least).astype(float))
+            own *= group.each(traces[list(group.blocks)] > least)
         u = np.where(np.abs(at.u) > least, at.u, 0.0)
         activity = self._engine.activity(X, u)
         violation = np.where(np.isfinite(bounds.hi), np.maximum(activity, 0.0), 0.0)

@@ -90,10 +90,6 @@ class Cone(Protocol):
         """Return the inverse on that subspace, from a root."""
         ...
 
-    def weighted(self, X: Array, weights: Array) -> Array:
-        """Return the matrices times numbers, one for each."""
-        ...
-
     def compressed(self, S: Array) -> Array:
         """Return matrices in the coordinates of the cone, as a stack."""
         ...
@@ -108,10 +104,6 @@ class Cone(Protocol):
 
     def factors(self, root: Array) -> tuple[Array, Array]:
         """Return the Cholesky factors in the coordinates of the cone, and their inverses."""
-        ...
-
-    def lifted(self, M: Array) -> Array:
-        """Return the array of a stack of matrices in these coordinates."""
         ...
 
     def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
@@ -143,14 +135,8 @@ class FaceCone:
         inverse = inverse_of(root)
         return self._face.lift(inverse) if self.is_face else inverse
 
-    def weighted(self, X: Array, weights: Array) -> Array:
-        return float(weights[0]) * X
-
     def compressed(self, S: Array) -> Array:
         return self._face.compress(S)[None]
-
-    def lifted(self, M: Array) -> Array:
-        return self._face.lift(M[0])
 
     def restricted(self, S: Array) -> Array:
         if not self.is_face:
@@ -226,14 +212,8 @@ class StackCone:
     def inverse(self, root: Array) -> Array:
         return root[1].swapaxes(1, 2) @ root[1]
 
-    def weighted(self, X: Array, weights: Array) -> Array:
-        return weights[:, None, None] * X
-
     def compressed(self, S: Array) -> Array:
         return S
-
-    def lifted(self, M: Array) -> Array:
-        return M
 
     def restricted(self, S: Array) -> Array:
         return S

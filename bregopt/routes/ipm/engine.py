@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray
+from bregopt.arrays import TINY, Array
 from bregopt.clock import checkpoint
 from bregopt.program import Bounds, Face, Program
 from bregopt.records import cached_property
@@ -37,7 +37,6 @@ from bregopt.routes.ipm.cones import (
     SecondOrderState,
     SecondOrderStep,
 )
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, System
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
 from bregopt.routes.ipm.scaled_rows import MANY, SOME, ScaledRows
@@ -215,15 +214,6 @@ class Engine:
         other = copy.copy(self)
         other._system = system
         return other
-
-    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
-        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, with the identity `P` of the cones."""
-        if isinstance(self._system, RowSystem):
-            return self._system.gram(P, rows)
-        if isinstance(self.plan.listed, np.ndarray) and not self.plan.faces:
-            own = self.plan.listed[rows]
-            return DefiniteFactor(own @ own.T).solve
-        return DefiniteFactor(self.plan.gram(P, rows)).solve
 
     def begin(
         self, X: Array, u: Array, nu: float, y: Array | None = None, Z: Array | None = None

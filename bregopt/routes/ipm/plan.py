@@ -101,6 +101,10 @@ class Group:
         """Return the matrices of the group in a flat vector, as a view."""
         return v[self.part].reshape(self.shape)
 
+    def each(self, numbers: Any) -> Any:
+        """Return a number for each matrix in a shape that multiplies the array of the group."""
+        return numbers.reshape(*self.shape[:-2], 1, 1)
+
     def product(self, S: Array, X: Array) -> Array:
         """Return ``S X`` for ``S = A*(y)``, by the entries that the rows have if these are few."""
         if self._sparse:

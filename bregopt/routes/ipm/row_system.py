@@ -34,7 +34,6 @@ from bregopt.program import LinearMap
 from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import (
     Corrections,
-    DefiniteFactor,
     VariableMetric,
     bordered,
     conjugate_gradients,
@@ -95,10 +94,6 @@ class RowSystem:
     @cached_property
     def _pairs(self) -> PairedRows | None:
         return PairedRows.of(self.plan)
-
-    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
-        """Return the solver of ``<A_k, P A_l P> w = b`` for some rows, in ascending order."""
-        return DefiniteFactor(self.plan.gram(P, rows)).solve
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         bounded = np.isfinite(scaling_point.D).nonzero()[0]

@@ -17,6 +17,7 @@ from bregopt.clock import checkpoint
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
 from bregopt.routes.ipm.engine import Engine, Iterate
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 
 __all__ = ["first_iterate", "strict_iterate", "warm_iterate"]
 
@@ -114,15 +115,17 @@ def _combination(a: Array, b: Array, fraction: float) -> Array:
 def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | None:
     """Return the iterate at an earlier answer with the eigenvalues of ``X`` and ``Z`` moved up."""
     y, mean = program.bounds.clip(start.y), 0.0
-    X, Z = engine.plan.joined(start.X).copy(), engine.cost - engine.plan.adjoint(y)
-    for group in engine.plan.groups:
-        cone, X_g, Z_g = group.cone, group.of(X), group.of(Z)
+    plan = engine.plan
+    X, Z = plan.projected(plan.joined(start.X).copy()), plan.projected(engine.cost - plan.adjoint(y))
+    for group in plan.groups:
+        cone, X_g, Z_g, identity = group.cone, group.of(X), group.of(Z), group.of(plan.identity)
         inside, own = cone.compressed(X_g), cone.compressed(Z_g)
         order = max(inside.shape[1], 1)
         mean_X = inside.trace(axis1=1, axis2=2) / order
         size = np.linalg.norm(own, axis=(1, 2)) / np.sqrt(order)
-        X_g[...] = cone.lifted(_shifted(inside, _WARM_DISTANCE * mean_X))
-        Z_g[...] = cone.lifted(_shifted(own, _WARM_DISTANCE * size))
+        for of, matrices, least in ((X_g, inside, mean_X), (Z_g, own, size)):
+            shift = _WARM_DISTANCE * least - _negative_part(matrices)
+            of += group.each(shift) * identity
         mean += float(np.vdot(X_g, Z_g)) / order / len(program.blocks)
     u = _inside_cones(program, np.clip(start.u, *_inner_box(program)))
     return engine.begin(X, u, mean, y, Z)
@@ -191,7 +194,7 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
         # Smaller eigenvalues than this fraction of their mean may be round-off.
         own = group.of(X)
         mean = own.trace(axis1=-2, axis2=-1) * (len(group.blocks) / max(group.cone.order, 1))
-        least = _LEAST_EIGENVALUE * mean[..., None, None] * group.of(plan.identity)
+        least = group.each(_LEAST_EIGENVALUE * mean) * group.of(plan.identity)
         if group.cone.root(own - least) is None:
             return None, unit
     return X, unit
@@ -199,8 +202,12 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
 
 def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
-    plan, identity = engine.plan, engine.plan.identity
-    solve, y = engine.gram(identity, equal), np.zeros(engine.plan.m)
+    plan, identity, y = engine.plan, engine.plan.identity, np.zeros(engine.plan.m)
+    if isinstance(plan.listed, np.ndarray) and not plan.faces:
+        rows = plan.listed[equal]
+        solve = DefiniteFactor(rows @ rows.T).solve
+    else:
+        solve = DefiniteFactor(plan.gram(identity, equal)).solve
     y[equal] = solve(plan.apply(identity)[equal])
     error = np.abs(plan.projected(plan.adjoint(y)) - identity)
     return solve, y if np.maximum.reduce(error, initial=0.0) <= _IDENTITY_TOL else None
@@ -299,11 +306,6 @@ def _interior_variables(program: Program) -> Array:
     return inside
 
 
-def _shifted(S: Array, least_eigenvalues: Array) -> Array:
-    """Return a stack of matrices plus multiples of the identity, with eigenvalues of at least these."""
-    n = S.shape[1]
-    if n == 0:
-        return S
-    least = np.minimum(np.linalg.eigvalsh(S)[:, 0], 0.0)
-    shifted: Array = S + (least_eigenvalues - least)[:, None, None] * np.eye(n)
-    return shifted
+def _negative_part(S: Array) -> Array:
+    """Return the least eigenvalue of each matrix of a stack, zero for a positive one."""
+    return np.minimum(np.linalg.eigvalsh(S)[:, 0], 0.0) if S.shape[1] else np.zeros(len(S))
