@@ -328,9 +328,11 @@ def _variable_map(variables: tuple[Variable, ...], placed: Placed) -> Any:
     ]
     if not entries:
         return _nothing(m, k)
-    row, column, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    kept = np.flatnonzero(value)
-    return sp.csr_array((value[kept], (row[kept], column[kept])), (m, k))
+    row, column, value = map(np.concatenate, zip(*entries, strict=True))
+    kept = value.nonzero()[0]
+    kept = kept[(row[kept] * k + column[kept]).argsort(kind="stable")]
+    starts = row[kept].searchsorted(np.arange(m + 1))
+    return sp.csr_array((value[kept], column[kept], starts), (m, k))
 
 
 @lru_cache(maxsize=64)
