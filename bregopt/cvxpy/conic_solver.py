@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import cvxpy.settings as s
 import numpy as np
-import scipy.sparse as sp
 from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
@@ -31,6 +30,7 @@ from bregopt.cvxpy.conic.solve import (
     with_a_point,
 )
 from bregopt.errors import UnsupportedProblemError
+from bregopt.linalg import csr_of
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing
@@ -276,7 +276,7 @@ def _conic(data: Mapping[str, Any], cache: dict[str, Any] | None = None) -> Coni
 
     If `cache` has one of the same ``A`` and cones, all that is known of its rows is kept.
     """
-    given, dims = data[s.A], data[CLARABEL.DIMS]
+    given, dims = data[s.A].tocsc(), data[CLARABEL.DIMS]
     b, c = np.array(data[s.B], dtype=float), np.array(data[s.C], dtype=float)
     soc, orders = tuple(map(int, dims.soc)), tuple(map(int, dims.psd))
     sizes = int(dims.zero), int(dims.nonneg), soc, orders, int(dims.exp)
@@ -285,8 +285,9 @@ def _conic(data: Mapping[str, Any], cache: dict[str, Any] | None = None) -> Coni
     if last is not None and last.cone_sizes == sizes and all(map(np.array_equal, parts, before)):
         found: Conic = last.with_numbers(b, c)
         return found
-    A = sp.csr_array(given, dtype=float)
-    A.eliminate_zeros()
+    kept = given.data.nonzero()[0]
+    column = np.arange(given.shape[1]).repeat(given.indptr[1:] - given.indptr[:-1])[kept]
+    A = csr_of(given.data[kept].astype(float), given.indices[kept], column, given.shape)
     conic = Conic(A, b, c, *sizes)
     if cache is not None:
         cache[_ROWS] = conic, tuple(part.copy() for part in parts)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic.form import Conic, others
+from bregopt.linalg import csr_of
 from bregopt.presolve.dual_form import without_round_off
 from bregopt.presolve.svec import recognize
 from bregopt.program import Block, Bounds, LinearMap, Program, Term
@@ -196,7 +197,7 @@ def _elimination(conic: Conic, pivots: Pivots) -> Elimination:
     def of_variables(chosen: Mask, m: int) -> Any:
         """Return the chosen entries of A in the columns F."""
         own = chosen[row] & ~pivot[column]
-        return sp.csr_array((value[own], (of_row[row[own]], of_column[column[own]])), (m, len(F)))
+        return csr_of(value[own], of_row[row[own]], of_column[column[own]], (m, len(F)))
 
     B, substituted = of_variables(~eliminated, len(R)), None
     if (eliminated[row] & ~pivot[column]).any():  # matrix inequalities: other variables are in the rows D too

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.linalg import csr_of
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, multiplied_matrices
 from bregopt.modeling.compilation.parametric_program import Compiled, TermTemplate, slices
@@ -330,9 +331,7 @@ def _variable_map(variables: tuple[Variable, ...], placed: Placed) -> Any:
         return _nothing(m, k)
     row, column, value = map(np.concatenate, zip(*entries, strict=True))
     kept = value.nonzero()[0]
-    kept = kept[(row[kept] * k + column[kept]).argsort(kind="stable")]
-    starts = row[kept].searchsorted(np.arange(m + 1))
-    return sp.csr_array((value[kept], column[kept], starts), (m, k))
+    return csr_of(value[kept], row[kept], column[kept], (m, k))
 
 
 @lru_cache(maxsize=64)
