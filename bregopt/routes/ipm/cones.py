@@ -122,9 +122,10 @@ class FaceCone:
     def __init__(self, face: Face) -> None:
         self._face = face
         self.order, self.is_face = face.order, face.codimension > 0
+        self.root: Callable[[Array], Array | None] = self._root_on_face if self.is_face else root_of
 
-    def root(self, X: Array) -> Array | None:
-        return root_of(self._face.compress(X) if self.is_face else X)
+    def _root_on_face(self, X: Array) -> Array | None:
+        return root_of(self._face.compress(X))
 
     def project(self, X: Array) -> Array:
         return self._face.lift(self._face.compress(X)) if self._face.codimension else X
