@@ -380,13 +380,6 @@ class Program(PickledWithoutCache):
         return largest if largest > 0 else 1.0
 
     @cached_property
-    def stated_traces(self) -> list[float]:
-        """The smallest and the largest positive ``|bound| / ||A_k||``; empty where there is none."""
-        ends, size = self.bounds.sizes, self.A.norms()
-        stated = ends[(ends > 0) & (size > 0)] / size[(ends > 0) & (size > 0)]
-        return [float(stated.min()), float(stated.max())] if len(stated) else []
-
-    @cached_property
     def Bt(self) -> Any:
         """The transpose of ``B``, for products; dense where variables are few."""
         return sp.csr_array(self._lean_B.T) if sp.issparse(self._lean_B) else self._lean_B.T.copy()
