@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import lapack
@@ -64,8 +64,8 @@ LEAST_STEP_FRACTION = 0.9
 class Cone(Protocol):
     """A cone of arrays ``X``.
 
-    A root is computed once for each ``X``: the lower Cholesky factor in the coordinates of the cone; of a
-    stack the factors of its matrices, and their inverses.
+    A root is computed once for each ``X``: the lower Cholesky factors of its matrices in the coordinates of
+    the cone, or the inverses of these factors.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class FaceCone:
 
 
 class StackCone:
-    """Psd matrices of equal order, each on the whole cone. A root has the shape ``(2, B, n, n)``.
+    """Psd matrices of equal order, each on the whole cone. A root consists of inverse Cholesky factors.
 
     Parameters
     ----------
@@ -201,17 +201,16 @@ class StackCone:
 
     def root(self, X: Array) -> Array | None:
         try:
-            factor = np.linalg.cholesky(X)
-            inverse = np.linalg.inv(factor)
+            inverse = np.linalg.inv(np.linalg.cholesky(X))
         except np.linalg.LinAlgError:
             return None
-        return np.array([factor, inverse]) if math.isfinite(np.add.reduce(inverse, axis=None)) else None
+        return inverse if math.isfinite(np.add.reduce(inverse, axis=None)) else None
 
     def project(self, X: Array) -> Array:
         return X
 
     def inverse(self, root: Array) -> Array:
-        return root[1].swapaxes(1, 2) @ root[1]
+        return root.swapaxes(1, 2) @ root
 
     def compressed(self, S: Array) -> Array:
         return S
@@ -223,10 +222,12 @@ class StackCone:
         return M
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        return root[0], root[1]
+        # The inverse of the inverse: near the boundary the pair is more accurate than one of both is.
+        factors: Any = np.linalg.inv(root)
+        return factors, root
 
     def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        scaled = root[1] @ step @ root[1].swapaxes(1, 2)
+        scaled = root @ step @ root.swapaxes(1, 2)
         return _length_to_boundary(float(np.minimum.reduce(np.linalg.eigvalsh(scaled)[:, 0])))
 
 

@@ -311,9 +311,9 @@ class _ScaledProduct:
 
     def __init__(self, X: Array, K: Array, root: Array) -> None:
         self._X, self._K = X, K
-        self._scaled = root.shape[-2:] == X.shape[-2:]
-        if X.ndim == 3:
-            self._L, self._half = root[0], K @ root[1].swapaxes(1, 2)
+        self._scaled = root.shape == X.shape
+        if self._scaled and X.ndim == 3:  # the roots of a stack are inverse factors
+            self._L, self._half = np.linalg.inv(root), K @ root.swapaxes(1, 2)
         elif self._scaled:
             self._L, self._half = root, lapack.dtrtrs(root, K, lower=1)[0].T
 
