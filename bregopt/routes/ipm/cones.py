@@ -222,7 +222,7 @@ class StackCone:
         return M
 
     def factors(self, root: Array) -> tuple[Array, Array]:
-        # The inverse of the inverse: near the boundary the pair is more accurate than one of both is.
+        # Not the factor that was inverted, with which hinf7 takes 21 steps instead of 19.
         factors: Any = np.linalg.inv(root)
         return factors, root
 
