@@ -585,6 +585,14 @@ def by_solver(problem: cp.Problem) -> Call:
     return call
 
 
+def least_ellipsoid(count: int, n: int) -> Call:
+    """Return a call that solves the conic form of the least ellipsoid around points."""
+    points = np.random.default_rng(7).normal(size=(count, n))
+    A, b = cp.Variable((n, n), PSD=True), cp.Variable(n)
+    rows = [cp.norm(A @ x + b) <= 1 for x in points]
+    return by_solver(cp.Problem(cp.Maximize(cp.log_det(A)), rows))
+
+
 def squares_below_a_variable(n: int) -> cp.Problem:
     """Return CVXPY's nearest correlation matrix beside a cost, whose squares a variable bounds."""
     rng = np.random.default_rng(n)
@@ -1232,6 +1240,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("bounds of ratios", "routes.entropy.interior_point:_bounds_of_ratios"),
             replaced("routes.entropy.interior_point._bounds_of_ratios", _no_bounds),
             *("relative entropies of ten numbers beside costs", solving(priced_relative_entropies)),
+        ),
+        (
+            *("columns of their own", "routes.entropy.equations:ReducedSystem"),
+            answering("routes.entropy.interior_point.own_columns", None),
+            *("the least ellipsoid of 28 points through CVXPY", partial(least_ellipsoid, 28, 7)),
         ),
         # CVXPY.
         (

@@ -31,18 +31,17 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.program import Program
-from bregopt.program.convex_functions import Local, NumbersRelativeEntropy, hvec
+from bregopt.program.convex_functions import Local, NumbersRelativeEntropy
 from bregopt.program.convex_terms import tangent_inside, tangent_program
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.entropy.equations import (
-    ConeScaling,
     DenseSystem,
     DiagonalSystem,
-    MatrixScaling,
-    Scaling,
-    length_in_cone,
-    length_of,
+    MatrixCone,
+    ReducedSystem,
+    VectorCone,
+    own_columns,
 )
 from bregopt.routes.entropy.standard_form import StandardForm, Term
 from bregopt.routes.monitor import Method
@@ -56,9 +55,10 @@ _TOWARDS = 0.9
 # Where that fraction is smaller, the slack returns to the central path.
 # Pays on: a key rate beside a cost, order 4.
 _FAR = 0.1
-# Part of its slack that a row may lose by its curvature, the factor of a step that takes more, the least part
-# of the mean product of slack and multiplier that it keeps, and of a step after which the next one centers.
-_CURVED, _SHORTER, _CENTRAL, _CENTERING = 0.5, 0.6, 0.1, 0.5
+# Part of its slack, or of that on the central path, that a row may lose by its curvature, the factor of a
+# step that takes more, the least part of the mean product of slack and multiplier that it keeps, the part of
+# a step after which the next one centers, and the largest slack on the central path, relative to its own.
+_CURVED, _SHORTER, _CENTRAL, _CENTERING, _FARTHER = 0.5, 0.6, 0.1, 0.5, 10.0
 # Factors of `mu` that a step of the barrier method tries, and the part of the way to the boundary that a full
 # step may take.
 _TARGETS, _WITHIN = (0.05, 0.2, 0.5, 1.0), 0.7
@@ -125,7 +125,7 @@ class EntropyPath(Method):
 
     def __init__(self, program: Program, form: StandardForm, nearest: float = 0.0, far: float = np.inf):
         self.program, self.form, self._nearest, self._size = program, form, nearest, 0.0
-        self._far, self._first, self._last = far, 0.0, np.inf
+        self._far, self._first, self._last, self._mean = far, 0.0, np.inf, 0.0
         self.reduced = form.faces is not None or form.zeros.size > 0
         self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
         self._curved = np.zeros(len(form.h))  # 1 for inequalities with convex terms
@@ -133,8 +133,9 @@ class EntropyPath(Method):
             if term.place is not None:
                 self._curved[term.place] = 1.0
         self._bounded = _bounds_of_ratios(form, self._curved)
-        self.cones: list[Any] = [_MatrixCone(own) for own in form.blocks]
-        self.cones += [_VectorCone(own) for own in form.cones]
+        self.own_columns = own_columns(form.E)
+        self.cones: list[Any] = [MatrixCone(own) for own in form.blocks]
+        self.cones += [VectorCone(own) for own in form.cones]
 
     # --- points
 
@@ -271,6 +272,7 @@ class EntropyPath(Method):
         checkpoint()
         try:
             system = _System(self, at)
+            self._mean = system.mu
             if not system.count:  # nothing but the terms' domains bounds a step
                 step = system.direction(0.0, None)
                 length = min(1.0, _SHARES[1] * self._length(at, step))
@@ -286,7 +288,10 @@ class EntropyPath(Method):
         sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
         sigma = 1.0 if at.shortened else sigma
         sigma = max(sigma, self._nearest * self._size / (system.count * system.mu))
-        step = system.direction(sigma, None if at.shortened else affine)
+        if at.shortened:
+            step = system.direction(sigma, None)
+        else:
+            step = system.direction(sigma, affine, self._second_order(at, affine, short))
         least, largest = _SHARES
         length = min(1.0, min(largest, least + 0.09 * short) * self._length(at, step))
         if self.cones or len(self._bounded[0]):  # their slacks are set to the gradient's own after each step
@@ -294,6 +299,23 @@ class EntropyPath(Method):
         shortest = _LEAST_SHARE * length
         damped = self._decreasing(at, step, length, sigma * system.mu, shortest)
         return damped or self._moved(at, step, length)
+
+    def _second_order(self, at: State, step: _Step, length: float) -> Array:
+        """Return the second order of the terms of rows along a whole step, from values within a length."""
+        if not self._curved.any():
+            return 0 * at.s
+        length *= _SHARES[0]
+        points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
+        locals_ = self._at(points)
+        if locals_ is None:
+            return 0 * at.s
+        along = self.paid(locals_) - self.paid(at.locals)
+        for term, local, dy in zip(self.form.terms, at.locals, step.points, strict=True):
+            if term.place is not None:
+                owner = term.function.owner
+                first = np.bincount(owner, local.gradient * dy, term.function.count)
+                np.subtract.at(along, term.place, length * term.weight * first)
+        return np.clip(along / length**2, 0.0, at.s)
 
     def _decreasing(
         self, at: State, step: _Step, length: float, target: float, shortest: float = _SHORTEST
@@ -336,7 +358,8 @@ class EntropyPath(Method):
         """
         former = self._slack_left(at.x, at.locals) - at.s
         products = at.s * at.lam
-        least = _CENTRAL * np.minimum(products, products.mean()) if len(products) else products
+        mean = float(products.mean()) if len(products) else 1.0
+        least = _CENTRAL * np.minimum(products, mean)
         asked = length
         while length > _SHORTEST:
             x, s = at.x + length * step.dx, at.s + length * step.ds
@@ -345,9 +368,13 @@ class EntropyPath(Method):
             locals_ = self._at(points)
             if locals_ is not None:
                 own, lam = self._slack_left(x, locals_), at.lam + length * step.dlam
-                kept = own - s >= -np.abs(former) - _CURVED * s
+                lost, central = s - own - np.abs(former), np.clip(self._mean, s * lam, _FARTHER * s * lam)
+                kept = lost * lam <= _CURVED * central
                 s = np.where(own > (1 - _CURVED) / 2 * s, own, s)
-                if kept.all() and (self._curved * s * lam >= self._curved * least).all():
+                new = s * lam
+                # Slacks of cones leave no dual residual, so that products may fall faster than residuals.
+                floor = least * (float(new.sum()) / len(new) / mean if self.cones and len(new) else 1.0)
+                if kept.all() and (self._curved * new >= self._curved * floor).all():
                     break
             length *= _SHORTER
         else:
@@ -405,63 +432,6 @@ class Barrier(EntropyPath):
         return State(x, points, locals_, S, s, lam, nu, self.form.multipliers(nu, lam, locals_))
 
 
-class _MatrixCone:
-    """The psd matrices of one block."""
-
-    def __init__(self, own: Any) -> None:
-        self.place, self.identity, self.degree = own.place, own.identity, own.n
-        self._matrix = own.matrix_of
-
-    def central(self, x: Array, dual: Array, near: Array) -> Array:
-        """Return the slack on the central path that is as large as the gradient, in the norm of the point."""
-        d, U = np.linalg.eigh(self._matrix(x))
-        root = U * np.sqrt(d)
-        size = np.abs(np.linalg.eigvalsh(root.conj().T @ self._matrix(dual) @ root)).max()
-        return hvec((U * (size / d)) @ U.conj().T)
-
-    def inverse(self, x: Array, mu: float) -> Array:
-        """Return ``mu X^-1``."""
-        d, U = np.linalg.eigh(self._matrix(x))
-        return hvec((U * (mu / d)) @ U.conj().T)
-
-    def scaling(self, x: Array, S: Array) -> Scaling:
-        """Return the scaling at a point and its slack."""
-        return MatrixScaling(self._matrix(x), self._matrix(S))
-
-    def length(self, x: Array, dx: Array) -> float:
-        """Return the length of a step to the boundary."""
-        return length_of(self._matrix(x), self._matrix(dx))
-
-
-class _VectorCone:
-    """A second-order cone."""
-
-    degree = 1
-
-    def __init__(self, place: IntArray) -> None:
-        self.place = place
-        self.identity = np.zeros(len(place))
-        self.identity[0] = 1.0
-
-    def central(self, x: Array, dual: Array, near: Array) -> Array:
-        """Return the nearer slack: these cones are small."""
-        return near
-
-    def inverse(self, x: Array, mu: float) -> Array:
-        """Return ``mu x^-1`` in the Jordan algebra."""
-        inverse = -x * (2 * mu / (x[0] ** 2 - x[1:] @ x[1:]))
-        inverse[0] *= -1
-        return inverse
-
-    def scaling(self, x: Array, S: Array) -> Scaling:
-        """Return the scaling at a point and its slack."""
-        return ConeScaling(x, S)
-
-    def length(self, x: Array, dx: Array) -> float:
-        """Return the length of a step to the boundary."""
-        return length_in_cone(x, dx)
-
-
 @dataclass(frozen=True, eq=False)
 class _Step:
     dx: Array
@@ -514,7 +484,11 @@ class _System:
             own, along = _curvature(term, local, w, r)
             H, self._shift = H + own, self._shift + along
         if len(at.s):
-            H = H + self._normal.T @ sp.diags_array(at.lam / at.s) @ self._normal
+            with np.errstate(over="ignore"):  # where no point meets a row, its multiplier grows without end
+                ratios = at.lam / at.s
+            if not np.isfinite(ratios).all():
+                raise np.linalg.LinAlgError("a multiplier has no finite ratio to its slack")
+            H = H + self._normal.T @ sp.diags_array(ratios) @ self._normal
         diagonal = _diagonal_of(H) if sp.issparse(H) and not method.cones else None
         if diagonal is not None:
             self._solver: Any = DiagonalSystem(diagonal, form.E)
@@ -523,13 +497,17 @@ class _System:
         for cone, scaling in zip(method.cones, self._scalings, strict=True):
             at_cone: Any = cone.place if isinstance(cone.place, slice) else np.ix_(cone.place, cone.place)
             K[(at_cone, at_cone) if isinstance(at_cone, slice) else at_cone] += scaling.operator()
-        self._solver = DenseSystem(K, form.E)
+        own = method.own_columns
+        self._solver = DenseSystem(K, form.E) if own is None else ReducedSystem(K, form.E, own)
 
-    def direction(self, sigma: float, affine: _Step | None) -> _Step:
-        """Return the step to ``sigma mu``, corrected by the second order of an affine step."""
+    def direction(self, sigma: float, affine: _Step | None, second: Array | float = 0.0) -> _Step:
+        """Return the step to ``sigma mu``, corrected by the second order of an affine step.
+
+        `second` is that of the terms of rows.
+        """
         method, at = self._method, self._at
         form, target = method.form, sigma * self.mu
-        inside = method._slack_left(at.x, at.locals) - at.s
+        inside = method._slack_left(at.x, at.locals) - at.s - second
         for term, local, r in zip(form.terms, at.locals, self._residuals, strict=True):
             if term.place is not None and r.any():
                 moved = np.bincount(term.function.owner, local.gradient * r, term.function.count)

@@ -6,6 +6,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.routes.entropy import route
+from bregopt.routes.entropy.equations import ReducedSystem, own_columns
 from bregopt.routes.entropy.interior_point import Barrier
 
 X_, Z_ = np.array([[0, 1], [1, 0.0]]), np.diag([1.0, -1.0])
@@ -433,3 +434,31 @@ def test_von_neumann_divergences_of_expressions(hermitian):
         assert f.value == pytest.approx(np.trace(a @ (log(a) - log(b)) - a + b).real, abs=1e-10)
     with pytest.raises(TypeError, match="where complement is stated"):
         bo.von_neumann_div(2 * X, np.eye(3), complement=1.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equalities_with_columns_of_their_own_leave_a_smaller_system(seed):
+    rng = np.random.default_rng(seed)
+    n, p, q = 12, 5, 2
+    F = rng.normal(size=(n, n))
+    E = rng.normal(size=(p + q, n)) * (rng.random((p + q, n)) < 0.5)
+    E[:, rng.permutation(n)[:p]] = np.vstack([np.diag(rng.uniform(1, 3, p)), np.zeros((q, p))])
+    own = own_columns(E)
+    assert len(own.rows) >= 1
+    assert np.abs(E[own.rows] @ own.N.toarray()).max() <= 1e-12
+    K, b, r = F @ F.T + np.eye(n), rng.normal(size=n), rng.normal(size=p + q)
+    dx, dnu = ReducedSystem(K, E, own).solve(b, r)
+    assert np.abs(K @ dx - E.T @ dnu - b).max() <= 1e-9
+    assert np.abs(E @ dx - r).max() <= 1e-9
+
+
+def test_an_ellipsoid_through_cvxpy_takes_few_steps():
+    """Rows of exponentials curve away from their tangents: the corrector takes their second order."""
+    points = np.random.default_rng(7).normal(size=(28, 7))
+    A, b = cp.Variable((7, 7), PSD=True), cp.Variable(7)
+    problem = cp.Problem(cp.Maximize(cp.log_det(A)), [cp.norm(A @ x + b) <= 1 for x in points])
+    problem.solve(solver=bo.cvxpy.BREGOPT)
+    value, steps = problem.value, problem.solver_stats.num_iters
+    assert problem.value == pytest.approx(problem.solve(solver=cp.CLARABEL), rel=1e-6)
+    assert value == pytest.approx(problem.value, rel=1e-6)
+    assert steps <= 20
