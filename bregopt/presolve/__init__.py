@@ -24,10 +24,13 @@ __all__ = [
 ]
 
 # A new reduction is one file and one line here: its module and its class, which are loaded on first use.
-UNIVERSAL: dict[str, str | Reduction] = {"range space": "range_space:RangeSpaces", "boxes": "boxes:Boxes"}
+UNIVERSAL: dict[str, str | Reduction] = {
+    "range space": "range_space:RangeSpaces",
+    "fixed variables": "epigraphs:FixedVariables",
+    "boxes": "boxes:Boxes",
+}
 REQUESTED: dict[str, str | Reduction] = {
     "least norm": "least_norm:LeastNorm",
-    "fixed variables": "epigraphs:FixedVariables",
     "epigraphs": "epigraphs:Dominated",
     "absolute values": "epigraphs:AbsoluteValues",
     "differences": "differences:Differences",

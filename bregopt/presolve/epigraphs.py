@@ -109,7 +109,7 @@ class FixedVariables:
     """
 
     name: ClassVar[str] = "fixed variables"
-    universal: ClassVar[bool] = False
+    universal: ClassVar[bool] = True
 
     def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
         bounds = program.bounds

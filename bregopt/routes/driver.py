@@ -87,7 +87,9 @@ _Direction = tuple[tuple[Array, ...], Array]
 
 logger = logging.getLogger(__name__)
 
-_RESTATING = ("range space",)  # reductions before the certificate, as low-rank blocks are dense after them
+# Reductions before the certificate: low-rank blocks are dense after them, and constants that are variables
+# with an equality of their own, such as x_0 == 1, count in the scale.
+_RESTATING = ("range space", "fixed variables")
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
@@ -171,7 +173,7 @@ def _run(
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     whole = restated.restore(answer)
     status = _judged(restated.whole, whole, certificate, settings.tol)
-    answer = whole if given is program else restated.restore(replace(answer, y=answer.y[: given.m]))
+    answer = whole if given is program else replace(whole, y=whole.y[: given.m])
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()
     timings = {

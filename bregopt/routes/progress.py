@@ -157,7 +157,10 @@ class Progress:
 
     def settles(self, answer: Callable[[], Answer], tol: float) -> bool:
         """Whether an answer that meets the tolerance in a (reduced) program does so in the whole, too."""
-        return self._outside is None or self._outside[0].settles(answer(), tol)
+        if self._outside is None:
+            return True
+        (presolved, outer), found = self._outside, answer()
+        return presolved.settles(found, tol) and outer.settles(lambda: presolved.restore(found), tol)
 
     @property
     def watched(self) -> bool:

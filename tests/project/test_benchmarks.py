@@ -88,6 +88,15 @@ def test_hierarchies_have_the_published_values(name, monkeypatch):
     assert known.error(problem.value) <= known.digits
 
 
+@pytest.mark.parametrize(("n", "d", "size"), [(12, 6, 24), (14, 6, 64), (16, 6, 256)])
+def test_bounds_on_codes_are_proven(n, d, size, monkeypatch):
+    """Codes of this size exist (Best et al. 1978). A variable is the constant one, and blocks vanish."""
+    problem = loaded("hierarchies", monkeypatch).code(n, d)
+    problem.solve(method="bregopt", tol=1e-8)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(size, rel=1e-8)
+
+
 def test_special_paths_name_their_problems_where_they_are_chosen(monkeypatch):
     module = loaded("special_paths", monkeypatch)
     for path in module.paths(DATA):

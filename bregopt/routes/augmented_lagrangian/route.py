@@ -101,7 +101,6 @@ class Lagrangian:
         cones=True,
         matrices=_DENSE_MATRICES,
         reductions=(
-            "fixed variables",
             "epigraphs",
             "absolute values",
             "differences",

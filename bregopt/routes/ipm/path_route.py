@@ -128,7 +128,7 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
-        reductions=("fixed variables", "epigraphs", "absolute values", "slacks", "parallel rows"),
+        reductions=("epigraphs", "absolute values", "slacks", "parallel rows"),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 
