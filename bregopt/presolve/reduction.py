@@ -150,10 +150,13 @@ class Presolved:
         """Return an answer to the reduced program as one to the program."""
         return _restored(self.steps, answer)
 
+    @property
+    def rescales(self) -> bool:
+        """Whether a reduction changes the magnitudes that certificates are relative to."""
+        return any(step.rescales for step in self.steps)
+
     def settles(self, answer: Answer, tol: float) -> bool:
         """Whether an answer meets the tolerance before each reduction that changes magnitudes, too."""
-        if not any(step.rescales for step in self.steps):
-            return True
         for step in reversed(self.steps):
             answer = step.restore(answer)
             if step.rescales:

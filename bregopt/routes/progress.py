@@ -159,8 +159,10 @@ class Progress:
         """Whether an answer that meets the tolerance in a (reduced) program does so in the whole, too."""
         if self._outside is None:
             return True
-        (presolved, outer), found = self._outside, answer()
-        return presolved.settles(found, tol) and outer.settles(lambda: presolved.restore(found), tol)
+        presolved, outer = self._outside
+        if presolved.rescales and not presolved.settles(answer(), tol):
+            return False
+        return outer.settles(lambda: presolved.restore(answer()), tol)
 
     @property
     def watched(self) -> bool:

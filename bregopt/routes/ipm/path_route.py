@@ -52,8 +52,8 @@ _OTHER_FORM_ROWS = 500
 # 250, with 31,000 rows, would take a minute a step.
 _DUAL_WORK = 3e8
 # Error of an answer up to which no other form is tried, without round-off and with it. On hinf3, 5, 7 and 8,
-# with errors of 3e-4 to 8e-4, the other forms take twice the time of the path and gain no digit.
-_NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 1e-3
+# with errors of 2e-4 to 1e-3, the other forms take twice the time of the path and gain no digit.
+_NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-3
 _WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
