@@ -27,7 +27,7 @@ from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, St
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, Rows, SparseRows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous import proves_infeasible
+from bregopt.rigorous import contradicts, proves_infeasible
 
 __all__ = [
     "Exposure",
@@ -134,7 +134,8 @@ class OnFaces(Reduced):
         on_faces = scattered(self.kept, answer.y, self.whole.m)
         if answer.stop is StopReason.INFEASIBLE:
             lifted = (self._lifted(on_faces, costs=False, noise=noise) for noise in _FARKAS_NOISES)
-            proven = (y for y in lifted if proves_infeasible(self.whole, y))
+            # Methods stop at vectors that a plain test accepts, with multipliers of the rows that expose.
+            proven = (y for y in lifted if contradicts(self.whole, y) and proves_infeasible(self.whole, y))
             return replace(answer, y=next(proven, on_faces))
         y = self._lifted(on_faces, costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)
