@@ -202,8 +202,8 @@ class OnFaces(Reduced):
 
 
 def has_rows_of_integers(program: Program) -> bool:
-    """Whether a linear program has only equalities of integers, in one or two matrices on no face."""
-    if program.k or not 0 < program.m <= _LARGEST_INTEGER_ROWS or not program.bounds.equal.all():
+    """Whether a linear program has equalities, and integers alone as coefficients, in one or two matrices."""
+    if program.k or not 0 < np.count_nonzero(program.bounds.equal) <= _LARGEST_INTEGER_ROWS:
         return False
     if len(program.blocks) > 2 or any(
         b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks

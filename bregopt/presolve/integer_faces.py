@@ -21,10 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.presolve.faces import Exposure, on_faces
 from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
-from bregopt.program import Penalty, Program
+from bregopt.program import Face, Penalty, Program
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.implied_rows import as_integers
@@ -42,6 +42,8 @@ _FAR = 0.35
 _LARGEST_UNKNOWNS = 600
 # Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
 _NULL = 1e-10
+# Norm of what a row of norm one adds to those before it, below which they imply it; rows of one product.
+_DEPENDENT, _TOGETHER = 1e-8, 64
 # Eigenvalues of F, relative to the largest, above which they count.
 _RANGE = 1e-9
 
@@ -77,13 +79,13 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
     if not 0 < unknowns <= _LARGEST_UNKNOWNS:
         return None
     data = data_of(program)
-    face = _exposing(data, directions)
+    face, dependent = _exposing(data, directions)
     face = _of_its_range(data, face) if optimum and face is not None else face
     on = None if face is None else on_integer_face(data, face)
     if face is None or on is None:
         return None
     directions = face.directions
-    kept = np.arange(program.m)  # the implied rows too: without them, their residuals would be sums of many
+    kept = np.arange(program.m)  # those that the face implies, too: else their residuals are sums of many
     rows = np.flatnonzero(face.weight)
     exposures = tuple(
         Exposure(b, rows, face.weight[rows], np.zeros((len(T), 0)), np.linalg.qr(T)[0])
@@ -91,9 +93,12 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
         if T.shape[1]
     )
     on_face = on_faces(program, exposures, kept)
+    if dependent or not program.bounds.equal.all():
+        kept = _determining(data, on_face.program.faces)
+        on_face = on_faces(program, exposures, kept)
     relations = on.data.relations.combinations
-    alone = np.diff(on.data.B.indptr) == 0
-    relations = relations[~relations[:, ~alone].any(axis=1)]
+    free = (np.diff(on.data.B.indptr) == 0) & program.bounds.equal
+    relations = relations[~relations[:, ~free].any(axis=1)]
     found = OnIntegerFace(program, on_face.program, kept, exposures, relations.T, 0.0, face)
     program.reductions[REVEALED] = found
     return found
@@ -138,13 +143,55 @@ def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
     return IntegerFace(face.weight, tuple(found))
 
 
-def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
-    """Return the combination of the rows that is ``T S T'`` and nearest to the projectors, in integers."""
+def _determining(data: Data, faces: Sequence[Face]) -> IntArray:
+    """Return the inequalities that do not vanish on the faces, and equalities that imply the others there."""
+    on_faces = []
+    for block, face in zip(data.matrices, faces, strict=True):
+        V = face.basis
+        i, j = np.triu_indices(face.order)
+        unit = np.where(i == j, 0.5, np.sqrt(0.5))
+        on_faces.append((V[block.i][:, i] * V[block.j][:, j] + V[block.i][:, j] * V[block.j][:, i]) * unit)
+    rows = data.A @ scipy.linalg.block_diag(*on_faces)
+    sizes = np.linalg.norm(rows, axis=1)
+    vanishing = sizes <= _DEPENDENT * sizes.max(initial=0.0)
+    equal = data.lo == data.hi
+    own = np.flatnonzero(equal & ~vanishing)
+    own = own[_independent(rows[own], np.diff(data.A.indptr)[own])]
+    return np.union1d(own, np.flatnonzero(~equal & ~vanishing))
+
+
+def _independent(rows: Array, terms: IntArray) -> IntArray:
+    """Return rows of which none is implied by others, those of few terms first: weights are then integers."""
+    order = np.argsort(terms, kind="stable")
+    rows = rows / np.linalg.norm(rows, axis=1)[:, None]
+    basis, kept = np.zeros((rows.shape[1], 0)), []
+    for first in range(0, len(order), _TOGETHER):
+        own = order[first : first + _TOGETHER]
+        V = rows[own]
+        for _ in range(2):
+            V = V - (V @ basis) @ basis.T
+        new: list[Array] = []
+        for k, v in zip(own, V, strict=True):
+            for _ in range(2 if new else 0):
+                v = v - (np.array(new) @ v) @ np.array(new)
+            size = float(np.linalg.norm(v))
+            if size > _DEPENDENT:
+                new.append(v / size)
+                kept.append(k)
+        basis = np.column_stack([basis, *new])
+    return np.array(kept, dtype=np.intp)
+
+
+def _exposing(data: Data, directions: Sequence[Array]) -> tuple[IntegerFace | None, bool]:
+    """Return a combination of the rows that is ``T S T'``, in integers, and whether equalities are dependent.
+
+    ``S`` is nearest to the projectors, or the identity where the weights are then integers.
+    """
     equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
     rows = np.flatnonzero(equal)
     if not len(rows):
-        return None
-    A, share, b = data.A[rows], data.share, data.lo[rows]
+        return None, False
+    A, share, b, dependent = data.A[rows], data.share, data.lo[rows], False
     pairs = [np.triu_indices(T.shape[1]) for T in directions]
     # The coordinates of S have an orthonormal basis of symmetric matrices.
     unit = [np.where(i == j, 0.5, np.sqrt(0.5)) for i, j in pairs]  # times t_i t_j' + t_j t_i'
@@ -154,9 +201,13 @@ def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
     ]
     activity = A @ scipy.linalg.block_diag(*products)
     try:
-        weights = scipy.linalg.cho_solve(scipy.linalg.cho_factor((A * share @ A.T).toarray()), activity)
+        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
     except np.linalg.LinAlgError:
-        return None
+        dependent = True
+        own = _independent((A * np.sqrt(share)).toarray(), np.diff(A.indptr))
+        rows, A, b, activity = rows[own], A[own], b[own], activity[own]
+        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
+    weights = scipy.linalg.cho_solve(root, activity)
     sizes = [
         2 * u[:, None] * u * (G[np.ix_(i, i)] * G[np.ix_(j, j)] + G[np.ix_(i, j)] * G[np.ix_(j, i)])
         for G, (i, j), u in zip((T.T @ T for T in directions), pairs, unit, strict=True)
@@ -165,10 +216,14 @@ def _exposing(data: Data, directions: Sequence[Array]) -> IntegerFace | None:
     whole = scipy.linalg.block_diag(*sizes)
     values, Q = np.linalg.eigh(whole - activity.T @ weights + np.outer(right, right))
     N = Q[:, values <= _NULL * float(np.abs(whole).max())]  # where all vanish, their largest is round-off
-    nearest = [
+    projector = [
         np.linalg.inv(T.T @ T)[pair] * (2 * u) for T, pair, u in zip(directions, pairs, unit, strict=True)
     ]
-    w, factor = as_integers((weights @ (N @ (N.T @ np.concatenate(nearest))))[None])
+    identity = [(i == j).astype(float) for i, j in pairs]
+    for S in (projector, identity):
+        w, factor = as_integers((weights @ (N @ (N.T @ np.concatenate(S))))[None])
+        if factor[0] and w.any():
+            break
     weight = np.zeros(data.m)
     weight[rows] = w[0]
-    return IntegerFace(weight, tuple(directions)) if factor[0] and w.any() else None
+    return IntegerFace(weight, tuple(directions)) if factor[0] and w.any() else None, dependent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -130,3 +132,42 @@ def test_a_matrix_that_is_zero_needs_no_face():
     assert found.status == "optimal"
     assert np.abs(X).max() <= 1e-9
     assert found.value == pytest.approx(np.linalg.norm(A) ** 2, rel=1e-9)
+
+
+def assignment_program(n, seed):
+    """Return the doubly nonnegative relaxation of a quadratic assignment, and its matrices."""
+    rng = np.random.default_rng(seed)
+    A, B = (M + M.T for M in rng.integers(0, 9, (2, n, n)))
+    N, lines = n * n + 1, []
+    for k in range(n):
+        place = np.zeros((n, n))
+        place[k] = 1
+        lines += [np.append(0.0, place.ravel()), np.append(0.0, place.T.ravel())]
+    X, first = bo.PSD(N), np.eye(N)[0]
+    rows = [X[0, 0] == 1, X >= 0, *(X[k, k] == X[0, k] for k in range(1, N))]
+    rows += [X @ line == X @ first for line in lines]
+    clashes = [
+        (1 + i * n + a, 1 + j * n + b)
+        for i in range(n)
+        for j in range(n)
+        for a in range(n)
+        for b in range(n)
+        if (i == j) != (a == b)
+    ]
+    rows += [X[i, j] == 0 for i, j in clashes if i < j]
+    cost = np.zeros((N, N))
+    cost[1:, 1:] = np.kron(A, B)
+    return bo.Problem(bo.Minimize(bo.inner(cost, X)), rows), A, B
+
+
+@pytest.mark.parametrize(("n", "seed"), [(3, 0), (4, 0), (4, 1), (5, 0), (7, 0)])
+def test_faces_of_integers_beside_inequalities_and_dependent_rows(n, seed):
+    problem, A, B = assignment_program(n, seed)
+    found = problem.solve()
+    orders = itertools.permutations(range(n)) if n < 7 else []
+    least = min((float(np.vdot(A, B[np.ix_(p, p)])) for p in map(list, orders)), default=2848.0)
+    assert found.status == "optimal"
+    assert found.bound <= least * (1 + 1e-6)
+    if n < 5:  # the relaxation is exact there
+        assert found.value == pytest.approx(least, rel=1e-5)
+    assert found.iterations <= 60
