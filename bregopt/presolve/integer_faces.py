@@ -42,6 +42,9 @@ _FAR = 0.35
 _LARGEST_UNKNOWNS = 600
 # Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
 _NULL = 1e-10
+# Entries of all rows on the face up to which those that others imply there are left out even where equalities
+# are independent: steps near the optimum then meet the rows to round-off.
+_LARGEST_RESTRICTED = 2_000_000
 # Norm of what a row of norm one adds to those before it, below which they imply it; rows of one product.
 _DEPENDENT, _TOGETHER = 1e-8, 64
 # Eigenvalues of F, relative to the largest, above which they count.
@@ -85,7 +88,7 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
     if face is None or on is None:
         return None
     directions = face.directions
-    kept = np.arange(program.m)  # those that the face implies, too: else their residuals are sums of many
+    kept = np.arange(program.m)
     rows = np.flatnonzero(face.weight)
     exposures = tuple(
         Exposure(b, rows, face.weight[rows], np.zeros((len(T), 0)), np.linalg.qr(T)[0])
@@ -93,7 +96,8 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
         if T.shape[1]
     )
     on_face = on_faces(program, exposures, kept)
-    if dependent or not program.bounds.equal.all():
+    entries = program.m * sum(face.order**2 for face in on_face.program.faces)
+    if dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED:
         kept = _determining(data, on_face.program.faces)
         on_face = on_faces(program, exposures, kept)
     relations = on.data.relations.combinations
