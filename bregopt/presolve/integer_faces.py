@@ -166,8 +166,9 @@ def _determining(data: Data, faces: Sequence[Face]) -> IntArray:
 
 def _independent(rows: Array, terms: IntArray) -> IntArray:
     """Return rows of which none is implied by others, those of few terms first: weights are then integers."""
-    order = np.argsort(terms, kind="stable")
-    rows = rows / np.linalg.norm(rows, axis=1)[:, None]
+    order, sizes = np.argsort(terms, kind="stable"), np.linalg.norm(rows, axis=1)
+    order = order[sizes[order] > 0]
+    rows = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
     basis, kept = np.zeros((rows.shape[1], 0)), []
     for first in range(0, len(order), _TOGETHER):
         own = order[first : first + _TOGETHER]
