@@ -904,8 +904,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("equipartition, n = 80", case("path", "equipartition, n = 80")),
         ),
         (
-            *("faces of diagonals", "presolve.faces:_diagonal_exposure"),
-            answering("presolve.faces._diagonal_exposure", None),
+            *("faces of diagonals", "presolve.exposures:_diagonal_exposure"),
+            answering("presolve.exposures._diagonal_exposure", None),
             *("rows that fix diagonal entries to zero, n = 20", solving(zero_diagonals, 20)),
         ),
         (
@@ -913,8 +913,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("Frobenius nearness with zeros on the diagonal, n = 20", solving(zeros_on_the_diagonal, 20)),
         ),
         (
-            *("collinear rows", "presolve.faces:_collinear_exposure"),
-            answering("presolve.faces._collinear_exposure", None),
+            *("collinear rows", "presolve.exposures:_collinear_exposure"),
+            answering("presolve.exposures._collinear_exposure", None),
             *("nearest correlation matrix, pairs fixed at one", solving(fixed_pairs, 150)),
         ),
         (
@@ -1217,8 +1217,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the rate of a source of order 6", solving(source_rate)),
         ),
         (
-            *("positive diagonals", "presolve.faces:_has_positive_solution"),
-            answering("presolve.faces._has_positive_solution", False),
+            *("positive diagonals", "presolve.exposures:_has_positive_solution"),
+            answering("presolve.exposures._has_positive_solution", False),
             *("largest entropy at an energy, order 4", solving(expectations)),
         ),
         (

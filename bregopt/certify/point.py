@@ -32,8 +32,8 @@ from bregopt.certify.slacks import (
 )
 from bregopt.divergences import SCALARS, psd_part
 from bregopt.divergences.scalar import Penalty
-from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Block, Face, Nearness, Program, divergence_of
+from bregopt.program.lowrank import Face, LowRank, Matrix
+from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import cached_property

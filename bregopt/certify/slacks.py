@@ -18,8 +18,8 @@ from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenva
 from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
-from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.program import Face, Program
+from bregopt.program.lowrank import Face, LowRank, Matrix
+from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 from bregopt.records import dataclass, kept, replace

@@ -22,7 +22,8 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import EPS, TINY, Array, IntArray
-from bregopt.presolve.faces import Exposure, on_faces
+from bregopt.presolve.exposures import Exposure
+from bregopt.presolve.faces import on_faces
 from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
 from bregopt.program import Face, Penalty, Program
 from bregopt.records import dataclass

@@ -30,7 +30,8 @@ from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
 from bregopt.certify.certificate import objective_size
 from bregopt.clock import checkpoint
-from bregopt.presolve.faces import Exposure, OnFaces, on_faces
+from bregopt.presolve.exposures import Exposure
+from bregopt.presolve.faces import OnFaces, on_faces
 from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Face, Matrix, Program, StopReason

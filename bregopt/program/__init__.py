@@ -2,14 +2,13 @@
 
 from bregopt.program.bounds import NO_CONES, Bounds, Penalty, SecondOrderCones, Target
 from bregopt.program.linear_map import LinearMap, Term
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.lowrank import Face, LowRank, Matrix
 from bregopt.program.program import (
     ENDED,
     LIMITS,
     Answer,
     Block,
     Declaration,
-    Face,
     Nearness,
     ParameterSlope,
     Program,

@@ -15,9 +15,8 @@ import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
 from bregopt.divergences.stacks import simplex_shifts
 from bregopt.io.matrices import read_matrix
-from bregopt.program import Bounds, LinearMap, Penalty, Term
+from bregopt.program import Bounds, Face, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
-from bregopt.program.program import Face
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.routes.ipm import entry_system, linear_solvers, row_system
 from bregopt.routes.ipm.entry_system import EntrySystem

@@ -1,0 +1,269 @@
+"""The search for rows that expose a face: a combination of them is psd and fixed to zero.
+
+Single rows are tried first, on one face after the other, then pairs of entries that fix two rows of ``X`` to
+be proportional, and combinations of rows on the diagonal. The search is repeated on the face that is found
+(Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the program there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.clock import checkpoint
+from bregopt.linalg import dense
+from bregopt.program import Face, LowRank, Program
+from bregopt.program.rows import Entries, Rows
+from bregopt.records import dataclass
+
+__all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
+
+# Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
+FACE_NOISE = 1e-12
+# Number of random vectors that show that a row is indefinite. It fails with probability zero; several keep
+# round-off from hiding it.
+_DEFINITE_PROBES = 10
+# Part of the largest entry of a diagonal above which its entries are positive without doubt.
+_SURELY_POSITIVE = 1e-6
+# Factor of the bound in the linear program for a face. Its solver has an absolute tolerance of 1e-7.
+_SHARPENED = 1e4
+# Singular value of directions, relative to the largest, below which they are dependent.
+_PARALLEL = 1e-8
+# Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
+_LARGEST_LINEAR_PROGRAM = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Rows whose combination ``F = sum weight A_k`` is psd on a face and fixed to zero.
+
+    Parameters
+    ----------
+    block : int
+    rows : int array
+    weight : array
+        Positive on ``<=`` rows, negative on ``>=`` rows.
+    before : array of shape (n, q)
+        The directions removed earlier.
+    directions : array of shape (n, r)
+        The range of ``F`` on the face, in the coordinates of ``X``.
+    implied : int array, optional
+        The rows that others imply on the new face, besides those that vanish there.
+    """
+
+    block: int
+    rows: IntArray
+    weight: Array
+    before: Array
+    directions: Array
+    implied: IntArray | None = None
+
+
+def exposures_of(program: Program) -> tuple[Exposure, ...]:
+    """Return the exposures, one after the other, until no row exposes a smaller face.
+
+    Only rows that depend on one matrix alone expose faces. A matrix with a divergence that is not restricted
+    to faces is on none.
+    """
+    removed = [np.zeros((block.n, 0)) for block in program.blocks]
+    exposures: list[Exposure] = []
+    used = np.zeros(program.m, dtype=bool)
+    near = [block.nearness for block in program.blocks]
+    whole = {b for b, own in enumerate(near) if own is not None and not own.kind.offers("restricted")}
+    alone = {t.block for t in program.A.terms if program.in_one_matrix[t.place].any()}
+    searched = sorted(alone - whole)
+    while searched:
+        b = searched.pop()
+        exposure = _exposure(program, b, removed[b], used)
+        if exposure is not None:
+            directions = np.column_stack([exposure.before, exposure.directions])
+            if near[b] is not None and directions.shape[1] == program.blocks[b].n:
+                continue  # no divergence is stated in matrices of order zero
+            removed[b] = directions
+            used[exposure.rows] = True
+            exposures.append(exposure)
+            searched.append(b)
+    return tuple(exposures)
+
+
+def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
+    """Return an exposure on one block's face without the directions `before`, None where there is none."""
+    face = Face(before)
+    if face.order == 0:
+        return None
+    rows, weight, ranges = [], [], []
+    for k, sign, A in _pinned(program, b, face, used):
+        own = _range_of(sign * face.compress(A))
+        if own is not None:
+            rows.append(k)
+            weight.append(sign / float(np.linalg.norm(A)))
+            ranges.append(own / max(float(np.linalg.norm(own)), TINY))
+    if rows:
+        left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
+        new = left[:, s > _PARALLEL * s.max()]
+        return Exposure(b, np.array(rows), np.array(weight), before, face.embed(new))
+    if before.shape[1]:
+        return None
+    collinear = _collinear_exposure(program, b) if program.blocks[b].nearness is not None else None
+    return collinear or _diagonal_exposure(program, b)
+
+
+def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:
+    """Yield ``(k, sign, A_k)`` for hard rows ``<sign A_k, X> <= 0`` of one block whose matrix may be psd."""
+    bounds = program.bounds
+    alone = program.in_one_matrix & ~used
+    for term in program.A.terms_of(b):
+        for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
+            candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
+            if len(candidate) == 0:
+                continue
+            rows = term.rows.slice(candidate)
+            for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
+                checkpoint()
+                unit = np.zeros(rows.m)
+                unit[local] = 1.0
+                yield int(term.at[candidate[local]]), sign, rows.adjoint(unit)
+
+
+def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
+    """Return which ``sign A_k`` may be psd and nonzero: by diagonals, or by random vectors on a face."""
+    if face.codimension == 0:
+        values = sign * _diagonals(rows)
+    else:
+        V = face.embed(np.random.default_rng(0).normal(size=(face.order, _DEFINITE_PROBES)))
+        values = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
+    mask: Mask = np.asarray((values >= 0).all(axis=1) & (values > 0).any(axis=1))
+    return mask
+
+
+def _diagonals(rows: Rows) -> Array:
+    """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
+    forms = None if rows.few_terms else rows.rank_one_terms()
+    if forms is not None:
+        diagonals = np.zeros((rows.m, rows.n))
+        np.add.at(diagonals, forms.row, forms.weight[:, None] * dense(forms.U) ** 2)
+        return diagonals
+    t = rows.coordinates()
+    own = t.i == t.j
+    flat = np.bincount(t.row[own] * rows.n + t.i[own], t.value[own], minlength=rows.m * rows.n)
+    return flat.astype(float).reshape(rows.m, rows.n)
+
+
+def _range_of(A: Array) -> Array | None:
+    """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd."""
+    size = float(np.abs(A).max())
+    if size <= FACE_NOISE:
+        return None
+    tol = len(A) * FACE_NOISE * size
+    packed, pivot, rank, _ = scipy.linalg.lapack.dpstrf(A, tol=tol, lower=1)
+    L = np.zeros((len(A), rank))
+    L[pivot - 1] = np.tril(packed)[:, :rank]
+    return L if np.abs(A - L @ L.T).max() <= 10 * tol else None
+
+
+# Pays on: nearest correlation matrix, pairs fixed at one.
+def _collinear_exposure(program: Program, b: int) -> Exposure | None:
+    """Return the rows that fix ``X_ii X_jj = X_ij^2``: row i of ``X`` is then a multiple of row j.
+
+    Each pair has ``F = z z'`` with ``z = e_i / X_ii^(1/2) - sign(X_ij) e_j / X_jj^(1/2)``. Where pairs
+    connect several indices, the value on the diagonal of one implies all their rows.
+    """
+    single = [(term.at, term.rows) for term in program.A.terms_of(b) if isinstance(term.rows, Entries)]
+    if not single:
+        return None
+    at = np.concatenate([np.asarray(places) for places, _ in single])
+    i, j = (np.concatenate([getattr(rows, name) for _, rows in single]) for name in "ij")
+    weight = np.concatenate([rows.weight for _, rows in single])
+    fixed = program.in_one_matrix[at] & program.bounds.equal[at] & (weight != 0)
+    at, i, j, weight = at[fixed], i[fixed], j[fixed], weight[fixed]
+    value, on, n = program.bounds.lo[at] / weight, i == j, program.blocks[b].n
+    root, place = np.zeros(n), np.zeros(n, dtype=np.intp)
+    root[i[on]], place[i[on]] = np.sqrt(np.maximum(value[on], 0.0)), np.flatnonzero(on)
+    size = root[i] * root[j]
+    pairs = np.flatnonzero(~on & (size > 0) & (np.abs(np.abs(value) - size) <= 4 * EPS * size))
+    if not len(pairs):
+        return None
+    from scipy.sparse.csgraph import connected_components  # slow to import, seldom needed
+
+    i, j, sign, each = i[pairs], j[pairs], np.sign(value[pairs]), np.arange(len(pairs))
+    Z = np.zeros((n, len(pairs)))
+    Z[i, each], Z[j, each] = 1 / root[i], -sign / root[j]
+    left, s, _ = np.linalg.svd(Z / np.linalg.norm(Z, axis=0), full_matrices=False)
+    count, group = connected_components(sp.coo_array((each + 1.0, (i, j)), (n, n)), directed=False)
+    directions = left[:, s > _PARALLEL]
+    if directions.shape[1] != n - count:  # signs contradict each other
+        return None
+    _, first = np.unique(group, return_index=True)
+    others = np.setdiff1d(np.concatenate([i, j]), first)
+    w = np.bincount(place[i], 1 / root[i] ** 2, len(at)) + np.bincount(place[j], 1 / root[j] ** 2, len(at))
+    w[pairs] = -2 * sign / size[pairs]
+    used = np.flatnonzero(w)
+    implied = at[np.concatenate([pairs, place[others]])]
+    return Exposure(b, at[used], w[used] / weight[used], np.zeros((n, 0)), directions, implied)
+
+
+# Pays on: rows that fix diagonal entries to zero, n = 20.
+def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
+    """Return the combination of rows on the diagonal that fixes the most entries to zero, if there is one.
+
+    It solves the linear program ``max sum t`` subject to ``0 <= t <= 1``, ``t <= sum_k weight_k diag(A_k)``,
+    ``weight'b <= 0``, with one weight for each bound of a row.
+    """
+    at, W = _diagonal_rows(program, b)
+    if len(at) < 2 or (W != 0).sum(axis=1).max() < 2:
+        return None
+    lo, hi = program.bounds.lo[at], program.bounds.hi[at]
+    if _has_positive_solution(W, lo, hi):
+        return None
+    from scipy.optimize import linprog  # slow to import, seldom needed
+
+    up, down = np.flatnonzero(np.isfinite(hi)), np.flatnonzero(np.isfinite(lo))
+    ends, n = len(up) + len(down), W.shape[1]
+    above = np.column_stack([-np.vstack([W[up], -W[down]]).T, np.eye(n)])
+    bound = np.concatenate([hi[up], -lo[down]])
+    size = float(np.abs(bound).max())
+    asked = np.concatenate([_SHARPENED / (size or 1.0) * bound, np.zeros(n)])
+    box = [(0, None)] * ends + [(0, 1)] * n
+    cost = np.concatenate([np.zeros(ends), -np.ones(n)])
+    answer = linprog(cost, A_ub=np.vstack([above, asked]), b_ub=np.zeros(n + 1), bounds=box)
+    if answer.status != 0 or -answer.fun < 0.5:
+        return None
+    p = answer.x[:ends] * np.repeat([1.0, -1.0], [len(up), len(down)])
+    if np.abs(p) @ bound > FACE_NOISE * (np.abs(p) @ np.abs(bound)):  # within the tolerance of the solver
+        return None
+    weight = np.bincount(np.concatenate([up, down]), p, len(at)).astype(float)
+    fixed = np.flatnonzero(weight @ W > 0.5)
+    return Exposure(b, at, weight, np.zeros((n, 0)), np.eye(n)[:, fixed])
+
+
+# Pays on: largest entropy at an energy, order 4.
+def _has_positive_solution(W: Array, lo: Array, hi: Array) -> bool:
+    """Whether least squares find positive numbers that meet the rows, so that these fix none at zero."""
+    sums, least = W.sum(axis=1), np.clip(0.0, lo, hi)
+    mean = float(sums @ least) / (float(sums @ sums) or 1.0)
+    target = np.clip(mean * sums, lo, hi)
+    x = mean + np.linalg.lstsq(W, target - mean * sums, rcond=None)[0]
+    missed = np.abs(W @ x - target) <= FACE_NOISE * (np.abs(W) @ np.abs(x))
+    return bool(missed.all() and x.min() > _SURELY_POSITIVE * x.max())
+
+
+def _diagonal_rows(program: Program, b: int) -> tuple[IntArray, Array]:
+    """Return the rows that depend on the diagonal of one block only, and their weights there.
+
+    None are returned if they are very many, or if each has one entry: those imply nothing together.
+    """
+    n, (row, i, w) = program.blocks[b].n, program.A.on_diagonal(b)
+    own = program.in_one_matrix[row]
+    if not own.all():
+        row, i, w = row[own], i[own], w[own]
+    count = np.bincount(row, minlength=program.m)
+    at: IntArray = count.nonzero()[0]
+    if len(at) == len(row) or len(at) * n > _LARGEST_LINEAR_PROGRAM:
+        return at[:0], np.zeros((0, n))
+    W = np.zeros((len(at), n))
+    W[np.searchsorted(at, row), i] = w
+    return at, W
