@@ -63,6 +63,7 @@ class OnIntegerFace(OnRevealedFaces):
 
     face: IntegerFace
     lifting_slacks = (1e-10,)  # the bound is that on the face
+    margin = 0.1  # violations of implied rows are sums of many
 
 
 def integer_face(program: Program, X: Sequence[Array], optimum: bool = False) -> OnIntegerFace | None:
