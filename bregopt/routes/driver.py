@@ -93,6 +93,7 @@ _RESTATING = ("range space", "fixed variables")
 _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions (an upper estimate)
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
+_ON_ROWS = 10  # violations in units of round-off up to which an answer is moved to its rows
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
 
@@ -331,7 +332,7 @@ def _on_rows(program: Program, answer: Answer, certificate: Certificate) -> tupl
     if not answer.X or program.curved or any(isinstance(X, LowRank) for X in answer.X):
         return answer, certificate
     missed = PrimalDualPoint(program, answer.X, answer.u, answer.y).violations
-    if (missed > ROW_NOISE * scale_of(program).primal * program.row_units).any():
+    if (missed > _ON_ROWS * ROW_NOISE * scale_of(program).primal * program.row_units).any():
         return answer, certificate
     moved = replace(answer, X=on_rows(program, answer.X, answer.u))
     found = certify(PrimalDualPoint(program, moved.X, moved.u, moved.y, S=moved.S))
