@@ -120,7 +120,7 @@ class OnFaces(Reduced):
         if answer.stop is StopReason.INFEASIBLE:
             lifted = (self._lifted(on_faces, costs=False, noise=noise) for noise in _FARKAS_NOISES)
             # Methods stop at vectors that a plain test accepts, with multipliers of the rows that expose.
-            proven = (y for y in lifted if contradicts(self.whole, y) and proves_infeasible(self.whole, y))
+            proven = (y for y in lifted if contradicts(self.whole, y))
             return replace(answer, y=next(proven, on_faces))
         y = self._lifted(on_faces, costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)

@@ -100,7 +100,10 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
     on_face = on_faces(program, exposures, kept)
     entries = program.m * sum(face.order**2 for face in on_face.program.faces)
     if dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED:
-        kept = _determining(data, on_face.program.faces)
+        determining = _determining(data, on_face.program.faces)
+        if determining is None:
+            return None
+        kept = determining
         on_face = on_faces(program, exposures, kept)
     relations = on.data.relations.combinations
     free = (np.diff(on.data.B.indptr) == 0) & program.bounds.equal
@@ -149,8 +152,11 @@ def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
     return IntegerFace(face.weight, tuple(found))
 
 
-def _determining(data: Data, faces: Sequence[Face]) -> IntArray:
-    """Return the inequalities that do not vanish on the faces, and equalities that imply the others there."""
+def _determining(data: Data, faces: Sequence[Face]) -> IntArray | None:
+    """Return the inequalities that do not vanish on the faces, and equalities that imply the others there.
+
+    None is returned where a row that is left out contradicts the others: all rows together prove that.
+    """
     on_faces = []
     for block, face in zip(data.matrices, faces, strict=True):
         V = face.basis
@@ -161,8 +167,15 @@ def _determining(data: Data, faces: Sequence[Face]) -> IntArray:
     sizes = np.linalg.norm(rows, axis=1)
     vanishing = sizes <= _DEPENDENT * sizes.max(initial=0.0)
     equal = data.lo == data.hi
-    own = np.flatnonzero(equal & ~vanishing)
-    own = own[_independent(rows[own], np.diff(data.A.indptr)[own])]
+    all_equal = np.flatnonzero(equal & ~vanishing)
+    own = all_equal[_independent(rows[all_equal], np.diff(data.A.indptr)[all_equal])]
+    x = np.linalg.lstsq(rows[own], data.lo[own], rcond=None)[0]
+    met, size = (
+        np.abs(rows[all_equal] @ x - data.lo[all_equal]),
+        float(np.abs(data.lo[all_equal]).max(initial=0.0)),
+    )
+    if (met > _DEPENDENT * size).any() or (vanishing & ((data.lo > 0) | (data.hi < 0))).any():
+        return None
     return np.union1d(own, np.flatnonzero(~equal & ~vanishing))
 
 

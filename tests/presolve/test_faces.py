@@ -171,3 +171,13 @@ def test_faces_of_integers_beside_inequalities_and_dependent_rows(n, seed):
     if n < 5:  # the relaxation is exact there
         assert found.value == pytest.approx(least, rel=1e-5)
     assert found.iterations <= 60
+
+
+@pytest.mark.parametrize("bound", [1e-4, 1.0])
+def test_a_row_that_vanishes_on_a_face_of_integers_may_not_ask_for_more(bound):
+    X = bo.PSD(4)
+    line = np.array([-1.0, 1, 1, 0])
+    rows = [X[0, 0] == 1, *(X[k, k] == X[0, k] for k in (1, 2, 3)), X @ line == 0, X >= 0]
+    rows.append(X[0, 1] + X[0, 2] - X[0, 0] >= bound)
+    found = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve()
+    assert found.status == "infeasible"
