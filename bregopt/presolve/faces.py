@@ -24,7 +24,7 @@ from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, St
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, SparseRows
 from bregopt.records import dataclass, replace
-from bregopt.rigorous import contradicts, proves_infeasible
+from bregopt.rigorous import proves_infeasible
 
 __all__ = [
     "FaceCoordinates",
@@ -119,8 +119,8 @@ class OnFaces(Reduced):
         on_faces = scattered(self.kept, answer.y, self.whole.m)
         if answer.stop is StopReason.INFEASIBLE:
             lifted = (self._lifted(on_faces, costs=False, noise=noise) for noise in _FARKAS_NOISES)
-            # Methods stop at vectors that a plain test accepts, with multipliers of the rows that expose.
-            proven = (y for y in lifted if contradicts(self.whole, y))
+            # A plain test suffices here: who stops at the vector proves it, which may take seconds.
+            proven = (y for y in lifted if is_farkas(self.whole, y))
             return replace(answer, y=next(proven, on_faces))
         y = self._lifted(on_faces, costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)
