@@ -1153,7 +1153,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("interior point for weights", "routes.projection.weights_lagrangian:weighted_frobenius"),
-            answering("routes.projection.weights_lagrangian.interior_unknowns", np.inf),
+            replaced("routes.projection.weights.ScaledNearness.unknowns", 0),
             *("weights 0, 1 and 100, n = 25", case("bregman", "weights 0 and 100, n = 25")),
         ),
         (

@@ -53,8 +53,7 @@ QI_SUN = (
 )
 QI_SUN_WEIGHTED = (
     "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
-    "Problem, IMA J. Numer. Anal. 31; Nesterov, Todd (1997), Self-Scaled Barriers and Interior-Point Methods "
-    "for Convex Programming, Math. Oper. Res. 22"
+    "Problem, IMA J. Numer. Anal. 31"
 )
 METHODS = ("auto", "newton", "cyclic")
 _NORM = ("least norm",)

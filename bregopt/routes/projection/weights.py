@@ -13,14 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
-from bregopt.program import LinearMap, Penalty, Program
-from bregopt.records import dataclass
+from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
+from bregopt.program.rows import Entries
+from bregopt.records import dataclass, replace
 
-__all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness"]
+__all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness", "squares_as_rows"]
 
 # Steps of the scaling to equal row means of the weights (Sinkhorn and Knopp).
 _SINKHORN_STEPS = 60
@@ -142,6 +144,11 @@ class ScaledNearness:
         return mask
 
     @property
+    def unknowns(self) -> int:
+        """The number of entries that the box leaves free."""
+        return int(np.triu(~self.fixed).sum())
+
+    @property
     def target(self) -> Array:
         """The minimizer of the objective in the box; zero, or nearest to it, for entries without weight."""
         return self.best(self.L)
@@ -214,6 +221,35 @@ def scaled_nearness(program: Program) -> ScaledNearness:
         box.upper_row,
         box.factor,
         _scaled_rows(program, np.flatnonzero(box.factor == 0), scale, value_scale),
+    )
+
+
+def squares_as_rows(scaled: ScaledNearness) -> Program:
+    """Return the program with a soft row for each weighted entry that is not fixed, and no divergence."""
+    program = scaled.program
+    (block,) = program.blocks
+    nearness = block.nearness
+    assert nearness is not None
+    price = nearness.mu * nearness.parameters["weights"] ** 2
+    X0, fixed = np.asarray(nearness.X0), scaled.fixed
+    paid = np.where(fixed, price * (np.where(fixed, scaled.target, 0.0) * scaled.scale - X0) ** 2, 0.0)
+    i, j = np.nonzero(np.triu((price > 0) & ~fixed))
+    at = np.arange(program.m, program.m + len(i))
+    squares = Bounds(
+        X0[i, j],
+        X0[i, j],
+        np.full(len(i), int(Penalty.SQUARE)),
+        price[i, j] * np.where(i == j, 1.0, 2.0),
+    )
+    terms = (*program.A.terms, Term(0, at, Entries(block.n, i, j, np.ones(len(i)))))
+    return replace(
+        program,
+        blocks=(replace(block, nearness=None),),
+        A=LinearMap(program.m + len(i), program.A.orders, terms),
+        B=sp.csr_array((program.m + len(i), 0)),
+        bounds=program.bounds.followed_by(squares),
+        offset=program.offset + float(paid.sum()),
+        labels=(),
     )
 
 

@@ -1,8 +1,8 @@
 """Elementwise weights: ``||H o (X - X0)||_F^2`` with rows, by an interior point or an augmented Lagrangian.
 
-Small problems with hard rows start with the direct interior point, all others with the augmented Lagrangian.
-Each takes over when the other makes no progress. The interior point solves problems with a large fixed block
-in a tenth of the time; the augmented Lagrangian keeps more digits.
+Small problems start with the interior point of the route `path`, for which each weighted entry is a soft row,
+all others with the augmented Lagrangian. Each takes over when the other makes no progress. The interior point
+solves problems with a large fixed block in a tenth of the time; the augmented Lagrangian keeps more digits.
 
 The loops are not :meth:`~bregopt.routes.monitor.Monitor.follow`, because only some steps are certified, a
 round counts all its Newton steps, and the methods share the best point and detect their own stalling.
@@ -31,14 +31,12 @@ from bregopt.certify.accuracy import NearnessRule, near_answer
 from bregopt.certify.weights import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
 from bregopt.program import Answer, Program, Start, StopReason
-from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.dual_newton import ARMIJO, bounded_diagonal
-from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness
-from bregopt.routes.projection.weights_interior_point import InteriorPoint, interior_unknowns
+from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness, squares_as_rows
 
 if TYPE_CHECKING:
     from bregopt.routes.projection.route import ProjectionTuning
@@ -55,8 +53,8 @@ _INTERIOR_STEPS, _LAGRANGIAN_STEPS = 100, 80
 # Residual of the optimality conditions at which Newton's method for them ends, and at which it has converged,
 # where round-off prevents less.
 _REFINED_RESIDUAL, _CONVERGED_RESIDUAL = 1e-13, 1e-9
-# Steps of the interior point from one certificate to the next above the complementarity of certified ones.
-_CERTIFIED_STEPS = 10
+# Tolerance of the interior point, relative to that of the answer, whose objective may be nearly zero.
+_INTERIOR_TOL = 0.1
 # First penalty parameter, for a mean weight of one, and its growth from round to round. With four or more,
 # later rounds take many Newton steps (the weights in ``benchmarks/nearness.py``).
 _FIRST_PENALTY, _PENALTY_GROWTH = 2.0, 2.5
@@ -71,9 +69,6 @@ _SHORT_STEP = 0.3
 _LARGEST_INTERIOR = 2_000
 # Rounds of the augmented Lagrangian without a better certificate after which it has stalled.
 _PATIENCE = 8
-# Complementarity of an interior point, relative to the tolerance times the objective's scale, up to which
-# every step is certified. A certificate costs half a step.
-_CERTIFIED_COMPLEMENTARITY = 3.0
 # Largest penalty parameter.
 _LARGEST_PENALTY = 1e9
 # Norm of a gradient that counts as zero, relative to the linear term: it is round-off. Below the multiple, a
@@ -365,7 +360,7 @@ class _Weighted:
             if stop is not None:
                 return stop
         scaled = scaled_nearness(self._program)
-        for run, steps in self._plan(interior_unknowns(scaled)):
+        for run, steps in self._plan(scaled.unknowns or np.inf):
             met = self._is_met
             stop = run(scaled, min(self._steps + steps, self._limit))
             if stop is StopReason.CONVERGED and self._refines and not met and run == self._interior:
@@ -388,21 +383,17 @@ class _Weighted:
         yield self._lagrangian, _STEPS
 
     def _interior(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
-        """Return the reason to stop, None if the interior point makes no more progress."""
-        method = InteriorPoint(scaled)
-        scale, moves = scale_of(self._program).objective, True
-        while moves and self._steps < limit:
-            moves = method.step()
-            self._steps += moves
-            size = scale + scaled.value_scale * abs(scaled.value(method.Y))
-            small = _CERTIFIED_COMPLEMENTARITY * self._settings.tol * size
-            far = method.complementarity * scaled.value_scale > small
-            if moves and far and self._steps % _CERTIFIED_STEPS:
-                continue
-            stop = self._judge(method.psd_point() * scaled.scale, *scaled.dual_point(method.Z, method.y))
-            if stop is not None:
-                return stop
-        return None
+        """Return the reason to stop, None if the answer of the interior point does not meet the tolerance."""
+        from bregopt.routes.ipm.path_route import PathSettings, solve_on_path  # large problems do not wait
+
+        posed, m = squares_as_rows(scaled), self._program.m
+        settings = PathSettings(tol=_INTERIOR_TOL * self._settings.tol, max_iter=limit - self._steps)
+        answer = solve_on_path(posed, settings, None, Progress("weights as soft rows"))
+        self._steps += answer.iterations
+        if answer.stop is StopReason.INFEASIBLE:
+            self._monitor.farkas = answer.y[:m]
+            return answer.stop
+        return self._judge(answer.X[0], answer.y[:m], posed.blocks[0].C - posed.A.adjoint(answer.y))
 
     def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
@@ -484,8 +475,8 @@ class _Weighted:
         return _Certified(X, y, S, certificate)
 
     def _without(self, stop: StopReason) -> Answer:
-        """Return the diagonal of ``X0``, if nothing is certified yet."""
+        """Return the diagonal of ``X0``, and the proof that nothing is feasible, if there is one."""
         (block,) = self._program.blocks
         assert block.nearness is not None
         X = np.diag(np.maximum(np.asarray(block.nearness.X0).diagonal(), 0.0))
-        return Answer((X,), _NO_VARIABLES, np.zeros(self._program.m), stop, self._steps)
+        return Answer((X,), _NO_VARIABLES, self._monitor.farkas, stop, self._steps)

@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+import peers
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -301,6 +302,19 @@ class TestGeneralRows:
             missed = max(0.9 - sol.X[0, 1] - shift, 0)
             other = held.value + 2.0 * (missed if penalty == "hinge" else missed**2) + 0.5
             assert other >= sol.value * (1 - 1e-6)
+
+    @pytest.mark.parametrize("penalty", ["hinge", "divergence"])
+    def test_soft_distances_beside_weights_of_zero_one_and_a_hundred(self, penalty):
+        n, rng = 12, np.random.default_rng(5)
+        A, H = broken(n, 5), rng.choice([0.0, 1.0, 100.0], size=(n, n))
+        H = np.triu(H) + np.triu(H, 1).T
+        i, j = np.array([pair for pair in rng.integers(n, size=(20, 2)) if pair[0] != pair[1]]).T
+        X = bo.PSD(n)
+        near = bo.soft(bo.sq_distance(X, i, j) <= 1.2, 2.0, penalty)
+        problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A, weights=H)), [bo.diag(X) == 1, near])
+        sol = problem.solve()
+        assert sol.status == "optimal"
+        peers.ask(problem).confirms(sol)
 
     def test_bounds_on_one_side_of_rows_alone(self):
         A, H = broken(4, 10), of_entries(4, np.random.default_rng(10), "zeros")
