@@ -98,6 +98,18 @@ def quadratic_assignment(m: Any) -> Any:
     return m.Problem(m.Minimize(m.inner(np.kron(flow, distance), Y)), [*rows, m.sum(Y) == n * n, Y >= 0])
 
 
+def lifted_assignment(m: Any, n: int, seed: int) -> Any:
+    """Zhao, Karisch, Rendl and Wolkowicz 1998: random integers; many entries are zero."""
+    rng, N = np.random.default_rng(seed), n * n
+    A, B = (M + M.T for M in rng.integers(0, 9, (2, n, n)))
+    X = m.PSD(N + 1)
+    lines = [*np.arange(1, N + 1).reshape(n, n), *np.arange(1, N + 1).reshape(n, n).T]
+    rows = [X[0, 0] == 1, X >= 0, *(X[k, k] == X[0, k] for k in range(1, N + 1))]
+    rows += [sum(X[k, j] for j in line) == X[0, k] for line in lines for k in range(1, N + 1)]
+    rows += [sum(X[0, j] for j in line) == 1 for line in lines]
+    return m.Problem(m.Minimize(m.inner(np.kron(A, B), X[1:, 1:])), rows)
+
+
 @problem
 def stable_set(m: Any) -> Any:
     """Schrijver 1979: the theta number with X >= 0 of a random graph of 120 vertices."""

@@ -928,6 +928,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (
+            *("zero sums", "presolve.zero_sums:ZeroSums", without("zero sums")),
+            *("a lifted assignment of size 3", solving(relaxations.lifted_assignment, bo, 3, 3)),
+        ),
+        (
             *("faces of integers", "routes.ipm.central_path:_integer_face"),
             answering("routes.ipm.central_path._integer_face", None),
             "a quadratic assignment of size 5",

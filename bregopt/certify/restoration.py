@@ -22,6 +22,7 @@ __all__ = ["Restored", "conjugate_gradients", "on_rows", "restored"]
 
 _STEPS = 8
 _CLOSE, _LSMR_STEPS = 1e-10, 500  # where least squares end
+_MOVES = 3  # of a matrix to its rows: each counts inequalities that the one before violates
 _FARTHEST = 0.5  # norm of K beyond which the rows are not near
 _CG_STEPS, _CG_RATIO = 200, 1e-3
 _ROUND_OFF = 4 * EPS  # of an activity, relative to its terms
@@ -128,29 +129,37 @@ def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restor
 def on_rows(program: Program, X: Sequence[Array], u: Array) -> tuple[Array, ...]:
     """Return the matrices after the least change that removes violations of hard rows.
 
-    They are psd up to that change only. LSMR (Fong, Saunders 2011) takes rows that repeat each other.
+    A change that violates other inequalities is followed by one that keeps them, too. The matrices are psd up
+    to these changes only. LSMR (Fong, Saunders 2011) takes rows that repeat each other.
     """
     from scipy.sparse.linalg import LinearOperator, lsmr  # few answers wait
 
-    A, bounds, m = program.A, program.bounds, program.m
-    activity, sizes = program.activity(X, u), A.norms()
-    residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
-    acting = bounds.hard & (bounds.equal | (residual != 0)) & (sizes > 0)
-    weight = np.divide(1.0, sizes, out=np.zeros(m), where=acting)
+    A, bounds, sizes = program.A, program.bounds, program.A.norms()
     shapes, ends = [own.shape for own in X], np.cumsum([own.size for own in X])
 
     def matrices(flat: Array) -> list[Array]:
         parts = np.split(flat, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def adjoint(w: Array) -> Array:
-        return np.concatenate([np.ravel(A.adjoint(weight * w, b)) for b in range(len(X))])
+    moved, acting = tuple(X), bounds.equal & (sizes > 0)
+    for _ in range(_MOVES):
+        activity = program.activity(moved, u)
+        residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
+        if not residual.any():
+            break
+        acting = acting | ((residual != 0) & (sizes > 0))
+        weight = np.divide(1.0, sizes, out=np.zeros(program.m), where=acting)
 
-    operator = LinearOperator(
-        (m, int(ends[-1])), lambda v: weight * A.apply(matrices(v)), adjoint, dtype=float
-    )
-    change = lsmr(operator, weight * residual, atol=_CLOSE, btol=_CLOSE, maxiter=_LSMR_STEPS)[0]
-    return tuple(own + part for own, part in zip(X, matrices(change), strict=True))
+        def adjoint(w: Array, weight: Array = weight) -> Array:
+            return np.concatenate([np.ravel(A.adjoint(weight * w, b)) for b in range(len(X))])
+
+        def forward(v: Array, weight: Array = weight) -> Array:
+            return weight * A.apply(matrices(v))
+
+        operator = LinearOperator((program.m, int(ends[-1])), forward, adjoint, dtype=float)
+        change = lsmr(operator, weight * residual, atol=_CLOSE, btol=_CLOSE, maxiter=_LSMR_STEPS)[0]
+        moved = tuple(own + part for own, part in zip(moved, matrices(change), strict=True))
+    return moved
 
 
 def _scaled(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:

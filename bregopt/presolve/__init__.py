@@ -36,6 +36,7 @@ REQUESTED: dict[str, str | Reduction] = {
     "differences": "differences:Differences",
     "slacks": "boxes:Slacks",
     "parallel rows": "epigraphs:ParallelRows",
+    "zero sums": "zero_sums:ZeroSums",
     "dual form": "dual_form:DualForm",
     "redundant equalities": "independent_rows:RedundantEqualities",
     "independent rows": "independent_rows:IndependentRows",

@@ -7,7 +7,7 @@ forms among sparse rows are recognized: solvers handle them faster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "alike",
     "orientation",
     "recognize",
+    "sparse_entries",
     "sparse_svec",
     "svec",
     "svec_map",
@@ -124,11 +125,20 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
 
 def sparse_svec(A: LinearMap) -> Any:
     """Return the rows of a map as a CSR matrix, one vector each, for rows with few terms."""
+    return _sparse(A, _elements)
+
+
+def sparse_entries(A: LinearMap) -> Any:
+    """Return the coefficients of the entries on and above the diagonals in rows with few terms, CSR."""
+    return _sparse(A, lambda t, n: (_elements(t, n)[0], t.value))
+
+
+def _sparse(A: LinearMap, elements: Callable[[Coordinates, int], tuple[IntArray, Array]]) -> Any:
     starts = _starts(A.orders)
     row, place, value = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
     for term in A.terms:
         t = term.rows.coordinates()
-        own_place, own_value = _elements(t, A.orders[term.block])
+        own_place, own_value = elements(t, A.orders[term.block])
         row.append(term.at[t.row])
         place.append(starts[term.block] + own_place)
         value.append(own_value)

@@ -321,3 +321,15 @@ def test_the_least_change_puts_tiny_entries_on_their_rows():
     assert before.max() > 1e-7
     assert after.max() <= 1e-11
     assert np.linalg.norm(moved - exact) <= 4 * np.linalg.norm(off_rows - exact)
+
+
+def test_a_change_to_rows_keeps_the_inequalities_that_it_would_violate():
+    """The sum moves all of its entries down, and one of them is at its bound."""
+    X = bo.PSD(3)
+    rows = [X >= 0, X[0, 1] + X[0, 2] + X[1, 2] == 2e-8, bo.trace(X) == 3]
+    program = bo.Problem(bo.Minimize(X[0, 1]), rows).program()
+    off_rows = np.eye(3)
+    off_rows[[0, 1], [1, 0]] = off_rows[[0, 2], [2, 0]] = 1e-8 + 1e-13
+    (moved,) = on_rows(program, (off_rows,), np.zeros(0))
+    assert program.bounds.violation(program.activity((moved,), np.zeros(0))).max() <= 1e-22
+    assert np.abs(moved - off_rows).max() <= 2e-13

@@ -106,6 +106,7 @@ class Lagrangian:
             "differences",
             "slacks",
             "parallel rows",
+            "zero sums",
             "faces",
         ),
     )

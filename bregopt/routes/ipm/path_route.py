@@ -128,7 +128,7 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
-        reductions=("epigraphs", "absolute values", "slacks", "parallel rows"),
+        reductions=("epigraphs", "absolute values", "slacks", "parallel rows", "zero sums"),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 
