@@ -586,11 +586,19 @@ def by_solver(problem: cp.Problem) -> Call:
 
 
 def least_ellipsoid(count: int, n: int) -> Call:
-    """Return a call that solves the conic form of the least ellipsoid around points."""
+    """Return a call that solves the conic form of the least ellipsoid around points, with a bounded term."""
     points = np.random.default_rng(7).normal(size=(count, n))
-    A, b = cp.Variable((n, n), PSD=True), cp.Variable(n)
+    A, b, t = cp.Variable((n, n), PSD=True), cp.Variable(n), cp.Variable()
     rows = [cp.norm(A @ x + b) <= 1 for x in points]
-    return by_solver(cp.Problem(cp.Maximize(cp.log_det(A)), rows))
+    return by_solver(cp.Problem(cp.Maximize(t), [*rows, t <= cp.log_det(A)]))
+
+
+def inverse_covariance(n: int) -> Call:
+    """Return a call that solves the conic form of a sparse inverse covariance."""
+    S = np.cov(np.random.default_rng(7).normal(size=(n, 4 * n)))
+    X = cp.Variable((n, n), PSD=True)
+    cost = cp.trace(S @ X) - cp.log_det(X) + 0.1 * cp.sum(cp.abs(X))
+    return by_solver(cp.Problem(cp.Minimize(cost)))
 
 
 def squares_below_a_variable(n: int) -> cp.Problem:
@@ -1251,6 +1259,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the least ellipsoid of 28 points through CVXPY", partial(least_ellipsoid, 28, 7)),
         ),
         # CVXPY.
+        (
+            *("log-determinants", "cvxpy.conic.log_det:with_log_dets"),
+            answering("cvxpy.conic.with_log_dets", None),
+            *("a sparse inverse covariance through CVXPY, n = 10", partial(inverse_covariance, 10)),
+        ),
         (
             *("names of squared expressions", "cvxpy.conic.form:_names"),
             answering("cvxpy.conic.form._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),

@@ -18,7 +18,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
 from bregopt.arrays import Array, check_memory
-from bregopt.cvxpy.conic import Conic, read_conic
+from bregopt.cvxpy.conic import Conic, read_conic, too_large
 from bregopt.cvxpy.conic.form import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.conic.solve import (
     INFEASIBLE_OR_UNBOUNDED,
@@ -57,8 +57,6 @@ _CLARABEL_NAMES = {
 # Statuses of answers to programs with exponential cones after which Clarabel is asked.
 _INACCURATE = "AlmostSolved", "InsufficientProgress"
 _OTHER_CONES = {"p3d": "power", "pnd": "power"}
-# Exponential cones, and variables beside them, up to which a route takes them: its equations are dense.
-_MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
 _ROWS = "BREGOPT rows"  # key of the last program, and of its A as it was given, in the solver cache
@@ -243,7 +241,10 @@ class ConicProblem:
         # Prefer the direct reading if it is offered: its messages are about the problem itself.
         conic = _conic(data)
         quadratic = _quadratic(conic, data)
-        readings = read_conic(conic if quadratic is None else quadratic.conic)
+        conic = conic if quadratic is None else quadratic.conic
+        readings = list(read_conic(conic))
+        if not readings:
+            raise UnsupportedProblemError(f"bregopt does not solve the CVXPY problem: {too_large(conic)}")
         self._reading = min(readings, key=attrgetter("dual"))
 
     def program(self) -> Program:
@@ -265,10 +266,7 @@ def _not_ours(data: Mapping[str, Any]) -> str | None:
     for cone, kind in _OTHER_CONES.items():
         if getattr(dims, cone, None):  # older versions of CVXPY know fewer
             return f"it has {kind} cones"
-    if dims.exp:
-        many = dims.exp > _MOST_EXPONENTIALS or len(data[s.C]) > _MOST_VARIABLES
-        return f"it has {dims.exp} exponential cones and {len(data[s.C])} variables" if many else None
-    return None if dims.psd else "it has no psd cone"
+    return None if dims.psd or dims.exp else "it has no psd cone"
 
 
 def _conic(data: Mapping[str, Any], cache: dict[str, Any] | None = None) -> Conic:

@@ -145,7 +145,7 @@ def _dual_size(program: Program, primal: float) -> float:
     soft = ~bounds.hard & (row_units > 0)
     slope = np.where(square, 2 * row_units * primal, row_units)
     slope = np.where(bounds.kind == int(Penalty.LOG), 1 / primal, slope)
-    return float((bounds.gamma * slope)[soft].min()) if soft.any() else 0.0
+    return float((bounds.gamma[soft] * slope[soft]).min()) if soft.any() else 0.0
 
 
 def _linear_size(block: Block) -> float:

@@ -23,7 +23,7 @@ from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 
-OURS = {name: case for name, case in CASES.items() if case[3] in ("path", "bregman")}
+OURS = {name: case for name, case in CASES.items() if case[3] in ("path", "bregman", "entropy")}
 OPTIMAL = {name: case for name, case in OURS.items() if case[1].startswith("optimal")}
 
 
@@ -140,9 +140,12 @@ def test_answers_are_certificates(name):
 def _outside(conic, s, dual):
     """Return the distance of a vector from its cone."""
     zero, linear = s[: conic.zero], s[conic.zero : conic.linear]
-    matrices, cones = conic.matrices(s[conic.first_psd :]), conic.cones(conic.linear)
+    last = len(s) - 3 * conic.exponential
+    matrices, cones = conic.matrices(s[conic.first_psd : last]), conic.cones(conic.linear)
     in_cones = cones.least_eigenvalues(s[cones.index])
-    least = [0.0, *linear, *in_cones, *(np.linalg.eigvalsh(S)[0] for S in matrices)]
+    r, v, t = s[last:].reshape(-1, 3).T  # the dual cone: Chares 2009
+    exponential = t + r * np.exp(v / r - 1) if dual else t - v * np.exp(r / v)
+    least = [0.0, *linear, *in_cones, *exponential, *(np.linalg.eigvalsh(S)[0] for S in matrices)]
     return max(-min(least), 0.0 if dual else np.abs(zero).max(initial=0.0))
 
 
@@ -151,7 +154,8 @@ def test_both_readings_have_one_value(name):
     data, _, _ = CASES[name][0]().get_problem_data(BREGOPT)
     answers = []
     for reading in read_conic(_conic(data)):
-        found = routing.solve(reading.program, "path", warn=False, tol=1e-7)
+        route = "entropy" if reading.program.terms else "path"
+        found = routing.solve(reading.program, route, warn=False, tol=1e-7)
         if found.status == "optimal":
             answers.append((-found.value if reading.dual else found.value, found.error))
     assert answers

@@ -188,7 +188,7 @@ def nearest_correlation_norm():
     return cp.Problem(cp.Minimize(cp.norm(X - correlation(5, 10), "fro")), [cp.diag(X) == 1])
 
 
-@case(route="entropy")
+@case(route="bregman")
 def nearest_correlation_logdet():
     X, C = cp.Variable((4, 4), PSD=True), np.linalg.inv(definite(4, 11))
     return cp.Problem(cp.Minimize(cp.trace(C @ X) - cp.log_det(X)), [cp.diag(X) == 1])
@@ -285,11 +285,43 @@ def nuclear_norm_with_bounds():
 # --- Geometry ---------------------------------------------------------------------------------------
 
 
-@case(route="entropy")
+@case(route="path")
 def minimum_volume_ellipsoid():
     Z = np.random.default_rng(28).normal(size=(8, 2))
     A, b = cp.Variable((2, 2), PSD=True), cp.Variable(2)
     return cp.Problem(cp.Minimize(-cp.log_det(A)), [cp.norm(A @ z + b) <= 1 for z in Z])
+
+
+@case(route="path")
+def sparse_inverse_covariance():
+    X, S = cp.Variable((4, 4), PSD=True), definite(4, 30)
+    return cp.Problem(cp.Minimize(cp.trace(S @ X) - cp.log_det(X) + 0.1 * cp.sum(cp.abs(X))))
+
+
+@case(route="path", duals=False)
+def weighted_design():
+    V, w = np.random.default_rng(31).normal(size=(9, 3)), cp.Variable(9)
+    return cp.Problem(cp.Maximize(2.5 * cp.log_det(V.T @ cp.diag(w) @ V)), [w >= 0, cp.sum(w) == 1])
+
+
+@case(route="bregman")
+def log_determinants_of_two_matrices():
+    X, Y = cp.Variable((3, 3), symmetric=True), cp.Variable((4, 4), symmetric=True)
+    rows = [cp.trace(X) + cp.sum(Y[:3, :3]) + cp.trace(Y) <= 3, X[0, 1] == Y[0, 1], Y[1, 2] >= 0.1]
+    return cp.Problem(cp.Minimize(-cp.log_det(X) - 3 * cp.log_det(Y)), rows)
+
+
+@case(route="entropy")
+def log_determinant_beside_an_entropy():
+    X, p = cp.Variable((4, 4), PSD=True), cp.Variable(4)
+    rows = [cp.diag(X) == p, cp.sum(p) == 2, X[0, 1] == 0.2]
+    return cp.Problem(cp.Maximize(cp.log_det(X) + cp.sum(cp.entr(p))), rows)
+
+
+@case(route="path")
+def log_determinant_above_the_identity():
+    X, S = cp.Variable((4, 4), symmetric=True), definite(4, 32)
+    return cp.Problem(cp.Minimize(cp.trace(S @ X) - cp.log_det(X)), [X >> 1.1 * np.eye(4)])
 
 
 @case(duals=False)

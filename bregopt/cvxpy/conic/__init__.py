@@ -13,7 +13,8 @@ Read directly, the matrices are the blocks of ``s``; variables that are entries 
 cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
 and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the direct
 reading, which presolve may dualize like any program, unless it sees a matrix inequality in few variables. A
-program with exponential cones has one reading, with convex rows.
+program with exponential cones has one reading, with convex rows, after one with the log-determinants that its
+logarithms state.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.cvxpy.conic.exponential import Exponential
+from bregopt.cvxpy.conic.exponential import Exponential, too_large
 from bregopt.cvxpy.conic.form import Conic
 from bregopt.cvxpy.conic.hermitian import Copies, with_copies
 from bregopt.cvxpy.conic.implied import (
@@ -35,10 +36,11 @@ from bregopt.cvxpy.conic.implied import (
     parallel_rows,
     with_rows,
 )
+from bregopt.cvxpy.conic.log_det import with_log_dets
 from bregopt.cvxpy.conic.readings import Pivots, pivots_of, read_directly, read_dual
 from bregopt.program import Program
 
-__all__ = ["Conic", "Reading", "read_conic", "read_dual"]
+__all__ = ["Conic", "Reading", "read_conic", "read_dual", "too_large"]
 
 _LAST = "BREGOPT readings"  # key of the last readings in the solver cache
 # Entries of the matrices for each variable from which a program is one of matrix inequalities.
@@ -90,7 +92,11 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         CVXPY with other parameters, its readings have the same rows, and all that is known of them.
     """
     if conic.exponential:
-        yield Exponential(conic)
+        logarithms = with_log_dets(conic)
+        if logarithms is not None:
+            yield from map(logarithms.reading, read_conic(logarithms.conic))
+        if too_large(conic) is None:
+            yield Exponential(conic)
         return
     parallel = parallel_rows(conic)
     kept = needed(conic, parallel)
@@ -98,7 +104,7 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
     smaller, turned = in_other_coordinates(smaller)
     if turned is not None:
         shared = turned if shared is None else sp.csr_array(shared @ turned)
-    copies = with_copies(smaller) or Copies(smaller, None, None)
+    copies = (None if conic.log_dets else with_copies(smaller)) or Copies(smaller, None, None)
     last: _Last | None = None if cache is None else cache.get(_LAST)
     if last is None or not (last.conic.has_rows_of(smaller) and last.copied.has_rows_of(copies.conic)):
         (m, k), pivots = copies.conic.A.shape, pivots_of(copies.conic)
@@ -108,8 +114,8 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         if cache is not None:
             cache[_LAST] = last
     dual_first = _INEQUALITY * last.sizes[1] <= len(smaller.b) - smaller.first_psd
-    for dual in (dual_first, not dual_first):
-        if last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
+    for dual in (False,) if conic.log_dets else (dual_first, not dual_first):
+        if conic.log_dets or last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
             reading = last.read(smaller if dual else copies.conic, dual)
             yield _Given(reading, shared) if dual else _Given(reading, *_both(shared, copies))
 

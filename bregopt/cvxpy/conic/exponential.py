@@ -22,7 +22,17 @@ from bregopt.program import Block, Bounds, LinearMap, Program
 from bregopt.program.convex_functions import NumbersRelativeEntropy
 from bregopt.program.convex_terms import ConvexTerm
 
-__all__ = ["Exponential"]
+__all__ = ["Exponential", "too_large"]
+
+# Exponential cones, and variables beside them, up to which a route takes them: its equations are dense.
+_MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
+
+
+def too_large(conic: Conic) -> str | None:
+    """Return why no route takes a program with exponential cones, None if one does."""
+    count, variables = conic.exponential, len(conic.c)
+    many = count > _MOST_EXPONENTIALS or (count and variables > _MOST_VARIABLES)
+    return f"it has {count} exponential cones and {variables} variables" if many else None
 
 
 class Exponential:
@@ -61,6 +71,7 @@ class Exponential:
             c=np.concatenate([conic.c, np.zeros(len(cones))]),
             u_lo=np.full(k + len(cones), -np.inf),
             u_hi=np.full(k + len(cones), np.inf),
+            offset=conic.stated_constant,
             cones=conic.cones(k),
             terms=(_term(conic, first, len(cones)),),
         )

@@ -54,6 +54,8 @@ class Conic:
         Orders of the psd matrices, whose rows come next.
     exponential : int
         The number of exponential cones, of three rows each at the end.
+    log_dets : tuple of float, optional
+        Weights ``w`` of terms ``-w log det S`` of the psd matrices in the objective; empty for none.
     """
 
     A: Any
@@ -64,6 +66,7 @@ class Conic:
     soc: tuple[int, ...]
     orders: tuple[int, ...]
     exponential: int = 0
+    log_dets: tuple[float, ...] = ()
 
     @property
     def linear(self) -> int:
@@ -79,6 +82,11 @@ class Conic:
     def cone_sizes(self) -> tuple[Any, ...]:
         """The numbers of rows of all cones."""
         return self.zero, self.nonneg, self.soc, self.orders, self.exponential
+
+    @property
+    def stated_constant(self) -> float:
+        """The constant by which the divergences of log-determinants are too small."""
+        return sum(w * n for w, n in zip(self.log_dets, self.orders, strict=False))
 
     def has_rows_of(self, other: Conic) -> bool:
         """Whether another program has the same ``A`` and cones."""
@@ -259,6 +267,7 @@ def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
         soc=(*conic.soc, r + 2),
         orders=conic.orders,
         exponential=conic.exponential,
+        log_dets=conic.log_dets,
     )
     return QuadraticCost(extended, P, L, sigma, conic, names)
 

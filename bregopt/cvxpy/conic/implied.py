@@ -137,6 +137,7 @@ def with_rows(conic: Conic, kept: Mask) -> Conic:
         nonneg=int(kept[conic.zero : conic.linear].sum()),
         soc=conic.soc,
         orders=tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start]),
+        log_dets=tuple(w for w, span in zip(conic.log_dets, conic.spans, strict=False) if kept[span.start]),
     )
 
 
@@ -201,7 +202,8 @@ def _numbers(k: int) -> Array:
 def _needed_matrices(conic: Conic) -> Mask:
     """Return the mask of the rows without matrices ``B - A(x)`` that are another one plus a psd matrix.
 
-    This happens when a psd variable is required to be psd again, or to exceed a multiple of the identity.
+    This happens when a psd variable is required to be psd again, or to exceed a multiple of the identity. A
+    matrix with a log-determinant stays.
     """
     kept, A = np.ones(len(conic.b), dtype=bool), conic.A
     if len(conic.orders) == 1:
@@ -214,10 +216,12 @@ def _needed_matrices(conic: Conic) -> Mask:
         others = alike.setdefault(
             (A.data[own].tobytes(), A.indices[own].tobytes(), np.diff(ends).tobytes()), []
         )
-        if any(_psd(S[b] - S[other]) for other in others):
+        stays = any(conic.log_dets[b : b + 1])
+        if not stays and any(_psd(S[b] - S[other]) for other in others):
             kept[span] = False
             continue
-        for other in [other for other in others if _psd(S[other] - S[b])]:
+        implied = [k for k in others if not any(conic.log_dets[k : k + 1]) and _psd(S[k] - S[b])]
+        for other in implied:
             kept[conic.spans[other]] = False
             others.remove(other)
         others.append(b)

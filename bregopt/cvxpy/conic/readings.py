@@ -19,7 +19,7 @@ from bregopt.cvxpy.conic.form import Conic, others
 from bregopt.linalg import csr_of
 from bregopt.presolve.dual_form import without_round_off
 from bregopt.presolve.svec import recognize
-from bregopt.program import Block, Bounds, LinearMap, Program, Term
+from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass
 
@@ -147,7 +147,7 @@ def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> 
     D, P, T, F, R, *_ = rows
     right = b[R] - np.bincount(rows.row, rows.entry * b[D][rows.at], len(R))
     bounds = Bounds.of_hard_rows(np.where((R >= conic.zero) & (R < conic.linear), -np.inf, right), right)
-    offset = float(c[P] @ (T * b[D]))
+    offset = float(c[P] @ (T * b[D])) + conic.stated_constant
     if known is not None and np.array_equal(c, known.conic.c):
         return Direct(conic, known.program.restated(bounds=bounds, offset=offset), rows)
     count, cost = sum(conic.soc), c[F]
@@ -257,10 +257,20 @@ def _per_entry(value: Array, weight: Array) -> Array:
 
 
 def blocks_of(conic: Conic, cost: Array) -> tuple[Block, ...]:
-    """Return the blocks, with the given prices of the entries of the psd rows."""
+    """Return the blocks, with the given prices of the entries of the psd rows, and with log-determinants.
+
+    ``-w log det S`` is ``w`` times the divergence from the identity, apart from the trace and a constant.
+    """
+    weight = np.array(conic.log_dets or (0.0,) * len(conic.orders))
+    block, i, j, _ = conic.places
+    cost = cost - weight[block] * (i == j)
     used = np.flatnonzero(cost)
     rows = {b: family for b, _, family in _sparse(conic, np.zeros_like(used), used, cost[used])}
-    return tuple(Block(f"block {b}", n, rows.get(b)) for b, n in enumerate(conic.orders))
+    near = [
+        Nearness("logdet", np.eye(n), w) if w else None
+        for n, w in zip(conic.orders, weight.tolist(), strict=True)
+    ]
+    return tuple(Block(f"block {b}", n, rows.get(b), near[b]) for b, n in enumerate(conic.orders))
 
 
 def map_of(conic: Conic, m: int, row: IntArray, place: IntArray, value: Array) -> LinearMap:

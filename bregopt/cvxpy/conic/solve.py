@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual
+from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual, too_large
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.records import dataclass, field_names, replace
@@ -100,7 +100,9 @@ def solve_conic(
             inaccurate.append(found)
         else:
             return found
-    return min(inaccurate, key=lambda found: found.stats["error"]) if inaccurate else "; ".join(reasons)
+    if inaccurate:
+        return min(inaccurate, key=lambda found: found.stats["error"])
+    return "; ".join(reasons) or str(too_large(conic))
 
 
 def certified(conic: Conic, status: str, x: Array, z: Array, tol: float) -> tuple[str, dict[str, Any]]:
