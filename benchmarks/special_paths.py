@@ -1030,8 +1030,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(triplets, 64, 1600, 0.0, solver="path"),
         ),
         (
-            *("pairs of rows", "routes.ipm.paired_rows:PairedRows"),
-            answering("routes.ipm.paired_rows.PairedRows.of", None),
+            *("pairs of rows", "routes.ipm.row_system:PairedRows"),
+            answering("routes.ipm.row_system.PairedRows.of", None),
             *("distances within a largest deviation, n = 40", solving(largest_deviation, 40)),
         ),
         (

@@ -4,7 +4,7 @@
 
 A round runs all cases in a process with no environment variable set, then in one with
 ``OPENBLAS_NUM_THREADS=1``. A time is the median over the calls of a round, then over the rounds. ``--orders``
-compares all threads with one on nearness and a cut at growing orders; ``bregopt.threads.SMALL`` follows from
+compares all threads with one on nearness and a cut at growing orders; ``bregopt.clock.SMALL`` follows from
 it. The tables go to benchmarks/results, threads.md and threads_orders.md.
 """
 
@@ -150,9 +150,9 @@ def ready_made():
 
 def by_order():
     """Yield cases that keep all threads, whatever their order."""
-    from bregopt import threads
+    from bregopt import clock
 
-    threads.SMALL = 0
+    clock.SMALL = 0
     for n in ORDERS:
         for divergence in ("frobenius", "logdet"):
             yield f"{divergence} | {n}", nearness(n, divergence)

@@ -23,9 +23,8 @@ from bregopt.program.lowrank import frobenius_norm
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass
 from bregopt.routes import registry
-from bregopt.routes.options import SeededOptions, check_options, own_options
 from bregopt.routes.progress import items_bar
-from bregopt.routes.registry import REFERENCE
+from bregopt.routes.registry import REFERENCE, SeededOptions, check_options, own_options
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
 from bregopt.tables import html_table, latex_table, table_lines

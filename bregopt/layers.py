@@ -14,6 +14,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
+from bregopt.clock import threads_for
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
@@ -28,8 +29,7 @@ from bregopt.routes import routing
 from bregopt.routes.derivatives.changes import LARGEST_RESIDUAL
 from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.stacks import StackedCorrelations
-from bregopt.routes.options import check_options, time_limit
-from bregopt.threads import threads_for
+from bregopt.routes.registry import check_options, time_limit
 
 __all__ = ["CorrelationStack", "ProblemFunction"]
 

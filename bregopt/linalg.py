@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import blas, eigvals_banded, lapack
 
 from bregopt.arrays import EPS, Array, IntArray
-from bregopt.clock import checkpoint
-from bregopt.threads import threads_for
+from bregopt.clock import checkpoint, threads_for
 
 __all__ = [
     "csr_of",

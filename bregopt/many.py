@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array
+from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.answers import Answers, fingerprint, folder_of
@@ -47,10 +48,9 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter
 from bregopt.program import StopReason
 from bregopt.records import dataclass
-from bregopt.routes.options import SeededOptions, SolverLike, check_options, time_limit
 from bregopt.routes.progress import items_bar
+from bregopt.routes.registry import SeededOptions, SolverLike, check_options, time_limit
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 __all__ = ["Batch", "Item", "Outcome", "solve_many", "solve_task"]
 

@@ -20,12 +20,12 @@ from scipy.linalg.blas import dtrmm
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, bracket
 from bregopt.chunks.sources import Source, release_groups, source
+from bregopt.clock import threads_for
 from bregopt.divergences import Divergence
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Bounds, Penalty
 from bregopt.records import dataclass, replace
-from bregopt.threads import threads_for
 
 __all__ = [
     "HINGE_NOISE",

@@ -39,7 +39,7 @@ from bregopt.certify import Certificate, bracket
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
-from bregopt.clock import CutShort
+from bregopt.clock import CutShort, threads_for
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.program import (
@@ -60,7 +60,6 @@ from bregopt.records import dataclass
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.registry import route
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     from bregopt.chunks.rows import TripletChunk, TripletChunks

@@ -27,15 +27,15 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.chunks.chunk import HINGE_NOISE, Chunk, Objective, Sums, block_sums, triangular
+from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, SolverError
 from bregopt.linalg import root_of
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Penalty, Program, Term
 from bregopt.program.rows import DenseRows, Distances, RankOne
 from bregopt.records import dataclass, replace
 from bregopt.routes import routing
-from bregopt.routes.options import tuning
+from bregopt.routes.registry import tuning
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 __all__ = ["Contradiction", "Iterate", "KeptRows", "Screened", "given_rows", "rounds", "solved"]
 

@@ -28,8 +28,8 @@ from bregopt.cvxpy.conic_solver import conic_data
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import StopReason
 from bregopt.records import dataclass
-from bregopt.routes.options import settings as settings_of
 from bregopt.routes.registry import REFERENCE, route
+from bregopt.routes.registry import settings as settings_of
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["ConeProblem"]

@@ -18,6 +18,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
 from bregopt.arrays import Array, check_memory
+from bregopt.clock import threads_for
 from bregopt.cvxpy.conic import Conic, read_conic, too_large
 from bregopt.cvxpy.conic.form import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.conic.solve import (
@@ -34,9 +35,8 @@ from bregopt.linalg import csr_of
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing
-from bregopt.routes.options import time_limit
+from bregopt.routes.registry import time_limit
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = ["BREGOPT", "Bregopt", "ConicProblem", "check_sizes", "conic_data", "register"]
 

@@ -35,7 +35,7 @@ from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass
-from bregopt.routes.options import RouteOptions, check_options
+from bregopt.routes.registry import RouteOptions, check_options
 from bregopt.routes.solution import Solution
 
 __all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]

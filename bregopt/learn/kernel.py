@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, soft, sq_distance, von_neumann_div
 from bregopt.arrays import Array, IntArray, RandomState, finite_array, positive_integer, positive_number
+from bregopt.clock import threads_for
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, softened, validated, warn_of_units
 from bregopt.learn.constraints import (
@@ -25,7 +26,6 @@ from bregopt.learn.constraints import (
 )
 from bregopt.modeling.constraints import Constraint
 from bregopt.records import dataclass
-from bregopt.threads import threads_for
 
 __all__ = ["KernelLearner"]
 

@@ -22,6 +22,7 @@ from bregopt import (
     von_neumann_div,
 )
 from bregopt.arrays import Array, IntArray, RandomState, check_pair_bounds, finite_array, symmetric_matrix
+from bregopt.clock import threads_for
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import (
     Fitting,
@@ -43,7 +44,6 @@ from bregopt.learn.constraints import (
 )
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
-from bregopt.threads import threads_for
 
 __all__ = ["LogDetMetricLearner", "SoftMarginMetricLearner", "VonNeumannMetricLearner"]
 

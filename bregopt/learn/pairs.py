@@ -30,9 +30,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from bregopt.arrays import Array, finite_array, positive_number
+from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.learn.base import LinearMetric, map_of, warn_of_units
-from bregopt.threads import threads_for
 
 __all__ = ["Boosted", "PairDefiniteBoost", "boost"]
 

@@ -28,9 +28,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from bregopt.arrays import Array, RandomState, finite_array
+from bregopt.clock import threads_for
 from bregopt.errors import did_you_mean, is_one_of
 from bregopt.online.learner import ConservativeLearner, total_loss
-from bregopt.threads import threads_for
 
 __all__ = ["OnlineToBatch"]
 

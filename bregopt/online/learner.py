@@ -42,9 +42,9 @@ from scipy.linalg.lapack import dpstrf
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 
 from bregopt.arrays import EPS, Array, finite_array, rectangular
+from bregopt.clock import threads_for
 from bregopt.errors import is_one_of
 from bregopt.online.losses import Loss, find_loss
-from bregopt.threads import threads_for
 
 __all__ = [
     "ROUND_OFF",

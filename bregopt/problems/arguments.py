@@ -32,8 +32,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass
-from bregopt.routes.options import option_names, own_settings
-from bregopt.routes.registry import load
+from bregopt.routes.registry import load, option_names, own_settings
 
 __all__ = [
     "LABELS_SHOWN",

@@ -33,7 +33,7 @@ from bregopt.problems.arguments import check_arguments, nearness
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
 from bregopt.records import replace
-from bregopt.routes.options import KernelOptions, SolveOptions
+from bregopt.routes.registry import KernelOptions, SolveOptions
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness
 from bregopt.program.lowrank import LowRank
-from bregopt.routes.options import StackOptions
+from bregopt.routes.registry import StackOptions
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

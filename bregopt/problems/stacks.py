@@ -22,7 +22,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.clock import CutShort, Ending
+from bregopt.clock import CutShort, Ending, threads_for
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.executors import Crew, check_executor
@@ -33,11 +33,9 @@ from bregopt.problems.solutions import ERROR, Record, Solutions, Warnings
 from bregopt.program import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
-from bregopt.routes.options import check_options, time_limit
 from bregopt.routes.progress import items_bar, reason
-from bregopt.routes.registry import load
+from bregopt.routes.registry import check_options, load, time_limit
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 __all__ = ["Part", "Slice", "StackedProblem", "solve_part", "solve_stack", "width_of"]
 

@@ -29,8 +29,8 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import time_limit
 from bregopt.routes.progress import items_bar
+from bregopt.routes.registry import time_limit
 from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["Conflict", "Contradicting", "find_conflict", "with_largest"]

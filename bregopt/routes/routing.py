@@ -22,6 +22,7 @@ from numpy.linalg import LinAlgError
 from bregopt import clock
 from bregopt.certify import Status, objective_size, trace_bounds
 from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
 from bregopt.presolve import UNIVERSAL, presolve, reductions
 from bregopt.presolve.dual_form import newton_unknowns
@@ -30,12 +31,22 @@ from bregopt.program import Penalty, Program
 from bregopt.records import dataclass, replace
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
-from bregopt.routes.options import check_options, has_option, own_settings, time_limit
 from bregopt.routes.progress import CallbackError
-from bregopt.routes.registry import REFERENCE, failure, is_foreign, load, resolve, route, route_names
+from bregopt.routes.registry import (
+    REFERENCE,
+    check_options,
+    failure,
+    has_option,
+    is_foreign,
+    load,
+    own_settings,
+    resolve,
+    route,
+    route_names,
+    time_limit,
+)
 from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, has_many_hinges, newton_flops
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import Verification

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
-    from bregopt.routes.options import RouteOptions, SolverLike
+    from bregopt.routes.registry import RouteOptions, SolverLike
 
 __all__ = ["Ray", "Solution", "Status"]
 

@@ -12,10 +12,10 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import bregopt as bo
+from bregopt.clock import SMALL, threads_for
 from bregopt.program import Answer, StopReason
 from bregopt.routes import registry
 from bregopt.routes.base import Capabilities, Settings
-from bregopt.threads import SMALL, threads_for
 
 HELD = 2  # threads that the user has
 
@@ -292,7 +292,7 @@ def test_small_matrices_are_factorized_by_one_thread(call, monkeypatch):
 
 ONE = """
 import bregopt as bo
-from bregopt.threads import threads_for
+from bregopt.clock import threads_for
 from threadpoolctl import threadpool_info
 
 bo.nearest_correlation([[1, 1], [1, 1]])

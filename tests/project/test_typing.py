@@ -15,7 +15,7 @@ import pytest
 from bregopt.chunks import RowChunks
 from bregopt.modeling.affine import Affine
 from bregopt.problems.stacks import PANEL
-from bregopt.routes import options, registry
+from bregopt.routes import registry
 from bregopt.routes.base import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def test_every_public_parameter_has_a_type():
 
 
 def test_the_types_of_options_are_those_of_the_settings():
-    typed = get_type_hints(options.RouteOptions)
+    typed = get_type_hints(registry.RouteOptions)
     classes = [registry.load(name).Settings for name in registry._BUILT_IN]
     assert typed.keys() == {name for cls in classes for name in cls.__dataclass_fields__}
     for cls in classes:
@@ -157,16 +157,16 @@ def test_the_types_of_options_are_those_of_the_settings():
             "factor",
         }:  # of one route, and checked later
             assert typed[name] == own[name], name
-    assert get_type_hints(options.SolveOptions).keys() - typed.keys() == {"solver", "warm_start"}
-    assert set(PANEL) <= get_type_hints(options.StackOptions).keys()
-    assert typed.keys() - get_type_hints(options.SeededOptions).keys() == {"progress"}
-    assert Settings.__dataclass_fields__.keys() <= options.option_names("auto")
+    assert get_type_hints(registry.SolveOptions).keys() - typed.keys() == {"solver", "warm_start"}
+    assert set(PANEL) <= get_type_hints(registry.StackOptions).keys()
+    assert typed.keys() - get_type_hints(registry.SeededOptions).keys() == {"progress"}
+    assert Settings.__dataclass_fields__.keys() <= registry.option_names("auto")
 
 
 def test_the_options_of_learn_kernel_are_those_of_its_solves():
     of_chunks = set(inspect.signature(RowChunks.solve).parameters) - {"self", "X0", "divergence"}
-    both = get_type_hints(options.KernelOptions).keys()
-    assert both - get_type_hints(options.SolveOptions).keys() <= of_chunks <= both
+    both = get_type_hints(registry.KernelOptions).keys()
+    assert both - get_type_hints(registry.SolveOptions).keys() <= of_chunks <= both
 
 
 def test_the_package_says_that_it_has_types():

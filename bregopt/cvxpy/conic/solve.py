@@ -16,7 +16,7 @@ from bregopt.records import dataclass, field_names, replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import option_names
+from bregopt.routes.registry import option_names
 from bregopt.routes.solution import Solution, Status
 
 __all__ = [

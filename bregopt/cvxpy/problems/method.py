@@ -12,19 +12,18 @@ import cvxpy as cp
 import cvxpy.reductions.solution as cp_solution
 import numpy as np
 
+from bregopt.clock import threads_for
 from bregopt.cvxpy.conic.solve import contradiction_of
 from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
 from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
-from bregopt.modeling.compilation.translation import translated
+from bregopt.modeling.problem import translated
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
-from bregopt.routes.options import SolverLike, own_options, time_limit
-from bregopt.routes.registry import REFERENCE, route_names
+from bregopt.routes.registry import REFERENCE, SolverLike, own_options, route_names, time_limit
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     import cvxpy

@@ -23,8 +23,8 @@ from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
-from bregopt.routes.options import check_options
 from bregopt.routes.progress import Step
+from bregopt.routes.registry import check_options
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Rounds"]

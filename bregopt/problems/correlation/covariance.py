@@ -45,7 +45,7 @@ from bregopt.problems.correlation.solve import solve_request, units_of
 from bregopt.program.lowrank import LowRank
 from bregopt.records import replace
 from bregopt.routes.accuracy import Units
-from bregopt.routes.options import StackOptions, time_limit
+from bregopt.routes.registry import StackOptions, time_limit
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

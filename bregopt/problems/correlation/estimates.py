@@ -21,6 +21,7 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
+from bregopt.clock import threads_for
 from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.pandas_labels import Labels, aligned, framed, is_pandas, labeled, labels_of
 from bregopt.io.stacks import is_stack, rows_with_data
@@ -31,7 +32,6 @@ from bregopt.problems.correlation.norms import bracketed
 from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = ["PairwiseCorrelation", "pairwise_correlation", "shrink_correlation"]
 

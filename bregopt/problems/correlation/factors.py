@@ -45,7 +45,7 @@ from bregopt.arrays import (
     positive_integer,
     symmetric_matrix,
 )
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import aligned, framed, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
@@ -66,7 +66,6 @@ from bregopt.program import LowRank, StopReason
 from bregopt.records import dataclass
 from bregopt.routes.base import Seed, Settings
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = [
     "FactorModel",

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array, BoundsLike
-from bregopt.clock import CutShort
+from bregopt.clock import CutShort, threads_for
 from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
@@ -35,10 +35,9 @@ from bregopt.program import LowRank, StopReason
 from bregopt.records import replace
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.driver import log_answer
-from bregopt.routes.options import StackOptions, time_limit
 from bregopt.routes.progress import Progress
+from bregopt.routes.registry import StackOptions, time_limit
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions

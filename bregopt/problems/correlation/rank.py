@@ -22,7 +22,7 @@ import scipy.linalg
 
 from bregopt import clock
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, warn_caller
 from bregopt.problems.correlation.factor_descent import (
     Descent,
@@ -38,7 +38,6 @@ from bregopt.records import dataclass
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 __all__ = ["solve_rank"]
 

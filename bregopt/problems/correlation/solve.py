@@ -26,6 +26,7 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.clock import threads_for
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.io.pandas_labels import pair_labels
@@ -54,7 +55,6 @@ from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.changes import Congruence
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = [
     "INFEASIBLE",

@@ -29,7 +29,7 @@ from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
 from bregopt.problems.cuts.proof import ENUMERATION
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.records import dataclass, replace
-from bregopt.routes.options import check_options
+from bregopt.routes.registry import check_options
 from bregopt.routes.solution import Solution
 
 __all__ = [

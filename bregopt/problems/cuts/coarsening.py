@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
-from bregopt.clock import remaining
+from bregopt.clock import remaining, threads_for
 from bregopt.records import cached_property, dataclass
-from bregopt.threads import threads_for
 
 __all__ = ["SHRINKS", "Contraction", "SignGraph", "contracted", "cycle", "drifts_away", "refined", "room"]
 

@@ -40,8 +40,8 @@ from bregopt.problems.cuts.proof import Proof, Settled, partitions, relaxed, unr
 from bregopt.problems.cuts.triangles import LARGEST_ORDER, tightened
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
-from bregopt.routes.options import CutOptions, time_limit
 from bregopt.routes.progress import items_bar
+from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
 
 __all__ = ["Communities", "communities"]

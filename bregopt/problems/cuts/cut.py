@@ -47,7 +47,7 @@ from bregopt.problems.cuts.triangles import tightened
 from bregopt.records import dataclass, field_names, replace
 from bregopt.rigorous.ball import UNIT, down
 from bregopt.routes.base import Seed
-from bregopt.routes.options import CutOptions, time_limit
+from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
 from bregopt.tables import html_table
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.clock import CutShort, Ending, remaining
+from bregopt.clock import CutShort, Ending, remaining, threads_for
 from bregopt.executors import Crew
 from bregopt.problems.cuts.branch_and_bound import odd_cycles
 from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate, Task
@@ -49,7 +49,6 @@ from bregopt.problems.cuts.triangles import Rows
 from bregopt.records import replace
 from bregopt.routes.progress import Step, digits_bar
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = ["Optimum", "best_cut"]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, trace_bounds
-from bregopt.clock import affords
+from bregopt.clock import affords, threads_for
 from bregopt.io.graphs import Graph
 from bregopt.linalg import turned
 from bregopt.modeling.problem import Problem
@@ -32,7 +32,6 @@ from bregopt.rigorous.reduction import implied_bounds, reduced
 from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
-from bregopt.threads import threads_for
 
 __all__ = [
     "ENUMERATION",

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.clock import CutShort, checkpoint, remaining
+from bregopt.clock import CutShort, checkpoint, remaining, threads_for
 from bregopt.problems.cuts.coarsening import SignGraph, cycle, refined
 from bregopt.problems.cuts.proof import principal
 from bregopt.program import LowRank
 from bregopt.program.lowrank import Matrix
 from bregopt.routes.progress import items_bar
-from bregopt.threads import threads_for
 
 __all__ = ["Search", "ascended"]
 

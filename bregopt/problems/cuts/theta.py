@@ -41,7 +41,7 @@ from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.options import SolveOptions, time_limit, tuning
+from bregopt.routes.registry import SolveOptions, time_limit, tuning
 from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "lovasz_theta"]

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from bregopt import clock
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import Certificate
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.io.graphs import Graph
 from bregopt.problems.cuts.branch_and_bound.clique_inequalities import (
     DROPPED,
@@ -41,7 +41,6 @@ from bregopt.rigorous.ball import Ball, gamma, inflated, up
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 from bregopt.routes.progress import Step, digits_bar, reason
 from bregopt.routes.solution import Solution
-from bregopt.threads import threads_for
 
 __all__ = ["LARGEST_ORDER", "Rows", "tightened"]
 

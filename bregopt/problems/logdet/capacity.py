@@ -20,6 +20,7 @@ from bregopt.arrays import (
     finite_array,
     positive_number,
 )
+from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.modeling.atoms import diag, inner, trace
@@ -30,7 +31,6 @@ from bregopt.modeling.variables import PSD
 from bregopt.problems.logdet.answer import ProvenAnswer, verdict
 from bregopt.records import dataclass
 from bregopt.routes.base import Settings
-from bregopt.threads import threads_for
 
 __all__ = ["ChannelCapacity", "mimo_capacity", "water_filling"]
 

@@ -25,6 +25,7 @@ from bregopt.arrays import (
     symmetrized,
     unlike_sizes,
 )
+from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.modeling.atoms import inner, quad_form, trace
@@ -48,7 +49,6 @@ from bregopt.problems.logdet.exact_designs import ExactDesign, apportioned, exac
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
 from bregopt.records import dataclass, replace
 from bregopt.routes.base import Seed, Settings
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     import pandas as pd

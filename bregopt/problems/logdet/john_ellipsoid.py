@@ -19,7 +19,7 @@ from scipy.spatial import ConvexHull
 
 from bregopt import clock
 from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
-from bregopt.clock import remaining
+from bregopt.clock import remaining, threads_for
 from bregopt.errors import SolverError
 from bregopt.io.pandas_labels import is_pandas
 from bregopt.linalg import inverse_of, log_det, root_of
@@ -28,7 +28,6 @@ from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, labeled, log_el
 from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status
-from bregopt.threads import threads_for
 
 __all__ = ["Proof", "max_volume_inscribed_ellipsoid"]
 

@@ -23,6 +23,7 @@ from bregopt.arrays import (
     check_columns,
     finite_array,
 )
+from bregopt.clock import threads_for
 from bregopt.io.pandas_labels import framed, is_pandas
 from bregopt.linalg import root_of
 from bregopt.plotting import Axes
@@ -31,7 +32,6 @@ from bregopt.problems.logdet.candidates import Candidates, WeightBounds
 from bregopt.problems.logdet.interior_point import Model, optimal_weights
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.base import Settings
-from bregopt.threads import threads_for
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,7 +30,7 @@ from bregopt.problems.arguments import LABELS_SHOWN, Pairs, check_arguments, fix
 from bregopt.problems.correlation.request import given_matrix
 from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass, field_names, replace
-from bregopt.routes.options import SolveOptions
+from bregopt.routes.registry import SolveOptions
 from bregopt.routes.solution import Solution, Status
 
 __all__ = [

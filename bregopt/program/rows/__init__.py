@@ -14,11 +14,18 @@ from bregopt.program.rows.algebra import (
     storage,
     upper_triangles,
 )
-from bregopt.program.rows.base import Coordinates, DenseRows, Products, RankOneTerms, RowFamily, Rows
+from bregopt.program.rows.base import (
+    Coordinates,
+    DenseRows,
+    Products,
+    RankOneTerms,
+    RowFamily,
+    Rows,
+    SparseRows,
+)
 from bregopt.program.rows.bilinear import Bilinear, multiplied_rows
 from bregopt.program.rows.entries import Distances, Entries
 from bregopt.program.rows.low_rank import RankOne, RankOnePairs, RankTwo
-from bregopt.program.rows.sparse import SparseRows
 
 FAMILIES: tuple[type[Rows], ...] = (
     *(Entries, Distances, RankOne, RankOnePairs, RankTwo),

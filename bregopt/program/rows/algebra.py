@@ -11,11 +11,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, check_memory
 from bregopt.linalg import dense
 from bregopt.program.lowrank import LowRank, Matrix
-from bregopt.program.rows.base import Coordinates, DenseRows, RowFamily, Rows
+from bregopt.program.rows.base import Coordinates, DenseRows, RowFamily, Rows, SparseRows
 from bregopt.program.rows.bilinear import Bilinear
 from bregopt.program.rows.entries import Distances, Entries
 from bregopt.program.rows.low_rank import RankOne, RankOnePairs, RankTwo
-from bregopt.program.rows.sparse import SparseRows
 from bregopt.records import dataclass, replace
 
 __all__ = [

@@ -22,7 +22,7 @@ from bregopt.certify import (
     objective_size,
     relative_diagonal,
 )
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.linalg import turned
 from bregopt.program import (
     ENDED,
@@ -46,7 +46,6 @@ from bregopt.routes.burer_monteiro.lagrangian import (
     read_surface,
 )
 from bregopt.routes.progress import Progress, reason
-from bregopt.threads import threads_for
 
 __all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
 

@@ -34,8 +34,8 @@ from bregopt.certify import TraceBound
 from bregopt.clock import checkpoint
 from bregopt.program import LowRank, Program
 from bregopt.program.rows import Rows
+from bregopt.program.rows.base import SparseRows
 from bregopt.program.rows.low_rank import paired, products
-from bregopt.program.rows.sparse import SparseRows
 from bregopt.records import dataclass
 
 __all__ = ["HybridGradient"]

@@ -7,8 +7,8 @@ import bregopt as bo
 import bregopt.cvxpy
 from bregopt.presolve.dual_form import dual_of
 from bregopt.routes.ipm import path_route
-from bregopt.routes.options import settings
 from bregopt.routes.progress import Progress
+from bregopt.routes.registry import settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning", "ignore::UserWarning")
 

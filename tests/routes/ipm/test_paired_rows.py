@@ -6,9 +6,9 @@ import pytest
 import bregopt as bo
 from bregopt.program import LinearMap, Term
 from bregopt.program.rows import DenseRows
-from bregopt.routes.ipm import paired_rows
-from bregopt.routes.ipm.paired_rows import PairedRows
+from bregopt.routes.ipm import row_system
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
+from bregopt.routes.ipm.row_system import PairedRows
 
 N = 12
 
@@ -71,7 +71,7 @@ def test_the_largest_deviation_of_distances(rng, monkeypatch):
         return bo.Problem(bo.Minimize(t), [d <= t, -t <= d]).solve(solver="path")
 
     found = embedding()
-    monkeypatch.setattr(paired_rows, "_LEAST_ROWS", np.inf)
+    monkeypatch.setattr(row_system, "_LEAST_PAIRED", np.inf)
     whole = embedding()
     assert found.status == whole.status == "optimal"
     assert abs(found.value - whole.value) <= found.error + whole.error

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.clock import CutShort, checkpoint
+from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.problems.cuts.branch_and_bound.leaves import (
     ENUMERATED,
     LARGEST_CLIQUE,
@@ -34,7 +34,6 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
     Node,
     cut_bound,
 )
-from bregopt.threads import threads_for
 
 __all__ = [
     "AHEAD",
