@@ -142,12 +142,13 @@ def on_rows(program: Program, X: Sequence[Array], u: Array) -> tuple[Array, ...]
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     moved, acting = tuple(X), bounds.equal & (sizes > 0)
-    for _ in range(_MOVES):
+    for move in range(_MOVES):
         activity = program.activity(moved, u)
         residual = np.where(bounds.hard, np.clip(activity, bounds.lo, bounds.hi) - activity, 0.0)
-        if not residual.any():
+        violated = (residual != 0) & ~acting & (sizes > 0)
+        if move and not violated.any():
             break
-        acting = acting | ((residual != 0) & (sizes > 0))
+        acting = acting | violated
         weight = np.divide(1.0, sizes, out=np.zeros(program.m), where=acting)
 
         def adjoint(w: Array, weight: Array = weight) -> Array:

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.presolve.exposures import Exposure
 from bregopt.presolve.faces import on_faces
 from bregopt.presolve.revealed_faces import REVEALED, OnRevealedFaces
-from bregopt.program import Face, Penalty, Program
+from bregopt.program import Penalty, Program
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.implied_rows import as_integers
@@ -46,8 +46,10 @@ _NULL = 1e-10
 # Entries of all rows on the face up to which those that others imply there are left out even where equalities
 # are independent: steps near the optimum then meet the rows to round-off.
 _LARGEST_RESTRICTED = 2_000_000
-# Norm of what a row of norm one adds to those before it, below which they imply it; rows of one product.
-_DEPENDENT, _TOGETHER = 1e-8, 64
+# Residual of a row, relative to the largest bound, that is round-off.
+_MISSED = 1e-8
+# Square of what a row of norm one adds to those before it, below which they imply it; rows of one product.
+_DEPENDENT_SQUARE, _TOGETHER = 1e-12, 64
 # Eigenvalues of F, relative to the largest, above which they count.
 _RANGE = 1e-9
 
@@ -100,7 +102,7 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
     on_face = on_faces(program, exposures, kept)
     entries = program.m * sum(face.order**2 for face in on_face.program.faces)
     if dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED:
-        determining = _determining(data, on_face.program.faces)
+        determining = _determining(data, on.data)
         if determining is None:
             return None
         kept = determining
@@ -152,54 +154,56 @@ def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
     return IntegerFace(face.weight, tuple(found))
 
 
-def _determining(data: Data, faces: Sequence[Face]) -> IntArray | None:
-    """Return the inequalities that do not vanish on the faces, and equalities that imply the others there.
+def _determining(data: Data, on: Data) -> IntArray | None:
+    """Return the inequalities that do not vanish on the face, and equalities that imply the others there.
 
     None is returned where a row that is left out contradicts the others: all rows together prove that.
     """
-    on_faces = []
-    for block, face in zip(data.matrices, faces, strict=True):
-        V = face.basis
-        i, j = np.triu_indices(face.order)
-        unit = np.where(i == j, 0.5, np.sqrt(0.5))
-        on_faces.append((V[block.i][:, i] * V[block.j][:, j] + V[block.i][:, j] * V[block.j][:, i]) * unit)
-    rows = data.A @ scipy.linalg.block_diag(*on_faces)
-    sizes = np.linalg.norm(rows, axis=1)
-    vanishing = sizes <= _DEPENDENT * sizes.max(initial=0.0)
-    equal = data.lo == data.hi
-    all_equal = np.flatnonzero(equal & ~vanishing)
-    own = all_equal[_independent(rows[all_equal], np.diff(data.A.indptr)[all_equal])]
-    x = np.linalg.lstsq(rows[own], data.lo[own], rcond=None)[0]
-    met, size = (
-        np.abs(rows[all_equal] @ x - data.lo[all_equal]),
-        float(np.abs(data.lo[all_equal]).max(initial=0.0)),
-    )
-    if (met > _DEPENDENT * size).any() or (vanishing & ((data.lo > 0) | (data.hi < 0))).any():
+    lo, hi = data.lo, data.hi
+    vanishing, equal = np.diff(on.A.indptr) == 0, lo == hi
+    rows = np.flatnonzero(equal & ~vanishing)
+    few, x = _independent(on.A[rows].toarray(), np.diff(data.A.indptr)[rows], lo[rows])
+    missed = np.abs(on.A[rows] @ x - lo[rows])
+    if (missed > _MISSED * np.abs(lo[rows]).max(initial=0.0)).any():
         return None
-    return np.union1d(own, np.flatnonzero(~equal & ~vanishing))
+    if (vanishing & ((lo > 0) | (hi < 0))).any():
+        return None
+    return np.union1d(rows[few], np.flatnonzero(~equal & ~vanishing))
 
 
-def _independent(rows: Array, terms: IntArray) -> IntArray:
-    """Return rows of which none is implied by others, those of few terms first: weights are then integers."""
+def _independent(rows: Array, terms: IntArray, right: Array) -> tuple[IntArray, Array]:
+    """Return rows of which none is implied by others, and the least point that has their right-hand sides.
+
+    Those of few terms come first: weights are then integers.
+    """
     order, sizes = np.argsort(terms, kind="stable"), np.linalg.norm(rows, axis=1)
     order = order[sizes[order] > 0]
-    rows = rows / np.where(sizes > 0, sizes, 1.0)[:, None]
-    basis, kept = np.zeros((rows.shape[1], 0)), []
+    unit = 1 / np.where(sizes > 0, sizes, 1.0)
+    basis, x, kept = np.zeros((rows.shape[1], 0)), np.zeros(rows.shape[1]), []
     for first in range(0, len(order), _TOGETHER):
         own = order[first : first + _TOGETHER]
-        V = rows[own]
+        V = rows[own] * unit[own, None]
+        left = right[own] * unit[own] - V @ x
         for _ in range(2):
             V = V - (V @ basis) @ basis.T
-        new: list[Array] = []
-        for k, v in zip(own, V, strict=True):
-            for _ in range(2 if new else 0):
-                v = v - (np.array(new) @ v) @ np.array(new)
-            size = float(np.linalg.norm(v))
-            if size > _DEPENDENT:
-                new.append(v / size)
-                kept.append(k)
-        basis = np.column_stack([basis, *new])
-    return np.array(kept, dtype=np.intp)
+        new = _pivots(V @ V.T)
+        if new.any():
+            Q, R = np.linalg.qr(V[new].T)
+            x = x + Q @ scipy.linalg.solve_triangular(R, left[new], trans=1)
+            basis = np.column_stack([basis, Q])
+            kept.append(own[new])
+    return np.concatenate([np.zeros(0, dtype=np.intp), *kept]), x
+
+
+def _pivots(G: Array) -> Mask:
+    """Return the mask of the rows of a Gram matrix that those before them do not imply."""
+    L, rank, new = np.zeros(G.shape), 0, np.zeros(len(G), dtype=bool)
+    for k in range(len(G)):
+        column = G[k:, k] - L[k:, :rank] @ L[k, :rank]
+        if column[0] > _DEPENDENT_SQUARE:
+            L[k:, rank] = column / np.sqrt(column[0])
+            rank, new[k] = rank + 1, True
+    return new
 
 
 def _exposing(data: Data, directions: Sequence[Array]) -> tuple[IntegerFace | None, bool]:
@@ -224,7 +228,7 @@ def _exposing(data: Data, directions: Sequence[Array]) -> tuple[IntegerFace | No
         root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
     except np.linalg.LinAlgError:
         dependent = True
-        own = _independent((A * np.sqrt(share)).toarray(), np.diff(A.indptr))
+        own, _ = _independent((A * np.sqrt(share)).toarray(), np.diff(A.indptr), b)
         rows, A, b, activity = rows[own], A[own], b[own], activity[own]
         root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
     weights = scipy.linalg.cho_solve(root, activity)
