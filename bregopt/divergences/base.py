@@ -176,6 +176,13 @@ class Divergence(ABC):
         """
         raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
 
+    @property
+    def anchor_gradient(self) -> Array:
+        """``grad f(X0)`` of the function ``f`` whose divergence this is, so that ``D`` is ``f(X) - <it, X>``
+        and a constant. One that is restricted to faces has it.
+        """
+        raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
+
     def anchor_derivative(self, S: Array) -> Array:
         """Return minus the derivative of the gradient along a symmetric `S`, as ``X0`` changes.
 

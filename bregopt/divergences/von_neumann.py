@@ -69,7 +69,8 @@ class VonNeumann(Divergence):
 
     def gradient(self, X: Array) -> Array:
         eigenvalues, Q = np.linalg.eigh(X)
-        gradient: Array = (Q * np.log(eigenvalues)) @ Q.T - self.log_X0
+        logs = np.log(np.maximum(eigenvalues, TINY))  # on the boundary a slope is infinite
+        gradient: Array = (Q * logs) @ Q.T - self.log_X0
         return gradient
 
     def anchor_derivative(self, S: Array) -> Array:
@@ -105,6 +106,15 @@ class VonNeumann(Divergence):
 
     def point(self, mu: float) -> VonNeumannPoint:
         return VonNeumannPoint(self, mu)
+
+    def restricted(self, V: Array) -> tuple[Array, float]:
+        theta, Q = np.linalg.eigh(V.T @ self.log_X0 @ V)
+        M0 = (Q * np.exp(theta)) @ Q.T
+        return (M0 + M0.T) / 2, self.trace - float(np.exp(theta).sum())
+
+    @property
+    def anchor_gradient(self) -> Array:
+        return self.log_X0
 
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         n = len(self.log_X0)

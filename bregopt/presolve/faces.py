@@ -8,13 +8,14 @@ large enough multiple of ``F`` makes ``C - A*(y)`` psd everywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import EPS, Array, IntArray, Mask, scattered
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
@@ -132,26 +133,31 @@ class OnFaces(Reduced):
             weight = scattered(exposure.rows, exposure.weight, self.whole.m)
             near = self.whole.blocks[exposure.block].nearness is not None
             if X is not None and near:
-                y = y - self._multiple_of_square(exposure, weight, y, X[exposure.block]) * weight
+                y = y - self._multiple_of_divergence(exposure, weight, y, X[exposure.block]) * weight
             else:
                 y = y - self._multiple(exposure, weight, y, costs, noise) * weight
         return y
 
-    def _multiple_of_square(self, exposure: Exposure, weight: Array, y: Array, X: Array) -> float:
+    def _multiple_of_divergence(self, exposure: Exposure, weight: Array, y: Array, X: Array) -> float:
         """Return ``t`` for a block with a divergence: the bound increases with ``t`` without end.
 
-        With ``Z`` the slack of ``X psd``, the bound is short by at most ``||X|| ||Z_12||^2 / (t ||F_22||)``.
-        It is a difference of squares of size ``(t ||F||)^2``, whose round-off is as large at this ``t``.
+        With ``Z = C - mu grad f(X0) - A*(y)``, the bound is short by at most
+        ``||X|| ||Z_12||^2 / (t ||F_22||)``. The bound of squares is a difference of terms of size
+        ``(t ||F||)^2``, and in that of an entropy ``t F`` is an exponent: their round-off is as large at this
+        ``t``.
         """
         b, nearness = exposure.block, self.whole.blocks[exposure.block].nearness
         assert nearness is not None
-        gradient = nearness.mu * divergence_of(nearness).gradient(X)
         A, R, before = self.whole.A, exposure.directions, Face(exposure.before)
-        F, Z = A.adjoint(weight, b), self.whole.blocks[b].C + gradient - A.adjoint(y, b)
-        own = float(np.linalg.eigvalsh(R.T @ F @ R)[0])
+        anchor = nearness.mu * divergence_of(nearness).anchor_gradient
+        F, Z = A.adjoint(weight, b), self.whole.blocks[b].C - anchor - A.adjoint(y, b)
+        own, size = float(np.linalg.eigvalsh(R.T @ F @ R)[0]), float(np.linalg.norm(F))
         corner = before.project(Z @ R) - before.project(R) @ (R.T @ Z @ R)
         short = float(np.linalg.norm(X, 2)) * float(np.linalg.norm(corner)) ** 2 / own
-        balanced = (2 * nearness.mu * short / (EPS * float(np.linalg.norm(F)) ** 2)) ** (1 / 3)
+        if nearness.kind.exponential:
+            balanced = math.sqrt(short / (EPS * size * max(float(np.trace(X)), TINY)))
+        else:
+            balanced = (2 * nearness.mu * short / (EPS * size**2)) ** (1 / 3)
         needed = -float(np.linalg.eigvalsh(R.T @ Z @ R)[0]) / own
         return max((1 + _MULTIPLE_MARGIN) * needed, balanced)
 

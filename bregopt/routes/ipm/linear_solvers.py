@@ -21,7 +21,7 @@ from bregopt.linalg import dense, factorized, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Corrections", "DefiniteFactor", "VariableMetric", "bordered", "conjugate_gradients"]
+__all__ = ["FLAT", "Corrections", "DefiniteFactor", "VariableMetric", "bordered", "conjugate_gradients"]
 
 # Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
 _FULL = 0.2
@@ -31,6 +31,8 @@ DEFINITE_RESIDUAL = 1e-13
 ZERO_DIAGONAL = 1e-200
 # Length of a step along a direction without curvature, relative to the preconditioned one.
 _FLAT_STEP = 1e6
+# Curvature along a direction, relative to the diagonal's, that counts as none.
+FLAT = 1e-14
 # Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
 _LEAST_PIVOT = 1e-7
 # Limit on the new corrections of a step whose system is formed. With half as many some of the ill-
@@ -265,7 +267,7 @@ def conjugate_gradients(
             break
         Hp = operator(p)
         curvature = float(p @ Hp)
-        if curvature <= 1e-14 * float(p @ (diagonal * p)):
+        if curvature <= FLAT * float(p @ (diagonal * p)):
             # No curvature along p: take a long step.
             return x + _FLAT_STEP * rz / float(p @ (diagonal * p)) * p
         alpha = rz / curvature

@@ -29,7 +29,7 @@ from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
-from bregopt.divergences.spectrum import PositiveSpectrum
+from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
 from bregopt.divergences.stacks import simplex_shifts
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
@@ -42,7 +42,7 @@ from bregopt.routes.dual_hessian import (
     has_gram,
     hessian_product,
 )
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import FLAT, DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
@@ -515,18 +515,21 @@ class _DualNewton(Method):
             H[np.diag_indices(len(H))] += shift
             d[free] = DefiniteFactor(H).solve(right)
             return d
-        products = 0
+        products, flat = 0, False
 
         def hessian(v: Array) -> Array:
-            nonlocal products
+            nonlocal products, flat
             products += 1
             full[free] = v
             product: Array = self._product(at, full)[free] + shift * v
+            flat |= bool(v @ product <= FLAT * (v @ (diagonal[free] * v)))
             return product
 
         forcing = min(0.1, np.sqrt(size / unit))
         d[free] = conjugate_gradients(hessian, right, diagonal[free], forcing, _CG_STEPS)
-        if products == _CG_STEPS and self._has_gram(at):
+        # An exponential has curvature along all rows: where it seems to have none, the diagonal is too large.
+        misled = flat and all(isinstance(spectrum, ExponentialSpectrum) for spectrum in at.spectra)
+        if (misled or products == _CG_STEPS) and self._has_gram(at):
             self._ill_conditioned = True
             if self._begins_path(at):
                 return d

@@ -291,7 +291,7 @@ def refusal(program: Program, settings: Any) -> str | None:
         for penalty in program.bounds.penalties:
             if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
                 return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
-    return _boundary(program)
+    return None
 
 
 def _squared(program: Program, settings: Any) -> Program:
@@ -368,21 +368,6 @@ def _has_start(block: Block) -> bool:
         return True
     divergence = divergence_of(block.nearness)
     return divergence.dual_term(block.C, block.nearness.mu, np.eye(block.n)) > -np.inf
-
-
-def _boundary(program: Program) -> str | None:
-    """Return the reason why no positive definite matrix satisfies the rows, if a single row shows it."""
-    inside = [kind.essentially_smooth and kind.finite_on_boundary for kind in map(kind_of, program.blocks)]
-    if not any(inside):
-        return None
-    bounds, sign = program.bounds, program.A.definite_signs
-    pinned = bounds.hard & (((sign > 0) & (bounds.hi == 0)) | ((sign < 0) & (bounds.lo == 0)))
-    for term in program.A.terms:
-        where = np.flatnonzero(inside[term.block] & pinned[term.at] & (term.rows.norms() > 0))
-        if len(where):
-            name = program.row_name(int(term.at[where[0]]))
-            return f"{name} holds only on the boundary of the psd cone, which projections do not reach"
-    return None
 
 
 def choice(program: Program, settings: Any) -> str:
