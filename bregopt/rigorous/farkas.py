@@ -49,7 +49,7 @@ def is_refuted(program: Program, y: Array) -> bool:
     candidates = [y]
     try:
         data = data_of(program)
-        if refutes(data, y) or _used_rows_refute(program, y):
+        if refutes(data, y) or _used_rows_refute(program, y) or _leaves_no_interior(data, y):
             return True
         traced = any(bound is not None and bound.exact for bound in trace_bounds(program))
         if traced and all(block.n <= LARGEST_DENSE for block in program.blocks):
@@ -67,6 +67,21 @@ def is_refuted(program: Program, y: Array) -> bool:
         ):
             return True
     return False
+
+
+# Pays on: log det of matrices with a null vector.
+def _leaves_no_interior(data: Data, y: Array) -> bool:
+    """Whether no matrix with a log-determinant is definite where the rows hold."""
+    on_ranges = reduced(data).data
+    inside = [
+        b
+        for b, block in enumerate(on_ranges.matrices)
+        if block.anchor is not None and block.anchor.divergence == LogDet.name
+    ]
+    if not inside:
+        return False
+    empty = feasibility(on_ranges)
+    return exact_farkas(empty, implied_bounds(empty), y, inside) is not None
 
 
 def _used_rows_refute(program: Program, y: Array) -> bool:

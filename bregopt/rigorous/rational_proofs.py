@@ -9,7 +9,7 @@ a singular matrix is no harder than a definite one (Peyrl, Parrilo 2008, round s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -43,14 +43,20 @@ Vector = dict[int, Fraction]  # the numbers that are not zero
 Rational = list[list[Fraction]]
 
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
+_LARGER = 4  # times the order, and its square the terms, where a matrix of low rank decides
 _LARGEST_SYSTEM = 4_000  # equations times the square of the unknowns
 _LARGEST_INVERTED = 8  # order of an X0 beside the diagonal ones
 _SHARES = (1e-6, 1e-9, 0.0)  # of the largest: smaller numbers may be round-off
 _DENOMINATORS = (12, 1_000, 2**30)  # of simple fractions, the first tried first
 
 
-def exact_farkas(data: Data, implied: Implied, y: Array) -> Vector | None:
+def exact_farkas(
+    data: Data, implied: Implied, y: Array, inside: Collection[int] = ()
+) -> Vector | None:
     """Return a Farkas vector near `y`: the rows demand more than any psd ``X`` and ``u`` supply.
+
+    If some matrices are `inside` the cone, the rows may demand as much, but of a definite matrix that is
+    more than they get: ``<A*(y), X> < 0`` for a matrix ``A*(y)`` that is negative semidefinite and not zero.
 
     It is None where none is found.
 
@@ -61,19 +67,24 @@ def exact_farkas(data: Data, implied: Implied, y: Array) -> Vector | None:
         Bounds on traces, which bound what a matrix supplies.
     y : array of shape (m,)
         Multipliers of required rows, positive at lower bounds.
+    inside : collection of int
+        The matrices that are positive definite.
     """
     y = np.where(data.required & np.isfinite(np.where(y > 0, data.lo, data.hi)), y, 0.0)
     size = np.abs(y) * _row_sizes(data)
     for share in _SHARES:
         support = np.flatnonzero(size > share * size.max(initial=0.0))
-        if not len(support) or not _is_small(data, support):
+        larger = _LARGER if inside else 1
+        if not len(support) or not _is_small(data, support, larger):
             continue
         rows = _Combination(data, support)
         equations = rows.vanishing(y, implied)
         for near in _solutions(equations, support, y):
             if all(near[k] * y[k] >= 0 for k in near):
                 margin = rows.margin(near, implied)
-                if margin is not None and margin > 0:
+                if margin is None or margin < 0:
+                    continue
+                if margin > 0 or any(rows.is_negative(b, near) for b in inside):
                     return near
     return None
 
@@ -223,6 +234,8 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
         z = dense_row(rows.Z, 0)
         return not any(map(any, _of_range([[z_i] for z_i in z.tolist()], F)))
     t = rows.coordinates()
+    if (t.i == t.j).all() and (sign * t.value >= 0).all():
+        return True
     occurs, place = np.unique(np.concatenate([t.i, t.j]), return_inverse=True)
     if not isinstance(rows, EXACT) or len(occurs) > _LARGEST_ORDER:
         return False
@@ -284,12 +297,21 @@ class _Combination:
         for b, block in enumerate(data.matrices):
             if supply is None:
                 return None
-            own = _matrix(block, {p: _sum(column, y) for p, column in self.columns[b].items()})
+            own = self._matrix(b, y)
             most = (
                 Fraction(0) if is_semidefinite(integers(own, -1)) else _trace_supply(own, implied.traces[b])
             )
             supply = None if most is None else supply + most
         return None if supply is None else demand - supply
+
+    def is_negative(self, b: int, y: Vector) -> bool:
+        """Whether ``A*(y)`` is negative semidefinite, and not zero, in one matrix."""
+        own = self._matrix(b, y)
+        return any(map(any, own)) and is_semidefinite(integers(own, -1))
+
+    def _matrix(self, b: int, y: Vector) -> Rational:
+        columns = self.columns[b].items()
+        return _matrix(self.data.matrices[b], {p: _sum(column, y) for p, column in columns})
 
     def _supply_of_variables(self, y: Vector) -> Fraction | None:
         """Return the largest ``(B'y)'u``, None where it is not bounded."""
@@ -489,12 +511,12 @@ def _row_sizes(data: Data) -> Array:
     return size
 
 
-def _is_small(data: Data, support: IntArray) -> bool:
+def _is_small(data: Data, support: IntArray, larger: int = 1) -> bool:
     """Whether the rows are exact, and few and short enough for fractions."""
-    linear = all(block.null is None and block.n <= _LARGEST_ORDER for block in data.matrices)
+    linear = all(block.null is None and block.n <= larger * _LARGEST_ORDER for block in data.matrices)
     count = sum(int(np.diff(A.indptr)[support].sum()) for A in (data.A, data.B))
     exact = data.A_rad is None or not data.A_rad[support].data.any()
-    return linear and exact and data.B_rad is None and count <= _LARGEST_TERMS
+    return linear and exact and data.B_rad is None and count <= larger**2 * _LARGEST_TERMS
 
 
 def _matrix(block: MatrixData, coefficients: Vector) -> list[list[Fraction]]:

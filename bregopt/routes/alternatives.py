@@ -1,9 +1,10 @@
 """The programs of the alternative: their answers are proofs that a program has none.
 
 Where the least sum of violations of the rows is positive, its multipliers are a Farkas vector. Where the
-steepest direction in which no row changes for the worse lowers the objective, it is a ray. Both programs have
-solutions, at the scale of one, however far the iterates of the program itself move. A method that ended far
-from any solution solves them by itself (:func:`with_proof`).
+steepest direction in which no row changes for the worse lowers the objective, it is a ray. Where the largest
+least eigenvalue of ``X`` is not positive, no log-determinant is finite. These programs have solutions, at the
+scale of one, however far the iterates of the program itself move. A method that ended far from any solution
+solves them by itself (:func:`with_proof`, :func:`with_interior`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bregopt.program import Answer, Block, Bounds, LinearMap, Penalty, Program, 
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.records import replace
-from bregopt.rigorous import proves_unbounded, recedes
+from bregopt.rigorous import proves_infeasible, proves_unbounded, recedes
 from bregopt.routes.base import Method
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import ActiveSet
@@ -46,18 +47,51 @@ def with_proof(program: Program, answer: Answer, method: Method, settings: Any, 
     if answer.stop is not StopReason.UNBOUNDED:
         return answer
     hard = ActiveSet(program.bounds.required, np.zeros(program.m))
-    feasibility = replace(
-        hard.of(program),
-        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
-        c=np.zeros(program.k),
-        offset=0.0,
-    )
+    feasibility = _without_objective(hard.of(program))
     found = method(feasibility, settings, None, progress.of_another_program())
     if _is_far(feasibility, found, settings):
         found = _alternative(feasibility, found, method, settings, progress.of_another_program())
     if found.stop is StopReason.CONVERGED:
         return answer
     return replace(hard.restored(found), iterations=answer.iterations + found.iterations)
+
+
+# Pays on: log det of matrices with a null vector.
+def with_interior(
+    program: Program, answer: Answer, method: Method, settings: Any, progress: Progress
+) -> Answer:
+    """Return an answer, or the proof that no definite ``X`` meets the rows where a method has not converged.
+
+    Parameters
+    ----------
+    program : Program
+        With a log-determinant, which is finite inside the cone only.
+    answer : Answer
+    method : Method
+        For linear programs.
+    settings : Settings
+        Of that method.
+    progress : Progress
+    """
+    ended = answer.stop is StopReason.STALLED or (
+        answer.stop is StopReason.MAX_ITER and not settings.max_iter
+    )
+    if not ended or program.capped:
+        return answer
+    settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
+    hard = ActiveSet(program.bounds.required, np.zeros(program.m))
+    spread = largest_least_eigenvalue(hard.of(program))
+    try:
+        found = method(spread, settings, None, progress.of_another_program())
+    except (CutShort, InfeasibleRowError):
+        return answer
+    if found.stop is not StopReason.CONVERGED or found.u[-1] > settings.tol:
+        return answer
+    for part in _NOISE:
+        y = hard.multipliers(without_noise(found.y, found.y * spread.row_sizes, part))
+        if proves_infeasible(program, y):
+            return Answer.without_point(program, y, StopReason.INFEASIBLE, answer.iterations)
+    return answer
 
 
 def _is_far(program: Program, answer: Answer, settings: Any) -> bool:
@@ -98,6 +132,36 @@ def _alternative(
     return stalled
 
 
+def largest_least_eigenvalue(program: Program) -> Program:
+    """Return the program that maximizes ``t``, up to one, with ``X - t s I`` psd in blocks with LogDet.
+
+    ``s`` is the mean eigenvalue of ``X0``, and ``t`` is the last variable. If the maximum is not positive,
+    the multipliers give a combination ``A*(y)``, negative semidefinite and not zero, that no definite ``X``
+    meets.
+    """
+    size = [
+        float(np.trace(near.X0)) / n if near is not None and near.kind.barrier else 0.0
+        for near, n in zip((block.nearness for block in program.blocks), program.A.orders, strict=True)
+    ]
+    shifts = program.A.apply([s * np.eye(n) for s, n in zip(size, program.A.orders, strict=True)])
+    return replace(
+        _without_objective(program),
+        B=sp.csr_array(sp.hstack([program.B, sp.csr_array(shifts[:, None])])),
+        c=np.append(np.zeros(program.k), -1.0),
+        u_lo=np.append(program.u_lo, -np.inf),
+        u_hi=np.append(program.u_hi, 1.0),
+    )
+
+
+def _without_objective(program: Program) -> Program:
+    return replace(
+        program,
+        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        c=np.zeros(program.k),
+        offset=0.0,
+    )
+
+
 def elastic(program: Program) -> Program:
     """Return the program that minimizes the violations of the hard rows, relative to the rows' norms.
 
@@ -106,16 +170,13 @@ def elastic(program: Program) -> Program:
     bounds = program.bounds
     norms = program.row_sizes
     return replace(
-        program,
-        blocks=tuple(replace(block, cost=None, nearness=None) for block in program.blocks),
+        _without_objective(program),
         bounds=Bounds(
             np.where(bounds.required, bounds.lo, -np.inf),
             np.where(bounds.required, bounds.hi, np.inf),
             np.full(program.m, int(Penalty.HINGE)),
             1 / np.where(norms > 0, norms, 1.0),
         ),
-        c=np.zeros(program.k),
-        offset=0.0,
     )
 
 

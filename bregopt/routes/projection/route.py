@@ -444,12 +444,23 @@ def solve(program: Program, settings: Any, start: Start | None, progress: Progre
     """Solve a program without ordinary variables. Methods for some programs are imported when one comes."""
     method = _solve if None not in program.divergences else proximal(_solve)
     answer = method(program, settings, start, progress)
+    if any(kind.barrier for kind in kinds_of(program)):
+        return answer if answer.stop is StopReason.CONVERGED else _inside(program, settings, progress, answer)
     if answer.stop is not StopReason.STALLED and not _diverges(program, answer):
         return answer
     from bregopt.routes.ipm.path_route import on_revealed_faces  # only such answers wait
 
     on_faces = behind(_FACES[1:], method)
     return on_revealed_faces(on_faces, program, settings, progress, answer)
+
+
+def _inside(program: Program, settings: Any, progress: Progress, answer: Answer) -> Answer:
+    """Return the answer, or the proof that no ``X`` inside the cone meets the rows."""
+    from bregopt.routes.alternatives import with_interior  # only such answers wait
+    from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
+
+    path = PathSettings(tol=settings.tol, max_iter=settings.max_iter)
+    return with_interior(program, answer, solve_on_path, path, progress)
 
 
 # Pays on: nearest psd matrix on two rows without interior.
