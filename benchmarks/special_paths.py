@@ -492,6 +492,12 @@ def fixed_pairs(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1, *pairs])
 
 
+def null_vector(n: int) -> bo.Problem:
+    """Return a log-determinant of matrices with a null vector, which is finite for none of them."""
+    X = bo.PSD(n)
+    return bo.Problem(bo.Maximize(bo.log_det(X)), [X @ np.ones(n) == 0, bo.trace(X) == 1])
+
+
 def rows_without_interior(n: int) -> bo.Problem:
     """Return a nearness problem in which the sum of two indefinite rows leaves no interior."""
     X, rng = bo.PSD(n), np.random.default_rng(7)
@@ -929,6 +935,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("multipliers that diverge", "routes.projection.route:_diverges"),
             answering("routes.projection.route._diverges", False),
             *("nearest psd matrix on two rows without interior", solving(rows_without_interior, 10)),
+        ),
+        (
+            *("largest least eigenvalue", "routes.alternatives:with_interior"),
+            replaced("routes.alternatives.with_interior", lambda program, answer, *_: answer),
+            *("log det of matrices with a null vector", solving(null_vector, 10)),
         ),
         (
             *("revealed faces", "routes.ipm.path_route:on_revealed_faces"),

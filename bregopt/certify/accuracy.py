@@ -425,7 +425,8 @@ def _own_terms(block: Block, spectrum: Any, near: Restored, b: int) -> float:
     if isinstance(spectrum, ExponentialSpectrum):
         V, half = spectrum.V, np.exp(spectrum.theta / 2)
         M = (V.T @ near.changed(b, V)) * (half / np.maximum(half[:, None], TINY))
-        share = float(np.linalg.norm(M + M.T + M @ M.T))  # of X_y, by which F is smaller at most
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite proves nothing
+            share = float(np.linalg.norm(M + M.T + M @ M.T))  # of X_y, by which F is smaller at most
         E = V.T @ (near.X[b] - spectrum.X) @ V
         mean = np.maximum(exp_divided_differences(spectrum.theta), TINY)
         return float(mu * np.sum(E**2 / mean) / 2 / (1 - share)) if share <= 0.5 else math.inf

@@ -69,19 +69,19 @@ def is_refuted(program: Program, y: Array) -> bool:
     return False
 
 
-# Pays on: log det of matrices with a null vector.
 def _leaves_no_interior(data: Data, y: Array) -> bool:
-    """Whether no matrix with a log-determinant is definite where the rows hold."""
+    """Whether the rows let no matrix with a log-determinant be definite, or no logarithm be finite."""
     on_ranges = reduced(data).data
     inside = [
         b
         for b, block in enumerate(on_ranges.matrices)
         if block.anchor is not None and block.anchor.divergence == LogDet.name
     ]
-    if not inside:
+    logarithms = np.flatnonzero(on_ranges.kind == int(Penalty.LOG)).tolist()
+    if not inside and not logarithms:
         return False
     empty = feasibility(on_ranges)
-    return exact_farkas(empty, implied_bounds(empty), y, inside) is not None
+    return exact_farkas(empty, implied_bounds(empty), y, inside, logarithms) is not None
 
 
 def _used_rows_refute(program: Program, y: Array) -> bool:

@@ -51,12 +51,13 @@ _DENOMINATORS = (12, 1_000, 2**30)  # of simple fractions, the first tried first
 
 
 def exact_farkas(
-    data: Data, implied: Implied, y: Array, inside: Collection[int] = ()
+    data: Data, implied: Implied, y: Array, inside: Collection[int] = (), open_rows: Collection[int] = ()
 ) -> Vector | None:
     """Return a Farkas vector near `y`: the rows demand more than any psd ``X`` and ``u`` supply.
 
     If some matrices are `inside` the cone, the rows may demand as much, but of a definite matrix that is
     more than they get: ``<A*(y), X> < 0`` for a matrix ``A*(y)`` that is negative semidefinite and not zero.
+    So it is if a multiplier of an open row, which demands more than its bound, is not zero.
 
     It is None where none is found.
 
@@ -69,12 +70,14 @@ def exact_farkas(
         Multipliers of required rows, positive at lower bounds.
     inside : collection of int
         The matrices that are positive definite.
+    open_rows : collection of int
+        Rows whose activity is larger than the lower bound.
     """
     y = np.where(data.required & np.isfinite(np.where(y > 0, data.lo, data.hi)), y, 0.0)
     size = np.abs(y) * _row_sizes(data)
     for share in _SHARES:
         support = np.flatnonzero(size > share * size.max(initial=0.0))
-        larger = _LARGER if inside else 1
+        larger = _LARGER if inside or open_rows else 1
         if not len(support) or not _is_small(data, support, larger):
             continue
         rows = _Combination(data, support)
@@ -84,7 +87,8 @@ def exact_farkas(
                 margin = rows.margin(near, implied)
                 if margin is None or margin < 0:
                     continue
-                if margin > 0 or any(rows.is_negative(b, near) for b in inside):
+                above = any(near.get(k, 0) > 0 for k in open_rows)
+                if margin > 0 or above or any(rows.is_negative(b, near) for b in inside):
                     return near
     return None
 

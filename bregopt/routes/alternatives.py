@@ -60,12 +60,12 @@ def with_proof(program: Program, answer: Answer, method: Method, settings: Any, 
 def with_interior(
     program: Program, answer: Answer, method: Method, settings: Any, progress: Progress
 ) -> Answer:
-    """Return an answer, or the proof that no definite ``X`` meets the rows where a method has not converged.
+    """Return an answer, or the proof that no log-determinant is finite where a method has not converged.
 
     Parameters
     ----------
     program : Program
-        With a log-determinant, which is finite inside the cone only.
+        The answer to a program without logarithms is returned as it is.
     answer : Answer
     method : Method
         For linear programs.
@@ -76,7 +76,8 @@ def with_interior(
     ended = answer.stop is StopReason.STALLED or (
         answer.stop is StopReason.MAX_ITER and not settings.max_iter
     )
-    if not ended or program.capped:
+    logarithms = bool((program.bounds.kind == Penalty.LOG).any()) or any(map(_is_barrier, program.blocks))
+    if not ended or program.capped or not logarithms:
         return answer
     settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
     hard = ActiveSet(program.bounds.required, np.zeros(program.m))
@@ -85,7 +86,7 @@ def with_interior(
         found = method(spread, settings, None, progress.of_another_program())
     except (CutShort, InfeasibleRowError):
         return answer
-    if found.stop is not StopReason.CONVERGED or found.u[-1] > settings.tol:
+    if found.stop is not StopReason.INFEASIBLE and not found.u[-1] <= settings.tol:
         return answer
     for part in _NOISE:
         y = hard.multipliers(without_noise(found.y, found.y * spread.row_sizes, part))
@@ -135,22 +136,30 @@ def _alternative(
 def largest_least_eigenvalue(program: Program) -> Program:
     """Return the program that maximizes ``t``, up to one, with ``X - t s I`` psd in blocks with LogDet.
 
-    ``s`` is the mean eigenvalue of ``X0``, and ``t`` is the last variable. If the maximum is not positive,
-    the multipliers give a combination ``A*(y)``, negative semidefinite and not zero, that no definite ``X``
-    meets.
+    ``s`` is the mean eigenvalue of ``X0``, and ``t`` is the last variable. Arguments of logarithms are ``t``
+    times the size of their row above zero. If the maximum is not positive, the multipliers give a combination
+    ``A*(y)``, negative semidefinite and not zero, that no definite ``X`` meets.
     """
-    size = [
-        float(np.trace(near.X0)) / n if near is not None and near.kind.barrier else 0.0
-        for near, n in zip((block.nearness for block in program.blocks), program.A.orders, strict=True)
-    ]
-    shifts = program.A.apply([s * np.eye(n) for s, n in zip(size, program.A.orders, strict=True)])
+    shifts = program.A.apply([_mean_eigenvalue(block) * np.eye(block.n) for block in program.blocks])
+    shifts = shifts - np.where(program.bounds.kind == Penalty.LOG, program.row_sizes, 0.0)
     return replace(
         _without_objective(program),
         B=sp.csr_array(sp.hstack([program.B, sp.csr_array(shifts[:, None])])),
+        bounds=Bounds.of_hard_rows(program.bounds.lo, program.bounds.hi),
         c=np.append(np.zeros(program.k), -1.0),
         u_lo=np.append(program.u_lo, -np.inf),
         u_hi=np.append(program.u_hi, 1.0),
     )
+
+
+def _is_barrier(block: Block) -> bool:
+    return block.nearness is not None and block.nearness.kind.barrier
+
+
+def _mean_eigenvalue(block: Block) -> float:
+    """Return that of ``X0`` if the block has a log-determinant, otherwise zero."""
+    near = block.nearness
+    return 0.0 if near is None or not near.kind.barrier else float(np.trace(near.X0)) / block.n
 
 
 def _without_objective(program: Program) -> Program:

@@ -120,6 +120,17 @@ def test_proofs_in_fractions():
         assert proves_unbounded(p, (ray,), np.zeros(0)) == (sign < 0)
 
 
+@pytest.mark.parametrize("least", [0.0, 2.0**-52])
+def test_an_interior_of_one_unit_is_an_interior(least):
+    X = bo.PSD(2)
+    rows = [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 1 - least]
+    y = np.array([-1.0, -1.0, 2.0])  # A*(y) = -zz' with z = (1, -1), and the rows demand -2 least
+    assert proves_infeasible(program(rows, -bo.log_det(X)), y) == (least == 0)
+    assert not proves_infeasible(program(rows, bo.trace(X)), y)
+    assert not proves_infeasible(program(rows, bo.frobenius_div(X, np.eye(2))), y)
+    assert not proves_infeasible(program(rows, -bo.log_det(X)), -y)
+
+
 def test_two_bounds_of_one_form_exclude_each_other():
     z = np.random.default_rng(0).normal(size=4)
     X = bo.PSD(4)

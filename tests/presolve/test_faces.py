@@ -19,6 +19,11 @@ def symmetric(rng, n, scale=1.0):
     return (A + A.T) / 2
 
 
+def spectral(f, A):
+    d, Q = np.linalg.eigh(A)
+    return (Q * f(d)) @ Q.conj().T
+
+
 def nearest(A, constraints, mu=1.0):
     X = bo.PSD(len(A))
     problem = bo.Problem(bo.Minimize(mu * bo.frobenius_div(X, A)), constraints(X))
@@ -49,6 +54,39 @@ def test_zeros_on_the_diagonal_leave_the_problem_of_the_other_rows():
     left_out = np.linalg.norm(A) ** 2 - np.linalg.norm(A[np.ix_(kept, kept)]) ** 2
     assert found.value == pytest.approx(alone.value + left_out, rel=1e-8)
     assert np.abs(np.delete(X, kept, axis=0)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("n", [4, 30])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_nearest_centered_matrix_in_von_neumann_divergence_is_an_exponential_on_the_face(
+    n, scale, hermitian
+):
+    rng = np.random.default_rng(n)
+    A = rng.normal(size=(n, 2 * n)) + (1j * rng.normal(size=(n, 2 * n)) if hermitian else 0)
+    A = scale * (A @ A.conj().T)
+    U = np.linalg.svd(np.ones((1, n)))[2][1:].T
+    expected = U @ spectral(np.exp, U.T @ spectral(np.log, A) @ U) @ U.T
+    X = bo.PSD(n, hermitian=hermitian)
+    for rows in ([bo.inner(np.ones((n, n)), X) == 0], [X @ np.ones(n) == 0]):
+        found = bo.Problem(bo.Minimize(bo.von_neumann_div(X, A)), rows).solve()
+        assert found.status == "optimal"
+        assert found.value == pytest.approx(np.trace(A - expected).real, rel=1e-8)
+        assert np.abs(X.value - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_a_row_that_nearly_leaves_no_interior_is_met_by_von_neumann(bound):
+    n, rng = 30, np.random.default_rng(30)
+    A, G = rng.normal(size=(n, n)), rng.normal(size=(n, 2))
+    A = A @ A.T / n + 0.1 * np.eye(n)
+    X = bo.PSD(n)
+    found = bo.Problem(bo.Minimize(bo.von_neumann_div(X, A)), [bo.inner(G @ G.T, X) <= bound]).solve()
+    U = np.linalg.svd(G)[0][:, 2:]
+    on_face = np.trace(A) - np.trace(spectral(np.exp, U.T @ spectral(np.log, A) @ U))
+    assert found.status == "optimal"
+    assert found.bound <= on_face + 1e-9
+    assert found.value >= on_face - 3 * np.sqrt(bound)
 
 
 @pytest.mark.parametrize("n", [4, 6, 150])

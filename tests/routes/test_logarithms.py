@@ -288,6 +288,47 @@ def test_infeasible(name):
     assert found.status == "infeasible"
 
 
+E = np.ones(3)
+# Rows that hold for psd matrices, but for no definite ones: a log-determinant is minus infinity there.
+WITHOUT_INTERIOR = {
+    "a null vector": lambda X, Y, u: (bo.log_det(X) - bo.trace(X), [X @ E == 0]),
+    "a large trace": lambda X, Y, u: (bo.log_det(X), [X @ E == 0, bo.trace(X) == 1e6]),
+    "a correlation of one": lambda X, Y, u: (bo.log_det(X), [bo.diag(X) == 1, X[0, 1] == 1]),
+    "a complement": lambda X, Y, u: (bo.log_det(X) + bo.log_det(np.eye(3) - X), [X @ E == E]),
+    "another matrix": lambda X, Y, u: (
+        bo.log_det(X) - bo.trace(X) - bo.trace(Y),
+        [(X - Y) @ E == 0, bo.inner(np.outer(E, E), Y) == 0],
+    ),
+    "a matrix inequality": lambda X, Y, u: (
+        bo.log_det(bo.diag(u)) - bo.trace(X),
+        [u[0] + u[1] == 0, u <= 1],
+    ),
+    "two logarithms": lambda X, Y, u: (
+        bo.log(X[0, 0] - 1) + bo.log(X[1, 1]) - bo.trace(X),
+        [X[0, 0] + X[1, 1] == 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_INTERIOR)
+def test_matrices_without_an_interior_have_no_log_determinant(name):
+    X, Y, u = bo.PSD(3), bo.PSD(3), bo.Variable(3)
+    objective, rows = WITHOUT_INTERIOR[name](X, Y, u)
+    assert bo.Problem(bo.Maximize(objective), rows).solve().status == "infeasible"
+
+
+@pytest.mark.parametrize("n", [4, 20, 60])
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_nearness_without_an_interior(n, hermitian):
+    X = bo.PSD(n, hermitian=hermitian)
+    near = bo.Minimize(bo.logdet_div(X, np.eye(n)))
+    assert bo.Problem(near, [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 1]).solve().status == "infeasible"
+    # A least eigenvalue of 1e-8 is positive; the others stay at one.
+    found = bo.Problem(near, [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 1 - 1e-8]).solve()
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(-np.log(1 - (1 - 1e-8) ** 2), rel=1e-6)
+
+
 def test_a_domain_that_one_row_empties():
     X = bo.PSD(3, name="X")
     with pytest.raises(bo.InfeasibleRowError, match=r"log\(-trace\(X\)\)\) needs an argument above 0"):

@@ -29,7 +29,7 @@ from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
-from bregopt.routes.alternatives import with_proof
+from bregopt.routes.alternatives import with_interior, with_proof
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path, follow_path_directly
 from bregopt.routes.progress import Progress
@@ -157,6 +157,7 @@ class Path:
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)
         answer = with_proof(program, answer, solve_on_path, settings, progress)
+        answer = with_interior(program, answer, solve_on_path, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
             return answer
         small = program.m <= _OTHER_FORM_ROWS and not program.curved
