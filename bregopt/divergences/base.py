@@ -178,8 +178,9 @@ class Divergence(ABC):
 
     @property
     def anchor_gradient(self) -> Array:
-        """``grad f(X0)`` of the function ``f`` whose divergence this is, so that ``D`` is ``f(X) - <it, X>``
-        and a constant. One that is restricted to faces has it.
+        """``G = grad f(X0)`` of the function ``f`` whose divergence this is: ``D`` is ``f(X) - <G, X> + c``.
+
+        A divergence that is restricted to faces has it.
         """
         raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
 

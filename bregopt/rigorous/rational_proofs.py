@@ -298,7 +298,7 @@ class _Combination:
         if any(data.lo_rad[k] or data.hi_rad[k] for k in y):
             return None
         supply = self._supply_of_variables(y)
-        for b, block in enumerate(data.matrices):
+        for b in range(len(data.matrices)):
             if supply is None:
                 return None
             own = self._matrix(b, y)

@@ -444,8 +444,8 @@ def solve(program: Program, settings: Any, start: Start | None, progress: Progre
     """Solve a program without ordinary variables. Methods for some programs are imported when one comes."""
     method = _solve if None not in program.divergences else proximal(_solve)
     answer = method(program, settings, start, progress)
-    if any(kind.barrier for kind in kinds_of(program)):
-        return answer if answer.stop is StopReason.CONVERGED else _inside(program, settings, progress, answer)
+    if answer.stop in (StopReason.STALLED, StopReason.MAX_ITER):
+        answer = _inside(program, settings, progress, answer)
     if answer.stop is not StopReason.STALLED and not _diverges(program, answer):
         return answer
     from bregopt.routes.ipm.path_route import on_revealed_faces  # only such answers wait
