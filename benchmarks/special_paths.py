@@ -47,6 +47,7 @@ from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
 from bregopt.cvxpy import BREGOPT
 from bregopt.cvxpy.conic.form import Names
+from bregopt.cvxpy.problems import convex_atoms
 
 Array = Any
 Call = Callable[[], Any]
@@ -597,6 +598,17 @@ def least_ellipsoid(count: int, n: int) -> Call:
     A, b, t = cp.Variable((n, n), PSD=True), cp.Variable(n), cp.Variable()
     rows = [cp.norm(A @ x + b) <= 1 for x in points]
     return by_solver(cp.Problem(cp.Maximize(t), [*rows, t <= cp.log_det(A)]))
+
+
+def _without_huber() -> dict[str, Any]:
+    return {name: rule for name, rule in convex_atoms._ATOMS.items() if name != "huber"}
+
+
+def by_huber(n: int) -> cp.Problem:
+    """Return a correlation matrix that is nearest in Huber's loss."""
+    X = cp.Variable((n, n), PSD=True)
+    A = symmetric(np.random.default_rng(7), n, n) / 2
+    return cp.Problem(cp.Minimize(cp.sum(cp.huber(X - A))), [cp.diag(X) == 1])
 
 
 def inverse_covariance(n: int) -> Call:
@@ -1270,6 +1282,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the least ellipsoid of 28 points through CVXPY", partial(least_ellipsoid, 28, 7)),
         ),
         # CVXPY.
+        (
+            *("Huber's loss", "cvxpy.problems.convex_atoms:_huber"),
+            replaced("cvxpy.problems.convex_atoms._ATOMS", _without_huber()),
+            *("a correlation matrix by Huber's loss, n = 10", lambda: by_method(by_huber(10))),
+        ),
         (
             *("log-determinants", "cvxpy.conic.log_det:with_log_dets"),
             answering("cvxpy.conic.with_log_dets", None),

@@ -819,3 +819,22 @@ def test_a_square_variable_is_its_symmetric_part_and_the_rest():
         values.append(problem.value)
     assert values[0] == pytest.approx(values[2], rel=1e-5)
     assert values[1] == pytest.approx(values[2], rel=1e-5)
+
+
+@pytest.mark.parametrize("M", [0.5, 2.0])
+@pytest.mark.parametrize("slope", [0.6, 1.0, 5.0])
+def test_hubers_loss_of_a_diagonal_is_known(M, slope):
+    """``huber(x - a) + slope x`` is least at ``x = a - slope / 2`` below the slope 2 M, otherwise at zero."""
+    a, weight = np.array([1.0, 3.0, 0.2]), np.array([1.0, 2.0, 0.5])
+    X = cp.Variable((3, 3), PSD=True)
+    loss = cp.huber(cp.diag(X) - a, M)
+    problem = cp.Problem(
+        cp.Minimize(weight @ (loss + slope * cp.diag(X)) + cp.sum(cp.abs(X - cp.diag(cp.diag(X)))))
+    )
+    problem.solve(method="bregopt", strict=True, tol=1e-8)
+    x = np.maximum(a - slope / 2, 0) if slope < 2 * M else np.zeros(3)
+    far = np.abs(x - a) > M
+    loss = np.where(far, 2 * M * np.abs(x - a) - M**2, (x - a) ** 2)
+    assert problem.value == pytest.approx(weight @ (loss + slope * x), abs=1e-6)
+    if slope != 2 * M:  # there any x is optimal
+        assert np.diag(X.value) == pytest.approx(x, abs=2e-3)

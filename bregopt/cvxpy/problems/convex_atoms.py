@@ -188,6 +188,15 @@ def _absolute(atom: Any, elements: Elements) -> AtomTerms:
     return AtomTerms(penalties=[_penalty(Penalty.HINGE, atom.args[0], elements)])
 
 
+# Pays on: a correlation matrix by Huber's loss, n = 10.
+def _huber(atom: Any, elements: Elements) -> AtomTerms:
+    """Use ``huber(x) = min over s of (x - s)^2 + 2 M |s|`` (Huber 1964)."""
+    (x,) = atom.args
+    s, M = cp.Variable(x.shape), one_number(atom.M)
+    square = _penalty(Penalty.SQUARE, x - s, elements)
+    return AtomTerms(penalties=[square, _penalty(Penalty.HINGE, s, elements.times(2 * M))])
+
+
 def _norm1(atom: Any, elements: Elements) -> AtomTerms:
     (x,) = atom.args
     if atom.size > 1:
@@ -276,6 +285,7 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
     "quad_over_lin": (1, _quad_over_lin),
     "power": (1, _power),
     "abs": (1, _absolute),
+    "huber": (1, _huber),
     "norm1": (1, _norm1),
     "maximum": (1, _maximum),
     "minimum": (-1, _minimum),

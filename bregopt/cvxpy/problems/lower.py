@@ -145,7 +145,7 @@ def _forms(problem: Any, goal: Goal, claims: list[Claim]) -> dict[Any, VariableF
     """Return our form of each variable: a psd matrix if an attribute, constraint or the objective says so."""
     arguments = [claim_of(term.matrix) for term in goal.spectral]
     plain = {c.variable for c in arguments if c is not None and _plain(c)}
-    names = _names(problem.variables())
+    names = _names(list(dict.fromkeys([*problem.variables(), *goal.variables])))
     forms: dict[Any, VariableForm] = {}
     for variable, name in names.items():
         own = [c for c in claims if c.variable is variable]

@@ -58,6 +58,11 @@ class Goal:
     constraints: list[Any]
     constant: float
 
+    @property
+    def variables(self) -> list[Any]:
+        """The variables of penalties, of which some may be in no constraint."""
+        return [variable for penalty in self.penalties for variable in penalty.expression.variables()]
+
 
 def read_objective(objective: Any) -> Goal:
     """Return the terms of a CVXPY objective, negated for a maximization.
