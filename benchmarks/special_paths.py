@@ -307,11 +307,14 @@ def robust_portfolio(n: int) -> bo.Problem:
     return bo.from_cvxpy(PROBLEMS["robust_portfolio"](n, np.random.default_rng(1)))
 
 
-def triplets(D: int, R: int, apart: float = 6.0) -> bo.Problem:
-    """Return the soft margin of triplets, its slacks written as variables and their signs as rows."""
-    data = margins.classes(D, max(R, 100), D, R, apart)
+def triplets(D: int, R: int, apart: float = 6.0, unit: float = 1.0) -> bo.Problem:
+    """Return the soft margin of triplets, its slacks written as variables and their signs as rows.
+
+    The first feature is multiplied by `unit`.
+    """
+    data, units = margins.classes(D, max(R, 100), D, R, apart), np.append(unit, np.ones(D - 1))
     X, rho, xi = bo.PSD(D), bo.Variable(), bo.Variable(R)
-    differences = bo.quad_form(data.far, X) - bo.quad_form(data.near, X)
+    differences = bo.quad_form(data.far * units, X) - bo.quad_form(data.near * units, X)
     rows = [differences >= rho - xi, xi >= 0, bo.trace(X) == 1]
     return bo.Problem(bo.Maximize(rho - 10 / R * bo.sum(xi)), rows)
 
@@ -1113,6 +1116,15 @@ def paths(data: Path | None) -> list[SpecialPath]:
             answering("routes.matrix_generation.generation.has_many_hinges", False),
             "2,500 triplets of overlapping classes, n = 128",
             solving(triplets, 128, 2500, 0.0, solver="psdboost"),
+        ),
+        (
+            *("units of features", "routes.matrix_generation.hybrid_gradient:_units"),
+            replaced(
+                "routes.matrix_generation.hybrid_gradient._units",
+                lambda factor, _: np.ones(len(factor)),
+            ),
+            "2,500 triplets whose first feature is in another unit, n = 128",
+            solving(triplets, 128, 2500, 0.0, 1e3, solver="psdboost"),
         ),
         (
             *(

@@ -160,6 +160,7 @@ class Folded(Reduced):
         The remaining rows.
     """
 
+    rescales: ClassVar[bool] = True  # programs with hinges have no DIMACS errors
     kept: IntArray
     slack: IntArray
     row: IntArray

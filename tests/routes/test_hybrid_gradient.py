@@ -11,7 +11,7 @@ import bregopt as bo
 from bregopt.certify import trace_bounds
 from bregopt.program import Answer, StopReason
 from bregopt.routes.matrix_generation import generation
-from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient
+from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient, _Metric
 
 SEEDS = st.integers(0, 2**20)
 
@@ -122,6 +122,64 @@ def test_the_lengths_of_steps_are_those_of_the_norm_of_the_map(exact):
     scaled = method._t * (method._s * size**2)
     assert np.allclose(scaled, scaled[0])
     assert 0.8 < scaled[0] * norm**2 <= 1
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("units", [1.0, 1e-1, 1e-3])
+def test_a_projection_is_nearest_in_its_metric(exact, units):
+    """Where the way to the asked point leads out of the set, no other point of the set lies ahead."""
+    rng = np.random.default_rng(7)
+    (bound,) = trace_bounds(general_problem(6, 5, exact, 3).program())
+    v = np.where(np.arange(6) % 2, units, 1.0) * rng.uniform(0.5, 1, 6)
+    metric = _Metric(v, bound)
+    X = np.diag(v**2) / (v @ v)
+    for size in (1e-3, 1.0, 30.0):
+        G = rng.normal(size=(6, 6)) / (v @ v)
+        G = size * (G + G.T)
+        factor = metric.projected(X, G)
+        new = factor @ factor.T
+        assert np.trace(new) == pytest.approx(1) if exact else np.trace(new) <= 1 + 1e-12
+        off = (X - new) / np.outer(v, v) ** 2 - G
+        for F in rng.normal(size=(100, 6, 6)) * rng.choice([1.0, units], (100, 6, 1)):
+            other = F @ F.T / np.trace(F @ F.T) * (1 if exact else rng.uniform())
+            ahead = np.vdot(off, other - new)
+            assert ahead <= 1e-9 + 0.02 * metric.length(new - X) * metric.length(other - new)
+        X = new
+
+
+def test_the_norms_of_rows_are_those_in_the_metric():
+    program = general_problem(5, 4, True, 2).program()
+    (bound,), v = trace_bounds(program), np.array([1.0, 1e-3, 0.2, 1e3, 2.0])
+    found = _Metric(v, bound).norms(program.A)
+    for k in range(program.m):
+        A = program.A.adjoint(np.eye(program.m)[k])
+        assert found[k] == pytest.approx(np.linalg.norm(A * np.outer(v, v)))
+
+
+def test_steps_do_not_depend_on_the_unit_of_all_features():
+    far, near = np.random.default_rng(4).normal(size=(2, 300, 12))
+    points = []
+    for unit in (1.0, 2.0**10):
+        program = margin_problem(unit * far, unit * near, 10 / 300).program()
+        method = started(program, np.full(program.m, 1e-2))
+        for _ in range(6):
+            method.step()
+        points.append((np.asarray(method.X), method.u[0] / unit**2, method.y[:300]))
+    for own, other in zip(*points, strict=True):
+        assert own == pytest.approx(other, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("large", [[3], [0, 7, 14], list(range(0, 20, 2))])
+def test_features_in_two_units_need_no_interior_point(monkeypatch, large):
+    monkeypatch.setattr(generation, "_on_path", None)
+    far, near = np.random.default_rng(3).normal(size=(2, 400, 20))
+    unit = np.ones(20)
+    unit[large] = 1e3
+    problem = margin_problem(far * unit, near * unit, 10 / 400)
+    sol = problem.solve(solver="psdboost", tol=1e-4)
+    assert sol.status == "optimal"
+    finer = problem.solve(solver="path", tol=1e-8)
+    assert abs(sol.value - finer.value) <= sol.error + finer.error
 
 
 def test_rows_far_from_their_ends_keep_their_multipliers():

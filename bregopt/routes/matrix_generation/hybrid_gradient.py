@@ -17,6 +17,10 @@ points. It takes one eigendecomposition and two products with the rows. Reflecte
 restart from ``T(z)`` where the length of a step has decreased (Lu, Yang 2024). The lengths ``t`` and ``s``
 follow the distances that ``x`` and ``y`` moved between two restarts (Applegate et al. 2021).
 
+Features in a small unit have large entries in the rows, which make all steps short, and may have small ones
+in ``X``. Then lengths of matrices are those of ``V^-1 D V^-1``, with a diagonal ``V`` that the last ``X``
+gives, and a step in ``G`` is one in ``V^2 G V^2``.
+
 Rows far from the ends of their bounds, in relation to the last moves, keep their multipliers until the next
 restart. A few rows are left of many, and the norm of their map, which limits ``t s``, is smaller.
 """
@@ -32,11 +36,11 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import TraceBound
 from bregopt.clock import checkpoint
-from bregopt.program import LowRank, Program
+from bregopt.program import LinearMap, LowRank, Program
 from bregopt.program.rows import Rows
 from bregopt.program.rows.base import SparseRows
 from bregopt.program.rows.low_rank import paired, products
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 
 __all__ = ["HybridGradient"]
 
@@ -60,6 +64,12 @@ _LARGEST_FACTOR = 2.0
 _FAR = 1.0
 # Terms of a sparse row, on average, up to which it is read entry by entry.
 _FEW_TERMS = 32
+# Unit of a feature below which units differ, the least that counts, and the quantile of the parts of features
+# in the rows from which a part is large.
+_OTHER_UNIT, _LEAST_UNIT, _SMALL_PART = 0.3, 1e-6, 0.1
+# Error of a projection, relative to the last move or to its matrix, and the eigendecompositions that it takes
+# at most.
+_PROJECTION_ERROR, _PROJECTION_ROUND_OFF, _DECOMPOSITIONS = 1e-2, 1e-12, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +125,7 @@ class HybridGradient:
         n = block.n
         self._C = block.C
         self.u = np.clip(np.zeros(program.k), program.u_lo, program.u_hi)
-        sizes = program.A.norms()
-        self._size = np.where(sizes > 0, sizes, 1.0)
+        self._measure_by(_Metric(np.ones(n), bound))
         # The ratio of the lengths of both parts of a step.
         self._ratio = bound.value / math.sqrt(n) / max(float(np.linalg.norm(self._size * y)), TINY)
         self._leading = np.random.default_rng(0).normal(size=n * n + program.k)
@@ -128,6 +137,25 @@ class HybridGradient:
         self._moves[fixing] = not (bound.exact and len(fixing) == 1)
         self._activity = program.activity((self.X,), self.u)
         self._begin(np.flatnonzero(self._moves))
+
+    def _measure_by(self, metric: _Metric) -> None:
+        """Take a metric, with the norms of the rows in it."""
+        self._metric, sizes = metric, metric.norms(self._program.A)
+        self._size = np.where(sizes > 0, sizes, 1.0)
+        self._shares = self._shares_of_features()
+
+    def _shares_of_features(self) -> Array:
+        """Return the ``V`` in which features with large parts in the rows have small ones; at most one.
+
+        The sum of the rows, of norm one, with random signs has about their parts.
+        """
+        v, norming = self._metric.v, self._bound.multipliers != 0
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], len(self._size)) / self._size
+        H = self._program.A.adjoint(np.where(norming, 0.0, signs))
+        parts = np.linalg.norm(self._metric.scaled(H), axis=1)
+        small = float(np.quantile(parts, _SMALL_PART))
+        shares: Array = v * (small / np.maximum(parts, small) if small > 0 else 1.0)
+        return shares / shares.max()
 
     def step(self) -> None:
         """Take steps until the next restart, or for a while."""
@@ -162,7 +190,11 @@ class HybridGradient:
     def _restart(self, new: _Point) -> None:
         """Begin from the last point, with the rows that may move."""
         start, program = self._start, self._program
-        x = math.hypot(float(np.linalg.norm(new.X - start.X)), float(np.linalg.norm(new.u - start.u)))
+        v = _units(self.X.factor, self._shares)
+        if not np.array_equal(v, self._metric.v):
+            self._measure_by(_Metric(v, self._bound))
+        u = float(np.linalg.norm((new.u - start.u) / np.sqrt(self._scale_u)))
+        x = math.hypot(self._metric.length(new.X - start.X), u)
         y = float(np.linalg.norm((new.y - start.y) * self._size[self._rows]))
         if min(x, y) > 0:
             self._ratio = math.sqrt(self._ratio * x / y)
@@ -195,12 +227,13 @@ class HybridGradient:
 
     def _norm(self, size: Array, scale_u: Array) -> float:
         """Return about the norm of the map, scaled, on matrices of trace zero if the trace is fixed."""
-        n, root = self._program.blocks[0].n, np.sqrt(scale_u)
+        n, root, metric = self._program.blocks[0].n, np.sqrt(scale_u), self._metric
 
         def product(v: Array) -> Array:
-            X, u = self._centered(v[: n * n].reshape(n, n)), v[n * n :]
+            X, u = metric.scaled(metric.tangent(v[: n * n].reshape(n, n))), v[n * n :]
             y = (self._A.apply(X) + self._B @ (root * u)) / size**2
-            return np.concatenate([self._centered(self._A.adjoint(y)).ravel(), root * (self._Bt @ y)])
+            image = metric.tangent(metric.scaled(self._A.adjoint(y)))
+            return np.concatenate([image.ravel(), root * (self._Bt @ y)])
 
         V, alpha, beta = [_unit(product(self._leading))], [], []
         for _ in range(_LANCZOS_STEPS):
@@ -216,11 +249,6 @@ class HybridGradient:
         self._leading = np.column_stack(V[: len(alpha)]) @ S[:, -1]
         return max(_NORM_MARGIN * math.sqrt(max(values[-1], 0.0)), _LEAST_NORM)
 
-    def _centered(self, X: Array) -> Array:
-        """Return the symmetric part of a direction, of trace zero if the trace is fixed."""
-        X = (X + X.T) / 2
-        return X - np.eye(len(X)) * (np.trace(X) / len(X)) if self._bound.exact else X
-
     def _set_lengths(self, size: Array, norm: float) -> None:
         """Set the lengths of both parts of a step."""
         self._norm_K = norm
@@ -235,11 +263,7 @@ class HybridGradient:
     def _next(self, z: _Point) -> tuple[_Point, Array]:
         """Return ``T(z)``, and a factor of its matrix."""
         program, t, s = self._program, self._t, self._s
-        checkpoint(len(self._C))
-        theta, Q = np.linalg.eigh(z.X - t * (self._C - z.H))
-        lam = np.maximum(theta - _shift(theta, self._bound), 0.0)
-        kept = slice(min(np.count_nonzero(lam == 0), len(lam) - 1), None)  # a matrix has a column
-        factor = Q[:, kept] * np.sqrt(lam[kept])
+        factor = self._metric.projected(z.X, t * (self._C - z.H))
         X = factor @ factor.T
         u = np.clip(z.u - t * self._scale_u * (program.c - z.b), program.u_lo, program.u_hi)
         start = self._start
@@ -257,8 +281,113 @@ class HybridGradient:
         Their sum is negative only where the norm of the map is larger than it was taken to be.
         """
         X, u, y, a = new.X - z.X, new.u - z.u, new.y - z.y, new.a - z.a
-        square = (float(np.vdot(X, X)) + float((u**2 / self._scale_u).sum())) / self._t
+        square = (self._metric.length(X) ** 2 + float((u**2 / self._scale_u).sum())) / self._t
         return square + float((y**2 / self._s).sum()), 2 * float(y @ a)
+
+
+class _Metric:
+    """The length ``|V^-1 D V^-1|`` of a matrix, and the projection on psd matrices of bounded trace in it.
+
+    Of ``X = V M V`` the projection is that of ``M`` in the Frobenius norm, and the trace is ``<V^2, M>``. So
+    it is ``P(M - s V^2)``, the psd part for a number ``s``. At a trial ``s`` with eigenvalues ``theta`` and
+    vectors ``Q``, a change of ``s`` by ``d`` moves the eigenvalues by ``-d diag(Q'V^2 Q)`` to first order.
+    That ``d`` gives the trace exactly, and if ``V = I`` the matrix, too. Otherwise Newton's method, from the
+    ``s`` of the last step, goes on until what the entries apart from the diagonal add is small.
+
+    Parameters
+    ----------
+    v : array of shape (n,)
+        The diagonal of ``V``.
+    bound : TraceBound
+    """
+
+    def __init__(self, v: Array, bound: TraceBound) -> None:
+        self.v, self._bound = v, bound
+        self._square = v**2
+        self._deviation = self._square - self._square.mean()
+        self._s = self._move = 0.0
+
+    def length(self, D: Array) -> float:
+        """Return the length of a matrix."""
+        return float(np.linalg.norm(self._unscaled(D)))
+
+    def scaled(self, M: Array) -> Array:
+        """Return ``V M V``."""
+        return M * self.v * self.v[:, None]
+
+    def _unscaled(self, X: Array) -> Array:
+        return X / self.v / self.v[:, None]
+
+    def tangent(self, M: Array) -> Array:
+        """Return the symmetric part of a direction of ``M``, of trace zero if the trace is fixed."""
+        M = (M + M.T) / 2
+        if self._bound.exact:
+            M[np.diag_indices(len(M))] -= self._square * (
+                float(M.diagonal() @ self._square) / float(self._square @ self._square)
+            )
+        return M
+
+    def norms(self, A: LinearMap) -> Array:
+        """Return the norms of the matrices ``V A_k V``."""
+        if not self._deviation.any():
+            return A.norms() * float(self._square[0])
+        norms, V = np.zeros(A.m), sp.csr_array(sp.diags_array(self.v))
+        for term in A.terms:
+            if term.rows.products() is not None:
+                norms[term.at] = term.rows.restrict(V).norms()
+            else:
+                t = term.rows.coordinates()
+                scaled = replace(t, value=t.value * self.v[t.i] * self.v[t.j])
+                norms[term.at] = SparseRows.of(len(term.at), len(self.v), scaled).norms()
+        return norms
+
+    def projected(self, X: Array, G: Array) -> Array:
+        """Return a factor of the projection of ``X - V^2 G V^2``."""
+        M = self._unscaled(X)
+        W = M - self.scaled(G)
+        for _ in range(_DECOMPOSITIONS):
+            checkpoint(len(W))
+            theta, Q = np.linalg.eigh(W - np.diag(self._s * self._square))
+            b = self._square @ Q**2
+            change = self._change(theta, b)
+            diagonal = self._deviation @ Q**2  # the rest of Q'V^2 Q is that of its deviation, zero if V = I
+            across = max(float(self._deviation @ self._deviation - diagonal @ diagonal), 0.0)
+            round_off = _PROJECTION_ROUND_OFF * float(np.linalg.norm(theta))
+            if abs(change) * math.sqrt(across) <= max(_PROJECTION_ERROR * self._move, round_off):
+                break
+            self._s += self._newton(theta, Q, b) or change
+            self._s = self._s if self._bound.exact else max(self._s, 0.0)
+        self._s += change
+        lam = np.maximum(theta - change * b, 0.0)
+        positive = np.flatnonzero(lam)
+        factor = Q[:, positive] * np.sqrt(lam[positive]) if len(positive) else np.zeros((len(lam), 1))
+        self._move = float(np.linalg.norm(factor @ factor.T - M))
+        factor = self.v[:, None] * factor
+        # Small parts of V enlarge round-off of the eigenvectors.
+        trace = float(np.vdot(factor, factor))
+        scaled = trace > self._bound.value or (self._bound.exact and trace > 0)
+        return factor * math.sqrt(self._bound.value / trace) if scaled else factor
+
+    def _change(self, theta: Array, b: Array) -> float:
+        """Return the ``d`` for which ``b' max(theta - d b, 0)`` is the bound on the trace, or is allowed."""
+        order = np.argsort(-theta / b)
+        weight = b[order]
+        largest = theta[order[0]] / weight[0]
+        own = theta[order] - largest * weight  # the first is zero, whatever round-off the others have
+        changes = (np.cumsum(weight * own) - self._bound.value) / np.cumsum(weight**2)
+        change = float(largest + changes[np.flatnonzero(own > changes * weight)[-1]])
+        return change if self._bound.exact else max(change, -self._s)
+
+    def _newton(self, theta: Array, Q: Array, b: Array) -> float:
+        """Return Newton's step for ``s``, zero where the psd part is zero."""
+        first = int(np.searchsorted(theta, 0.0, side="right"))
+        own = theta[first:]
+        if not len(own):
+            return 0.0
+        B = Q.T @ (self._square[:, None] * Q[:, first:])
+        shares = own / (own - theta[:first, None])
+        slope = float((B[first:] ** 2).sum() + 2 * (shares * B[:first] ** 2).sum())
+        return (float(b[first:] @ own) - self._bound.value) / slope
 
 
 class _Map:
@@ -299,6 +428,18 @@ class _Map:
         return H
 
 
+# Pays on: 2,500 triplets whose first feature is in another unit, n = 128.
+def _units(factor: Array, shares: Array) -> Array:
+    """Return the diagonal of ``V``, of mean square one.
+
+    It is small at features with large parts in the rows, and so small shares, that have small ones in ``X``.
+    """
+    lengths = np.linalg.norm(factor, axis=1)
+    v = np.maximum(np.maximum(lengths / max(float(lengths.max()), TINY), shares), _LEAST_UNIT)
+    v = v if v.min() < _OTHER_UNIT else np.ones(len(v))
+    return v * math.sqrt(len(v) / float(v @ v))
+
+
 def _unit(v: Array) -> Array:
     """Return a vector of length one, or zero."""
     length = float(np.linalg.norm(v))
@@ -308,12 +449,3 @@ def _unit(v: Array) -> Array:
 def _single(array: Any) -> Any:
     """Return an array, dense or sparse, in single precision."""
     return array.astype(np.float32)
-
-
-def _shift(theta: Array, bound: TraceBound) -> float:
-    """Return the decrease of eigenvalues, ascending, that brings the positive ones to the bounded sum."""
-    if not bound.exact and float(np.maximum(theta, 0.0).sum()) <= bound.value:
-        return 0.0
-    largest = theta[::-1] - theta[-1]
-    shifts = (np.cumsum(largest) - bound.value) / np.arange(1, len(theta) + 1)
-    return float(theta[-1] + shifts[np.flatnonzero(largest > shifts)[-1]])
