@@ -835,6 +835,8 @@ def test_hubers_loss_of_a_diagonal_is_known(M, slope):
     x = np.maximum(a - slope / 2, 0) if slope < 2 * M else np.zeros(3)
     far = np.abs(x - a) > M
     loss = np.where(far, 2 * M * np.abs(x - a) - M**2, (x - a) ** 2)
+    bound = problem.solver_stats.extra_stats.dual_value  # of what was read, not of CVXPY's expression
     assert problem.value == pytest.approx(weight @ (loss + slope * x), abs=1e-6)
+    assert bound == pytest.approx(problem.value, abs=1e-6)
     if slope != 2 * M:  # there any x is optimal
         assert np.diag(X.value) == pytest.approx(x, abs=2e-3)
