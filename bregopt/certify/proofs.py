@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import EPS, Array
 from bregopt.certify.consistency import growth_seen
 from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
 from bregopt.certify.slacks import trace_bounds
 from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program, divergence_of
+from bregopt.program.scale import scale_of
 
 __all__ = ["is_farkas", "is_ray"]
 
@@ -59,6 +60,8 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
     least = LEAST_DEMAND * magnitude
+    # Round-off of large multipliers may hide an X of the usual size; only an exact proof can exclude that.
+    usual = scale_of(program).primal if noise <= PROOF_NOISE else 0.0
     if demand <= least and not any(bounds_on_traces) and not program.capped:
         return False  # matrices without bounds supply nothing
 
@@ -71,7 +74,7 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
                 supply += cap * float(np.maximum(eigenvalues, 0.0).sum())
             elif bound is not None:
                 supply -= bound.least(-value)
-            elif value > noise * size:
+            elif value > noise * size or max(value, EPS * size) * usual > demand:
                 return False
         return demand - supply > least
 

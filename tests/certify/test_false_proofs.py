@@ -480,3 +480,17 @@ def test_rays_with_a_point_do(options):
     for problem in falling:
         problem.solve(solver="BREGOPT", **options)
         assert problem.status in ("unbounded", "unbounded_inaccurate")
+
+
+def test_large_multipliers_do_not_hide_a_matrix_of_the_usual_size():
+    """``(1, -1)`` exposes a face. Beside ``1e13`` times that row a demand of 3e-6 is less than round-off."""
+    X = bo.PSD(2)
+    rows = [X[0, 0] - 2 * X[0, 1] + X[1, 1] == 0, X[0, 0] == 1]
+    program = bo.Problem(bo.Minimize(X[0, 1]), rows).program()
+    feasible = np.ones((2, 2))
+    assert not program.bounds.violation(program.activity((feasible,), np.zeros(0))).any()
+    for demand in (3e-6, 1e-3):
+        assert not is_farkas(program, np.array([-1e13, demand]))
+    contradiction = bo.Problem(bo.Minimize(X[0, 1]), [*rows, X[1, 1] == 3]).program()
+    for t in (1e3, 1e9):  # the root of three is not one: a definite combination remains
+        assert is_farkas(contradiction, np.array([-t, -1.0, 1.0]))
