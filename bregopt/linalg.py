@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from bregopt.arrays import EPS, Array, IntArray
 from bregopt.clock import checkpoint, threads_for
 
 __all__ = [
+    "FLAT",
+    "conjugate_gradients",
     "csr_of",
     "dense",
     "diagonal_of",
@@ -35,6 +38,7 @@ __all__ = [
 
 # Order, and ratio of the order to the bandwidth, from which a band takes a third of the time or less.
 _LEAST_BANDED, _SPARSE = 500, 40
+FLAT = 1e-14  # curvature along a direction, relative to the preconditioner's, that is none
 _FEW_COLUMNS = 4  # up to which a sparse matrix is stored dense for products
 _FEW_ENTRIES = 20_000  # entries up to which a dense product takes no longer than the calls for a sparse one
 _WHOLE = 2_000  # the order up to which a matrix is factorized in one call, of about 0.1 seconds
@@ -304,3 +308,56 @@ def lean(B: Any) -> Any:
     size = B.shape[0] * B.shape[1]
     few = B.shape[1] <= _FEW_COLUMNS or size <= _FEW_ENTRIES
     return B.toarray() if few or 2 * B.nnz >= size else sp.csr_array(B)
+
+
+def conjugate_gradients(
+    product: Callable[[Array], Array],
+    right: Array,
+    inverse: Callable[[Array], Array],
+    tol: float,
+    limit: int,
+    flat: float = FLAT,
+) -> tuple[Array, Array | None]:
+    """Solve a positive semidefinite system in arrays of any shape by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    product : callable
+        The matrix, times an array.
+    right : array
+    inverse : callable
+        The preconditioner: an approximate inverse, times an array.
+    tol : float
+        Relative residual, in the norm of the preconditioner.
+    limit : int
+        Limit on the products.
+    flat : float
+        Curvature, relative to that of the preconditioner, that counts as none.
+
+    Returns
+    -------
+    array
+        The last iterate.
+    array or None
+        A direction without curvature, of the length of a preconditioned step, where one ended the iteration.
+    """
+    x, r = np.zeros_like(right), right
+    z = p = inverse(r)
+    rz = size = float(np.vdot(r, z))  # the size of p in the norm of the preconditioned matrix
+    enough = tol**2 * rz
+    for _ in range(limit):
+        checkpoint()
+        if not rz > enough:
+            break
+        Hp = product(p)
+        curvature = float(np.vdot(p, Hp))
+        if not curvature > flat * size:
+            return x, rz / size * p
+        alpha = rz / curvature
+        x = x + alpha * p
+        r = r - alpha * Hp
+        z = inverse(r)
+        rz, old = float(np.vdot(r, z)), rz
+        p = z + (rz / old) * p
+        size = rz + (rz / old) ** 2 * size
+    return x, None

@@ -29,6 +29,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.certify import Certificate, bracket
 from bregopt.clock import CutShort, checkpoint
+from bregopt.linalg import conjugate_gradients
 from bregopt.program import StopReason
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.progress import reason
@@ -343,25 +344,8 @@ def _solved(
     hessian: Callable[[Array], Array], inverse: Callable[[Array], Array], right: Array, forcing: float
 ) -> Array:
     """Return the iterate of conjugate gradients that meets the residual, or before a negative curvature."""
-    D, r = np.zeros_like(right), right.copy()
-    z = p = inverse(r)
-    rz = float(np.vdot(r, z))
-    enough = forcing**2 * rz
-    for step in range(_PRODUCTS):
-        checkpoint()
-        Hp = hessian(p)
-        curvature = float(np.vdot(p, Hp))
-        if curvature <= 0:
-            return p if step == 0 else D
-        alpha = rz / curvature
-        D += alpha * p
-        r -= alpha * Hp
-        z = inverse(r)
-        rz, old = float(np.vdot(r, z)), rz
-        if rz <= enough:
-            break
-        p = z + (rz / old) * p
-    return D
+    D, flat = conjugate_gradients(hessian, right, inverse, forcing, _PRODUCTS)
+    return D if flat is None or D.any() else flat
 
 
 @dataclass(frozen=True, eq=False)

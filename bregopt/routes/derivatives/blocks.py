@@ -28,7 +28,7 @@ from scipy.linalg import lapack
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify.weights import LARGEST_ORDER, curvature_of
 from bregopt.divergences import Spectrum
-from bregopt.linalg import dense, factorized, is_definite
+from bregopt.linalg import conjugate_gradients, dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
@@ -397,26 +397,19 @@ class WeightedPoint(_MatrixPoint):
 
     def _by_gradients(self, right: Array) -> Array:
         """Return that matrix by conjugate gradients, which scale with the diagonal."""
-        x, r = np.zeros_like(right), right
-        s = r / self._diagonal
-        p, rs = s, float(np.vdot(r, s))
-        enough = _INNER_TOL**2 * rs
-        for _ in range(CG_STEPS):
-            if rs <= enough:
-                break
+
+        def product(p: Array) -> Array:
             V = self._V
             # The curvature of the squares, and that of the cone.
             inside = V.T @ (self._squares * (V @ p @ V.T)) @ V
-            Kp = np.where(self._tangent, inside + self._ratio * p, 0.0)
-            curvature = float(np.vdot(p, Kp))
-            if curvature <= 0:
-                raise ValueError(
-                    "the answer is not unique: entries of weight 0 may change at no cost, so it has no "
-                    "derivative; expected a weight above 0, or a bound that acts, for each"
-                )
-            alpha = rs / curvature
-            x, r = x + alpha * p, r - alpha * Kp
-            s = r / self._diagonal
-            rs, before = float(np.vdot(r, s)), rs
-            p = s + (rs / before) * p
+            return np.where(self._tangent, inside + self._ratio * p, 0.0)
+
+        x, flat = conjugate_gradients(
+            product, right, lambda r: r / self._diagonal, _INNER_TOL, CG_STEPS, flat=0.0
+        )
+        if flat is not None:
+            raise ValueError(
+                "the answer is not unique: entries of weight 0 may change at no cost, so it has no "
+                "derivative; expected a weight above 0, or a bound that acts, for each"
+            )
         return x

@@ -276,7 +276,7 @@ class _CentralPath(Method):
         found = Followed(at, StopReason.CONVERGED, 0)
         return self._progress.settles(lambda: self.answer(found), self._settings.tol)
 
-    # Pays on: hinf8.
+    # Pays on: hinf7.
     def _may_lose_sign(self, at: Iterate, traces: Array) -> bool:
         """Whether round-off in eigenvalues of ``C - A*(y)`` may cost more than the tolerance.
 

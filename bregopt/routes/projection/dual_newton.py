@@ -31,6 +31,7 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
 from bregopt.divergences.stacks import simplex_shifts
+from bregopt.linalg import FLAT
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
@@ -42,7 +43,7 @@ from bregopt.routes.dual_hessian import (
     has_gram,
     hessian_product,
 )
-from bregopt.routes.ipm.linear_solvers import FLAT, DefiniteFactor, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
 from bregopt.routes.ipm.schur.gram import RowAction
 from bregopt.routes.monitor import Method, Monitor
 from bregopt.routes.progress import Progress
@@ -80,6 +81,8 @@ _MANY_STEPS = 14
 _FIRST_BARRIER, _LEAST_BARRIER, _BARRIER_DECREASE, _NEAR_PATH = 1e-2, 1e-11, 0.1, 0.1
 # Divisor of the weight from one first point to the next. The next starts at the last answer.
 _START_DECREASE = 2.0
+# Growth of ``X`` from which a LogDet term begins with a larger ``X0``. Up to it Newton's steps take less.
+_FAR_LARGER = 1e4
 # Tolerance of the answers at larger weights. They are starts only.
 _START_TOL = 1e-3
 # Limit on the Newton steps at each larger weight.
@@ -311,6 +314,8 @@ class _DualNewton(Method):
         """
         y = at.y
         ratio = _demanded_growth(self._program, at.X, at.activity)
+        if ratio < _FAR_LARGER:
+            return at
         settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
         while ratio > START_GROWTH:
             program = _enlarging(self._program, ratio)

@@ -24,7 +24,7 @@ from scipy.linalg import cho_solve
 from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.linalg import conjugate_gradients, inverse_of, log_det, root_of
 from bregopt.presolve.cliques import chordal_tree
 from bregopt.program import Answer, Program, StopReason
 from bregopt.program.program import divergence_of
@@ -417,24 +417,13 @@ def _conjugate_gradients(pattern: Pattern, W: Array, g: Array) -> Array:
     """Return Newton's direction in an orthonormal basis, to a residual that falls with the gradient."""
     i, j, unit, d = pattern.i, pattern.j, pattern.unit, W.diagonal()
     preconditioner = 1 / np.where(i == j, d[i] * d[j], d[i] * d[j] + W[i, j] ** 2)
-    size = float(np.linalg.norm(g))
-    enough = size * min(_CG_TOL, size)
     rows = W[i] if len(g) <= _SPARSE_PATTERN * W.size else None
-    x, r = np.zeros(len(g)), g
-    z = preconditioner * r
-    p, rho = z, float(r @ z)
-    for _ in range(_CG_STEPS):
-        checkpoint()
+
+    def product(p: Array) -> Array:
         PW = pattern.sparse(p / unit) @ W
         if rows is None:
-            q = (W @ PW)[i, j] * unit
-        else:
-            q = np.einsum("kn,kn->k", rows, np.ascontiguousarray(PW.T)[j]) * unit
-        alpha = rho / float(p @ q)
-        x, r = x + alpha * p, r - alpha * q
-        if float(np.linalg.norm(r)) <= enough:
-            break
-        z = preconditioner * r
-        rho, before = float(r @ z), rho
-        p = z + rho / before * p
-    return x
+            return np.asarray((W @ PW)[i, j] * unit)
+        return np.einsum("kn,kn->k", rows, np.ascontiguousarray(PW.T)[j]) * unit
+
+    tol = min(_CG_TOL, float(np.linalg.norm(g)))
+    return conjugate_gradients(product, g, lambda r: preconditioner * r, tol, _CG_STEPS)[0]

@@ -30,6 +30,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.accuracy import NearnessRule, near_answer
 from bregopt.certify.weights import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
+from bregopt.linalg import conjugate_gradients
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.optimum import refined
@@ -266,25 +267,7 @@ class AugmentedLagrangian:
         product, precondition = self._equation(at, free)
         R = -free * gradient
         tol = min(_CG_TOL, np.sqrt(float(np.linalg.norm(R))))
-        D = np.zeros_like(gradient)
-        S = precondition(R)
-        P, rs = S, float(np.vdot(R, S))
-        enough = tol**2 * rs
-        for _ in range(_CG_STEPS):
-            checkpoint()
-            HP = product(P)
-            curvature = float(np.vdot(P, HP))
-            if not curvature > 0:
-                break
-            alpha = rs / curvature
-            D = D + alpha * P
-            R = R - alpha * HP
-            S = precondition(R)
-            rs, old = float(np.vdot(R, S)), rs
-            if rs <= enough:
-                break
-            P = S + (rs / old) * P
-        return D
+        return conjugate_gradients(product, R, precondition, tol, _CG_STEPS)[0]
 
     def _equation(self, at: _Point, free: Array) -> tuple[_Linear, _Linear]:
         """Return the product with the generalized Hessian in the free entries, and a preconditioner.
