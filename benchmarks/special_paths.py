@@ -497,6 +497,24 @@ def fixed_pairs(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1, *pairs])
 
 
+def _without_terms(route: Any, program: Any, settings: Any) -> str | None:
+    return None if program.terms else "it takes convex terms"
+
+
+def nearness_beside_a_variable(n: int) -> bo.Problem:
+    """Return a von Neumann nearness problem in which a variable is part of a row."""
+    X, u = bo.PSD(n), bo.Variable()
+    near = bo.von_neumann_div(X, start_matrix(n, np.random.default_rng(0)))
+    return bo.Problem(bo.Minimize(near + 3 * bo.square(u)), [X[0, 1] + u == 1, bo.diag(X) == 1])
+
+
+def nearness_with_a_null_vector(n: int) -> bo.Problem:
+    """Return a von Neumann nearness problem whose rows have a null vector."""
+    X = bo.PSD(n)
+    near = bo.von_neumann_div(X, start_matrix(n, np.random.default_rng(0)))
+    return bo.Problem(bo.Minimize(near), [X @ np.ones(n) == 0])
+
+
 def null_vector(n: int) -> bo.Problem:
     """Return a log-determinant of matrices with a null vector, which is finite for none of them."""
     X = bo.PSD(n)
@@ -951,6 +969,16 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("multipliers that diverge", "routes.projection.route:_diverges"),
             answering("routes.projection.route._diverges", False),
             *("nearest psd matrix on two rows without interior", solving(rows_without_interior, 10)),
+        ),
+        (
+            *("divergences beside variables", "routes.entropy.route:Entropy.refusal"),
+            replaced("routes.entropy.route.Entropy.refusal", _without_terms),
+            *("von Neumann nearness beside a variable, n = 10", solving(nearness_beside_a_variable, 10)),
+        ),
+        (
+            *("null vectors", "presolve.exposures:_null_exposure"),
+            answering("presolve.exposures._null_exposure", None),
+            *("von Neumann nearness with a null vector, n = 60", solving(nearness_with_a_null_vector, 60)),
         ),
         (
             *("largest least eigenvalue", "routes.alternatives:with_interior"),

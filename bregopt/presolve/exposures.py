@@ -1,12 +1,13 @@
 """The search for rows that expose a face: a combination of them is psd and fixed to zero.
 
-Single rows are tried first, on one face after the other, then pairs of entries that fix two rows of ``X`` to
-be proportional, and combinations of rows on the diagonal. The search is repeated on the face that is found
-(Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the program there.
+Single rows are tried first, on one face after the other, then rows that imply null vectors together, pairs of
+entries that fix two rows of ``X`` to be proportional, and combinations of rows on the diagonal. The search is
+repeated on the face that is found (Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the program there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +18,7 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Face, LowRank, Program
-from bregopt.program.rows import Entries, Rows
+from bregopt.program.rows import Entries, Rows, upper_triangles
 from bregopt.records import dataclass
 
 __all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
@@ -33,6 +34,8 @@ _SURELY_POSITIVE = 1e-6
 _SHARPENED = 1e4
 # Singular value of directions, relative to the largest, below which they are dependent.
 _PARALLEL = 1e-8
+# Entries of rows fixed to zero above which no null vectors are sought: they are orthogonalized.
+_LARGEST_ZERO_ROWS = 30_000_000
 # Weights of rows on the diagonal above which no linear program is solved for a face: it takes a second.
 _LARGEST_LINEAR_PROGRAM = 1_000_000
 
@@ -106,9 +109,16 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
         left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
         new = left[:, s > _PARALLEL * s.max()]
         return Exposure(b, np.array(rows), np.array(weight), before, face.embed(new))
-    if before.shape[1]:
-        return None
-    collinear = _collinear_exposure(program, b) if program.blocks[b].nearness is not None else None
+    near = program.blocks[b].nearness
+    # Newton's method for squared distances alone ends soon at multipliers that diverge.
+    null = (
+        None
+        if near is None or (near.kind.quadratic and not program.k)
+        else _null_exposure(program, b, before, used)
+    )
+    if null is not None or before.shape[1]:
+        return null
+    collinear = None if near is None else _collinear_exposure(program, b)
     return collinear or _diagonal_exposure(program, b)
 
 
@@ -163,6 +173,53 @@ def _range_of(A: Array) -> Array | None:
     L = np.zeros((len(A), rank))
     L[pivot - 1] = np.tril(packed)[:, :rank]
     return L if np.abs(A - L @ L.T).max() <= 10 * tol else None
+
+
+# Pays on: von Neumann nearness with a null vector, n = 60.
+def _null_exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
+    """Return the null vectors that rows fixed to zero imply together, as ``X v == 0`` does, if there are any.
+
+    A random matrix that meets these rows has no other null vectors than those that all such matrices have.
+    For an orthonormal basis ``N`` of these, ``F = N N'`` is orthogonal to all of them, so it is a combination
+    of the rows.
+    """
+    face, bounds = Face(before), program.bounds
+    n = face.order
+    zero = program.in_one_matrix & bounds.equal & (bounds.lo == 0) & ~used
+    terms = [term for term in program.A.terms_of(b) if not term.rows.single]
+    own = [np.flatnonzero(zero[term.at]) for term in terms]
+    count = sum(map(len, own))
+    if not n <= count <= _LARGEST_ZERO_ROWS / n**2:
+        return None
+    at = np.concatenate([term.at[kept] for term, kept in zip(terms, own, strict=True)])
+    parts = [term.rows.slice(kept) for term, kept in zip(terms, own, strict=True) if len(kept)]
+    if face.codimension:
+        parts = [rows.restrict(face.basis) for rows in parts]
+    i, j = np.triu_indices(n)
+    half = np.where(i == j, 1.0, math.sqrt(0.5))
+    B = half[:, None] * np.hstack([upper_triangles(rows) for rows in parts])
+    Q, R, _ = scipy.linalg.qr(B, mode="economic", pivoting=True)
+    independent = np.abs(R.diagonal()) > _PARALLEL * abs(R[0, 0])
+    Q = Q[:, : int(independent.sum())]
+    random = np.random.default_rng(0).normal(size=(len(i), 2))
+    first, second = (_unpacked(half * v, i, j) for v in (random - Q @ (Q.T @ random)).T)
+    noise = n * FACE_NOISE * float(np.linalg.norm(random))
+    eigenvalues, V = np.linalg.eigh(first)
+    N = V[:, np.abs(eigenvalues) <= noise]
+    if N.shape[1] == 0 or np.abs(second @ N).max() > noise:
+        return None
+    F = (N @ N.T)[i, j] / half
+    weight = np.linalg.lstsq(B, F)[0]
+    if np.abs(B @ weight - F).max() > n * FACE_NOISE:
+        return None
+    return Exposure(b, at, weight, before, face.embed(N))
+
+
+def _unpacked(values: Array, i: IntArray, j: IntArray) -> Array:
+    """Return the symmetric matrix of the entries on and above its diagonal."""
+    S = np.zeros((int(i.max()) + 1, int(i.max()) + 1))
+    S[i, j] = S[j, i] = values
+    return S
 
 
 # Pays on: nearest correlation matrix, pairs fixed at one.

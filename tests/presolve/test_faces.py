@@ -89,6 +89,27 @@ def test_a_row_that_nearly_leaves_no_interior_is_met_by_von_neumann(bound):
     assert found.value >= on_face - 3 * np.sqrt(bound)
 
 
+@pytest.mark.parametrize("near", [bo.frobenius_div, bo.von_neumann_div])
+@pytest.mark.parametrize("n", [4, 16, 30])
+def test_a_variable_beside_nearness_on_a_face_is_a_penalty(n, near):
+    rng = np.random.default_rng(n)
+    A = rng.normal(size=(n, n))
+    A = A @ A.T / n + 0.1 * np.eye(n)
+    answers = []
+    for soft in (False, True):
+        X, u = bo.PSD(n), bo.Variable()
+        rows = [X @ np.ones(n) == 0, bo.diag(X) <= 2]
+        if soft:
+            objective, last = near(X, A), bo.soft(X[0, 1] >= 1, 3.0, penalty="hinge")
+        else:
+            objective, last = near(X, A) + 3 * bo.pos(u), X[0, 1] + u >= 1
+        answers.append(bo.Problem(bo.Minimize(objective), [*rows, last]).solve())
+    one, two = answers
+    assert (one.solver, two.solver) == ("entropy", "bregman")
+    assert one.status == two.status == "optimal"
+    assert one.value == pytest.approx(two.value, rel=3e-6)
+
+
 @pytest.mark.parametrize("n", [4, 6, 150])
 def test_pairs_fixed_at_one_make_rows_proportional(n):
     rng = np.random.default_rng(n)

@@ -147,11 +147,17 @@ class TestRouting:
     def test_an_option_of_one_route_routes_there(self):
         assert nearness().solve(method="cyclic").solver == "bregman"
 
-    def test_boundary_rows_go_to_the_reference(self):
-        X = bo.PSD(3)
-        problem = bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(3))), [bo.sq_distance(X, 0, 1) <= 0])
-        with pytest.raises(bo.UnsupportedProblemError, match="boundary"):
-            problem.solve(solver="bregman")
+    def test_nearness_beside_variables_goes_to_entropy(self):
+        X, u = bo.PSD(3), bo.Variable()
+        for near, largest in ((bo.von_neumann_div, None), (bo.frobenius_div, 40)):
+            rows = [X[0, 0] + u == 2]
+            problem = bo.Problem(bo.Minimize(near(X, np.eye(3)) + bo.square(u)), rows)
+            assert problem.solve().solver == "entropy"
+            if largest is not None:
+                Y = bo.PSD(largest + 1)
+                big = bo.Problem(bo.Minimize(near(Y, np.eye(largest + 1)) + bo.square(u)), [Y[0, 0] + u == 2])
+                with pytest.raises(bo.UnsupportedProblemError, match="order up to 40"):
+                    big.solve(solver="entropy")
 
 
 class TestLimits:

@@ -18,7 +18,7 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, proves_unbounded
 from bregopt.routes import base
 from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
-from bregopt.routes.base import Capabilities
+from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
 from bregopt.routes.entropy.interior_point import Barrier, EntropyPath
 from bregopt.routes.entropy.standard_form import StandardForm
@@ -38,6 +38,8 @@ _LOST = 1e-6
 # Tolerance of the search for a proof that there is no optimum, and the parts of a Farkas vector, relative to
 # its largest, up to which they are tried as zero.
 _TOL, _NOISE = 1e-8, (1e-14, 1e-10, 1e-7)
+_LARGEST_SQUARES = 40  # order of matrices with a squared distance; on larger ones first-order methods win
+_FACES = ("faces", "face coordinates")
 _MARGIN = 1e-5  # largest least eigenvalue, relative to the matrix, of matrices that rows hold on a face
 # Least violation of the rows, relative to them, that is said without a proof if it is known to `_FAIR`.
 _VIOLATED, _FAIR = 1e-3, 1e-4
@@ -80,15 +82,28 @@ class Entropy:
     Settings: ClassVar[type[base.Settings]] = EntropySettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        if not program.terms:
+        # Pays on: von Neumann nearness beside a variable, n = 10.
+        kinds = [block.nearness.kind for block in program.blocks if block.nearness is not None]
+        curved = [kind for kind in kinds if not kind.barrier]
+        if program.terms or any(not kind.quadratic for kind in curved):
+            return None
+        if not curved:
             return "the problem has no entropy or other convex term; path is faster"
+        if max(program.A.orders) > _LARGEST_SQUARES:
+            return f"of squared distances alone it takes those of order up to {_LARGEST_SQUARES}"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        names = dict.fromkeys(term.function.name for term in program.terms)
+        divergences = (block.nearness.kind.name for block in program.blocks if block.nearness is not None)
+        names = dict.fromkeys([*(term.function.name for term in program.terms), *divergences])
         return f"an interior-point method with the second derivatives of {', '.join(names)}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        if program.terms or None in program.divergences:
+            return self._solve(program, settings, start, progress)
+        return behind(_FACES, self._solve)(program, settings, start, progress)
+
+    def _solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         rows = rows_alone(program)
         faces = None if any(program.divergences) else implied_faces(rows)
         if faces is not None:
