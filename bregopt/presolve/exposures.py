@@ -2,7 +2,8 @@
 
 Single rows are tried first, on one face after the other, then rows that imply null vectors together, pairs of
 entries that fix two rows of ``X`` to be proportional, and combinations of rows on the diagonal. The search is
-repeated on the face that is found (Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the program there.
+repeated on the face that is found (Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the
+program there.
 """
 
 from __future__ import annotations
