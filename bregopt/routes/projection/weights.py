@@ -156,7 +156,11 @@ class ScaledNearness:
     def best(self, L: Array) -> Array:
         """Return the minimizer in the box of ``<K o Y, Y> / 2 - <L, Y>``; nearest to zero without K."""
         free = np.divide(L, self.K, out=np.zeros_like(L), where=self.K > 0)
-        return np.clip(free, self.lower, self.upper)
+        return self.clipped(free)
+
+    def clipped(self, Y: Array) -> Array:
+        """Return the nearest matrix in the box."""
+        return np.clip(Y, self.lower, self.upper)
 
     def value(self, Y: Array) -> float:
         """Return the objective up to a constant."""

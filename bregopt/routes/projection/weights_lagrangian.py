@@ -54,8 +54,9 @@ _INTERIOR_STEPS, _LAGRANGIAN_STEPS = 100, 80
 # Residual of the optimality conditions at which Newton's method for them ends, and at which it has converged,
 # where round-off prevents less.
 _REFINED_RESIDUAL, _CONVERGED_RESIDUAL = 1e-13, 1e-9
-# Tolerance of the interior point, relative to that of the answer, whose objective may be nearly zero.
-_INTERIOR_TOL = 0.1
+# Tolerances of the interior point, relative to that of the answer. The second one is for distances of nearly
+# zero: gaps are relative to them, and those of soft rows to the rows.
+_INTERIOR_TOLS = 0.1, 1e-9
 # First penalty parameter, for a mean weight of one, and its growth from round to round. With four or more,
 # later rounds take many Newton steps (the weights in ``benchmarks/nearness.py``).
 _FIRST_PENALTY, _PENALTY_GROWTH = 2.0, 2.5
@@ -162,6 +163,8 @@ class AugmentedLagrangian:
     Parameters
     ----------
     scaled : ScaledNearness
+    Y : array of shape (n, n)
+        The first matrix, in the box.
     Z, y : array of shape (n, n), array of shape (m,)
         The first multipliers, scaled.
     limit : int
@@ -179,11 +182,11 @@ class AugmentedLagrangian:
         Distance of the last round's ``Y`` from the psd cone and the rows.
     """
 
-    def __init__(self, scaled: ScaledNearness, Z: Array, y: Array, limit: int) -> None:
+    def __init__(self, scaled: ScaledNearness, Y: Array, Z: Array, y: Array, limit: int) -> None:
         self._scaled, self._limit = scaled, limit
         self.Z, self.y = Z, y
         self._sigma, self._damping = _FIRST_PENALTY, _FIRST_DAMPING
-        self._Y = self.Y = scaled.target
+        self._Y = self.Y = Y
         self.steps, self.moved = 0, np.inf
 
     def round(self) -> None:
@@ -249,7 +252,7 @@ class AugmentedLagrangian:
         alpha, scaled = 1.0, self._scaled
         round_off = _OBJECTIVE_NOISE * (abs(at.value) + float(np.linalg.norm(scaled.L)))
         while alpha >= _SHORTEST_STEP:
-            Y = np.clip(at.Y + alpha * D, scaled.lower, scaled.upper)
+            Y = scaled.clipped(at.Y + alpha * D)
             fall = float(np.vdot(gradient, Y - at.Y))
             if fall >= 0:
                 break
@@ -370,19 +373,25 @@ class _Weighted:
         from bregopt.routes.ipm.path_route import PathSettings, solve_on_path  # large problems do not wait
 
         posed, m = squares_as_rows(scaled), self._program.m
-        settings = PathSettings(tol=_INTERIOR_TOL * self._settings.tol, max_iter=limit - self._steps)
-        answer = solve_on_path(posed, settings, None, Progress("weights as soft rows"))
-        self._steps += answer.iterations
-        if answer.stop is StopReason.INFEASIBLE:
-            self._monitor.farkas = answer.y[:m]
-            return answer.stop
-        return self._judge(answer.X[0], answer.y[:m], posed.blocks[0].C - posed.A.adjoint(answer.y))
+        for share in _INTERIOR_TOLS:
+            settings = PathSettings(tol=share * self._settings.tol, max_iter=max(limit - self._steps, 1))
+            answer = solve_on_path(posed, settings, None, Progress("weights as soft rows"))
+            self._steps += answer.iterations
+            if answer.stop is StopReason.INFEASIBLE:
+                self._monitor.farkas = answer.y[:m]
+                return answer.stop
+            S = posed.blocks[0].C - posed.A.adjoint(answer.y)
+            stop = self._judge(answer.X[0], answer.y[:m], S)
+            if stop is not None or self._is_met:
+                return stop
+        return None
 
     def _lagrangian(self, scaled: ScaledNearness, limit: int) -> StopReason | None:
         """Return the reason to stop, None if the augmented Lagrangian makes no more progress."""
         Z, y = self._multipliers(scaled)
         before, stalled, mark = self._steps, 0, np.inf
-        method = AugmentedLagrangian(scaled, Z, y, limit - before)
+        Y = scaled.target if self._best is None else scaled.clipped(self._best.X / scaled.scale)
+        method = AugmentedLagrangian(scaled, Y, Z, y, limit - before)
         while stalled < _PATIENCE and self._steps < limit:
             method.round()
             self._steps = before + method.steps
@@ -401,8 +410,14 @@ class _Weighted:
         return np.zeros((scaled.n,) * 2), np.zeros(len(scaled.rows.at))
 
     def _judge(self, X: Array, y: Array, S: Array) -> StopReason | None:
-        """Certify a point, keep it if it is the best, and return the reason to stop, if any."""
+        """Certify a point, keep it if it is the best, and return the reason to stop, if any.
+
+        A sum of squares is at least zero, which is the bound of no multipliers. Where the distance is nearly
+        zero, the round-off of others gives a lower one.
+        """
         point = self._certified(X, y, S)
+        if point.certificate.dual < self._program.stated_constant and self._program.blocks[0].cost is None:
+            point = min(point, self._certified(X, 0 * y, 0 * S), key=lambda own: own.error)
         if self._best is None or point.error < self._best.error:
             self._best = point
         stop = self._monitor.look(self._steps, point.certificate, point.y, lambda: self._ends(point))

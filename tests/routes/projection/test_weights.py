@@ -198,6 +198,21 @@ class TestWeightsOfEntries:
         np.testing.assert_allclose(sol.X[[0, 1], [1, 2]], 0.9, atol=1e-4)
         assert 0.62 - 1e-3 <= sol.X[0, 2] <= 1
 
+    @pytest.mark.parametrize(("n", "rank"), [(9, 6), (11, 8), (13, 7), (22, 6), (5, 2)])
+    def test_a_singular_matrix_with_unknown_entries_is_at_distance_zero(self, n, rank):
+        rng = np.random.default_rng(n)
+        G = rng.normal(size=(n, rank))
+        A = G @ G.T / np.outer(np.linalg.norm(G, axis=1), np.linalg.norm(G, axis=1))
+        np.fill_diagonal(A, 1.0)
+        H = np.ones((n, n))
+        i, j = rng.integers(n, size=(2, 4))
+        H[i, j] = H[j, i] = 0.0
+        np.fill_diagonal(H, 1.0)
+        X = bo.PSD(n)
+        sol = bo.Problem(bo.Minimize(bo.frobenius_div(X, A * H, weights=H)), [bo.diag(X) == 1]).solve()
+        assert sol.status == "optimal"
+        np.testing.assert_allclose(sol.X[H > 0], A[H > 0], atol=1e-9)
+
     def test_a_chain_that_is_out_of_reach(self):
         # X01 = 1 makes the first two one, so that X02 = X12, which is known.
         A, H = np.eye(3), np.eye(3)
