@@ -230,11 +230,17 @@ def test_what_nothing_can_be_said_of(rng):
     assert linear.accuracy.largest == np.inf
     assert linear.accuracy.reason
     assert "accuracy" not in repr(linear)
+    A, W = np.array([[1, 0, 0.3], [0, 1, 0], [0.3, 0, 1]]), np.ones((3, 3))
+    W[0, 1] = W[1, 0] = W[1, 2] = W[2, 1] = 0  # X_01 may have any value from -1 to 1, as X_12 is free
+    known = bo.nearest_correlation(A, weights=W).accuracy
+    assert known.entries[0, 1] >= 1
+    assert known.entries[0, 2] <= 1e-9
     W = np.ones((3, 3))
-    W[0, 1] = W[1, 0] = W[1, 2] = W[2, 1] = 0  # X_01 may change as long as X_02 can stay at 0.3
-    known = bo.nearest_correlation(np.array([[1, 0, 0.3], [0, 1, 0], [0.3, 0, 1]]), weights=W).accuracy
-    assert known.entries[0, 1] == np.inf
-    assert np.isfinite(known.entries[0, 2])
+    W[0, 0] = 0  # no row bounds X_00 from above
+    Y = bo.PSD(3)
+    known = bo.Problem(bo.Minimize(bo.frobenius_div(Y, A, weights=W)), [Y[1, 1] == 1]).solve().accuracy
+    assert known.entries[0, 0] == np.inf
+    assert known.entries[0, 2] <= 1e-9
     assert "weight" in known.reason
     A = correlation(rng, 6)
     groups = bo.nearest_correlation(A, groups=[0, 0, 0, 1, 1, 1])
