@@ -276,8 +276,8 @@ class _Generation:
             self._incumbent.offer_bound(y, self._leading(y, 1))
             certificate = self._incumbent.certificate()
             self._progress.record(step, certificate, rank=method.X.factor.shape[1])
-            if certificate.meets(settings.tol) and self._settles(step):
-                return self._answer(StopReason.CONVERGED, step)
+            if certificate.meets(settings.tol) and (found := self._settled(step)) is not None:
+                return found
             if (stop := self._progress.stop()) is not None:
                 return self._answer(stop, step)
             if certificate.worst <= _PROGRESS * mark:
@@ -297,9 +297,10 @@ class _Generation:
         """Return the largest of an answer's gap and residuals."""
         return certify(PrimalDualPoint(self._program, answer.X, answer.u, answer.y)).worst
 
-    def _settles(self, round_: int) -> bool:
-        """Whether the answer meets the tolerance before the reductions, too."""
-        return self._progress.settles(lambda: self._answer(StopReason.CONVERGED, round_), self._settings.tol)
+    def _settled(self, round_: int) -> Answer | None:
+        """Return the answer, None if it misses the tolerance before the reductions."""
+        found = self._answer(StopReason.CONVERGED, round_)
+        return found if self._progress.settles(lambda: found, self._settings.tol) else None
 
     def _answer(self, stop: StopReason, round_: int) -> Answer:
         best = self._incumbent
@@ -339,7 +340,7 @@ class _Generation:
         if self._may_double and certificate.gap > _DOUBLING_RATIO * self._gap:
             self._cuts = min(2 * self._cuts, max(self._cuts, self._face.order // 4))
         self._gap = min(self._gap, certificate.gap)
-        if certificate.meets(self._settings.tol) and self._settles(round_):
+        if certificate.meets(self._settings.tol) and self._settled(round_) is not None:
             return StopReason.CONVERGED
         if (stop := self._progress.stop()) is not None:
             return stop

@@ -305,6 +305,7 @@ class _Metric:
         self.v, self._bound = v, bound
         self._square = v**2
         self._deviation = self._square - self._square.mean()
+        self._is_plain = bool((v == 1.0).all())
         self._s = self._move = 0.0
 
     def length(self, D: Array) -> float:
@@ -313,10 +314,10 @@ class _Metric:
 
     def scaled(self, M: Array) -> Array:
         """Return ``V M V``."""
-        return M * self.v * self.v[:, None]
+        return M if self._is_plain else M * self.v * self.v[:, None]
 
     def _unscaled(self, X: Array) -> Array:
-        return X / self.v / self.v[:, None]
+        return X if self._is_plain else X / self.v / self.v[:, None]
 
     def tangent(self, M: Array) -> Array:
         """Return the symmetric part of a direction of ``M``, of trace zero if the trace is fixed."""
@@ -329,8 +330,8 @@ class _Metric:
 
     def norms(self, A: LinearMap) -> Array:
         """Return the norms of the matrices ``V A_k V``."""
-        if not self._deviation.any():
-            return A.norms() * float(self._square[0])
+        if self._is_plain:
+            return A.norms()
         norms, V = np.zeros(A.m), sp.csr_array(sp.diags_array(self.v))
         for term in A.terms:
             if term.rows.products() is not None:
@@ -348,9 +349,12 @@ class _Metric:
         for _ in range(_DECOMPOSITIONS):
             checkpoint(len(W))
             theta, Q = np.linalg.eigh(W - np.diag(self._s * self._square))
-            b = self._square @ Q**2
+            squares = Q**2
+            b = self._square @ squares
             change = self._change(theta, b)
-            diagonal = self._deviation @ Q**2  # the rest of Q'V^2 Q is that of its deviation, zero if V = I
+            diagonal = (
+                self._deviation @ squares
+            )  # the rest of Q'V^2 Q is that of its deviation, zero if V = I
             across = max(float(self._deviation @ self._deviation - diagonal @ diagonal), 0.0)
             round_off = _PROJECTION_ROUND_OFF * float(np.linalg.norm(theta))
             if abs(change) * math.sqrt(across) <= max(_PROJECTION_ERROR * self._move, round_off):
@@ -361,6 +365,8 @@ class _Metric:
         lam = np.maximum(theta - change * b, 0.0)
         positive = np.flatnonzero(lam)
         factor = Q[:, positive] * np.sqrt(lam[positive]) if len(positive) else np.zeros((len(lam), 1))
+        if self._is_plain:
+            return factor
         self._move = float(np.linalg.norm(factor @ factor.T - M))
         factor = self.v[:, None] * factor
         # Small parts of V enlarge round-off of the eigenvectors.
