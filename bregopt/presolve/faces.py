@@ -215,7 +215,7 @@ def _of_integers(term: Term) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class InFaceCoordinates(Reduced):
-    """A program in the ``M`` of ``X = V M V'``, for blocks with a divergence."""
+    """A program in the ``M`` of ``X = V M V'``."""
 
     def shrink(self, start: Start) -> Start:
         return replace(start, X=(), S=None)
@@ -224,7 +224,7 @@ class InFaceCoordinates(Reduced):
         if answer.stop is StopReason.INFEASIBLE:
             return Answer.without_point(self.whole, answer.y, answer.stop, answer.iterations)
         X = tuple(
-            face.lift(np.asarray(M)) if face.order == len(M) < face.n else M
+            (face.lift(np.asarray(M)) if face.order else np.zeros((face.n, face.n))) if face.codimension else M
             for M, face in zip(answer.X, self.whole.faces, strict=True)
         )
         return replace(answer, X=X)
@@ -232,7 +232,7 @@ class InFaceCoordinates(Reduced):
 
 # Pays on: Frobenius nearness with zeros on the diagonal, n = 20.
 class FaceCoordinates:
-    """Restate blocks with a divergence on their faces: projections take the whole cone."""
+    """Restate matrices on their faces: projections take the whole cone."""
 
     name: ClassVar[str] = "face coordinates"
     universal: ClassVar[bool] = False
@@ -241,10 +241,12 @@ class FaceCoordinates:
         reduced = program
         for b, face in enumerate(program.faces):
             nearness = program.blocks[b].nearness
-            if nearness is not None and face.codimension:
-                own, constant = nearness.on_face(face)
-                restricted = reduced.restrict(b, face.basis, np.asarray(own.X0))
-                reduced = replace(restricted, offset=restricted.offset + constant)
+            if not face.codimension:
+                continue
+            own, constant = (None, 0.0) if nearness is None else nearness.on_face(face)
+            V = face.basis if face.order else np.zeros((face.n, 1))  # no method takes matrices of order zero
+            restricted = reduced.restrict(b, V, None if own is None else np.asarray(own.X0))
+            reduced = replace(restricted, offset=restricted.offset + constant)
         return None if reduced is program else InFaceCoordinates(program, reduced)
 
 

@@ -149,7 +149,7 @@ class Bregman:
         caps=True,
         cones=True,
         matrices=8,
-        reductions=("slacks", *_FACES),
+        reductions=("slacks",),
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
 
@@ -160,7 +160,7 @@ class Bregman:
         return choice(program, settings)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        method = _least_norm if program.cones.count else solve
+        method = _least_norm if program.cones.count else behind(_FACES, solve)
         return method(program, settings, start, progress)
 
     def solve_directly(
@@ -372,7 +372,7 @@ def _has_start(block: Block) -> bool:
 
 def choice(program: Program, settings: Any) -> str:
     """Return the method for a program and why, a phrase for ``explain``."""
-    norm = presolve(program, reductions(_NORM), settings)
+    norm = presolve(program, reductions((*_NORM, *_FACES)), settings)
     proximal_steps = None in norm.program.divergences
     program = reduced(with_proximal_terms(norm.program), settings)
     method = method_of(program, settings)
@@ -480,7 +480,7 @@ def _diverges(program: Program, answer: Answer) -> bool:
 
 def _least_norm(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Return the answer by the square of the norm, or by the cone: near zero the root of a gap is larger."""
-    answer = behind(_NORM, solve)(program, settings, start, progress)
+    answer = behind((*_NORM, *_FACES), solve)(program, settings, start, progress)
     point = PrimalDualPoint(program, answer.X, answer.u, answer.y)
     if answer.stop is not StopReason.CONVERGED or certify(point).meets(settings.tol):
         return answer
