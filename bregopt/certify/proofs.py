@@ -19,7 +19,7 @@ from bregopt.program.scale import scale_of
 __all__ = ["is_farkas", "is_ray"]
 
 
-def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
+def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE, conclusive: bool = True) -> bool:
     """Whether `y` proves, up to round-off, that no ``X``, ``u`` satisfy the rows and domains of logarithms.
 
     It does if ``sum_k y_k (A_k(X) + B_k u)`` has an upper bound over psd ``X`` and ``u`` in its box, and the
@@ -36,6 +36,8 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
     noise : float
         Largest eigenvalue of ``A*(y)``, and largest ``B'y`` of free variables, that count as round-off,
         relative to their terms.
+    conclusive : bool
+        Whether no exact proof follows: then round-off of `y` must not hide an ``X`` of the usual size.
     """
     bounds = program.bounds
     y = bounds.clip_required(y)
@@ -60,8 +62,7 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE) -> bool:
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
     least = LEAST_DEMAND * magnitude
-    # Round-off of large multipliers may hide an X of the usual size; only an exact proof can exclude that.
-    usual = scale_of(program).primal if noise <= PROOF_NOISE else 0.0
+    usual = scale_of(program).primal if conclusive else 0.0
     if demand <= least and not any(bounds_on_traces) and not program.capped:
         return False  # matrices without bounds supply nothing
 

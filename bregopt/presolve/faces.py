@@ -21,7 +21,7 @@ from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
 from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.program import Answer, Face, LinearMap, LowRank, Program, Start, StopReason, Term
+from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, SparseRows
 from bregopt.records import dataclass, replace
@@ -98,7 +98,7 @@ class OnFaces(Reduced):
         for k in wrong:
             y = scattered(np.array([k]), np.array([1.0 if bounds.lo[k] > 0 else -1.0]), self.whole.m)
             y = self._lifted(y, costs=False, noise=0.0)
-            if is_farkas(self.whole, y):
+            if is_farkas(self.whole, y, conclusive=False):
                 return y
         if len(wrong) == 0:
             return None
@@ -121,7 +121,7 @@ class OnFaces(Reduced):
         if answer.stop is StopReason.INFEASIBLE:
             lifted = (self._lifted(on_faces, costs=False, noise=noise) for noise in _FARKAS_NOISES)
             # A plain test suffices here: who stops at the vector proves it, which may take seconds.
-            proven = (y for y in lifted if is_farkas(self.whole, y))
+            proven = (y for y in lifted if is_farkas(self.whole, y, conclusive=False))
             return replace(answer, y=next(proven, on_faces))
         y = self._lifted(on_faces, costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)
@@ -224,10 +224,14 @@ class InFaceCoordinates(Reduced):
         if answer.stop is StopReason.INFEASIBLE:
             return Answer.without_point(self.whole, answer.y, answer.stop, answer.iterations)
         X = tuple(
-            (face.lift(np.asarray(M)) if face.order else np.zeros((face.n, face.n))) if face.codimension else M
+            _lifted_from(face, M) if face.codimension else M
             for M, face in zip(answer.X, self.whole.faces, strict=True)
         )
         return replace(answer, X=X)
+
+
+def _lifted_from(face: Face, M: Matrix) -> Array:
+    return face.lift(np.asarray(M)) if face.order else np.zeros((face.n, face.n))
 
 
 # Pays on: Frobenius nearness with zeros on the diagonal, n = 20.

@@ -27,7 +27,8 @@ def contradicts(program: Program, y: Array) -> bool:
     problem may have a solution of size one over that eigenvalue.
     """
     # Most candidates fail the weaker test.
-    return is_farkas(program, y, MENDED) and (is_farkas(program, y) or proves_infeasible(program, y))
+    suspected = is_farkas(program, y, MENDED, conclusive=False)
+    return suspected and (is_farkas(program, y) or proves_infeasible(program, y))
 
 
 def recedes(program: Program, X: Sequence[Array], u: Array) -> bool:

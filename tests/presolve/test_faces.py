@@ -240,3 +240,35 @@ def test_a_row_that_vanishes_on_a_face_of_integers_may_not_ask_for_more(bound):
     rows.append(X[0, 1] + X[0, 2] - X[0, 0] >= bound)
     found = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve()
     assert found.status == "infeasible"
+
+
+@pytest.mark.parametrize("n", [4, 12])
+def test_the_norm_of_a_difference_is_least_on_the_face(n):
+    A, J = symmetric(np.random.default_rng(n), n), np.eye(n) - 1 / n
+    X = bo.PSD(n)
+    found = bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.inner(np.ones((n, n)), X) == 0]).solve()
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(np.linalg.norm(psd_part(J @ A @ J) - A), rel=1e-6)
+    Y = cp.Variable((n, n), PSD=True)
+    problem = cp.Problem(cp.Minimize(cp.norm(Y - A, "fro")), [cp.sum(Y) == 0])
+    assert problem.solve(method="bregopt") == pytest.approx(found.value, rel=1e-6)
+    assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("near", [bo.frobenius_div, bo.von_neumann_div])
+def test_a_matrix_without_divergence_moves_to_its_face(near):
+    n = 4
+    A = np.eye(n) + 0.1 * np.ones((n, n))
+    X, Y = bo.PSD(n), bo.PSD(n)
+    rows = [X[0, 0] == Y[0, 0] + 0.5, bo.inner(np.ones((n, n)), Y) == 0]
+    found = bo.Problem(bo.Minimize(near(X, A) + bo.trace(Y)), rows).solve()
+    assert (found.status, found.solver) == ("optimal", "bregman")
+    # Of the centered matrices with Y_00 = t the least trace is 4/3 t, that of t (4/3) vv', v = e_0 - e/4.
+    M = Y.value
+    assert np.trace(M) == pytest.approx(4 / 3 * M[0, 0], abs=1e-5)
+    assert np.abs(M.sum(axis=0)).max() <= 1e-12
+    for zero in ([bo.trace(Y) == 0], [Y << 0]):
+        alone = bo.Problem(bo.Minimize(near(X, A) + bo.trace(Y)), [rows[0], *zero]).solve()
+        without = bo.Problem(bo.Minimize(near(X, A)), [X[0, 0] == 0.5]).solve()
+        assert alone.status == without.status == "optimal"
+        assert alone.value == pytest.approx(without.value, rel=1e-6)
