@@ -508,6 +508,13 @@ def nearness_beside_a_variable(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(near + 3 * bo.square(u)), [X[0, 1] + u == 1, bo.diag(X) == 1])
 
 
+def least_centered(n: int) -> bo.Problem:
+    """Return a problem in centered matrices whose solution is zero."""
+    X = bo.PSD(n)
+    cost = bo.inner(start_matrix(n, np.random.default_rng(0)), X)
+    return bo.Problem(bo.Minimize(cost), [bo.inner(np.ones((n, n)), X) == 0])
+
+
 def nearness_with_a_null_vector(n: int) -> bo.Problem:
     """Return a von Neumann nearness problem whose rows have a null vector."""
     X = bo.PSD(n)
@@ -974,6 +981,13 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("divergences beside variables", "routes.entropy.route:Entropy.refusal"),
             replaced("routes.entropy.route.Entropy.refusal", _without_terms),
             *("von Neumann nearness beside a variable, n = 10", solving(nearness_beside_a_variable, 10)),
+        ),
+        (
+            *("the point zero", "routes.driver:_at_zero"),
+            replaced(
+                "routes.driver._at_zero", lambda program, answer, certificate, tol: (answer, certificate)
+            ),
+            *("a centered matrix of least trace", solving(least_centered, 5, tol=1e-9)),
         ),
         (
             *("null vectors", "presolve.exposures:_null_exposure"),

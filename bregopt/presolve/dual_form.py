@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.divergences import psd_part
 from bregopt.linalg import root_of
+from bregopt.presolve.exposures import exposures_of
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map
 from bregopt.program import (
@@ -61,6 +62,8 @@ __all__ = [
 _LARGEST_LISTED = 10_000_000
 # Operations of Newton's step in the dual, relative to those in the program, up to which the dual is solved.
 _DUAL_PAYS = 0.5
+# The same where rows leave X no interior: the program has an optimum on their face, the dual attains none.
+_DUAL_PAYS_ON_FACES = 0.05
 # Operations of a step from which a matrix is defined in part. Fixed entries of a smaller one are seldom an
 # inequality, and the faces that they imply are found in the program alone.
 _SPLITTING_PAYS = 1e7
@@ -142,7 +145,10 @@ class DualForm:
         if form is None or (form.splits and work < _SPLITTING_PAYS):
             return None
         found = _dual(program, form)
-        return found if found is not None and newton_work(found.program) < most else None
+        if found is None or newton_work(found.program) >= most:
+            return None
+        much = newton_work(found.program) < _DUAL_PAYS_ON_FACES * work
+        return found if much or not exposures_of(program) else None
 
 
 def dual_of(program: Program) -> Dualized | None:

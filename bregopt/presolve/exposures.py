@@ -19,7 +19,7 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.program import Face, LowRank, Program
-from bregopt.program.rows import Entries, Rows, upper_triangles
+from bregopt.program.rows import Entries, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass
 
 __all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
@@ -119,7 +119,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     )
     if null is not None or before.shape[1]:
         return null
-    collinear = None if near is None else _collinear_exposure(program, b)
+    collinear = _collinear_exposure(program, b)
     return collinear or _diagonal_exposure(program, b)
 
 
@@ -230,13 +230,17 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     Each pair has ``F = z z'`` with ``z = e_i / X_ii^(1/2) - sign(X_ij) e_j / X_jj^(1/2)``. Where pairs
     connect several indices, the value on the diagonal of one implies all their rows.
     """
-    single = [(term.at, term.rows) for term in program.A.terms_of(b) if isinstance(term.rows, Entries)]
-    if not single:
+    equal = program.in_one_matrix & program.bounds.equal
+    entries = [
+        (term.at[t.row], t.i, t.j, t.value)
+        for term in program.A.terms_of(b)
+        if isinstance(term.rows, Entries | SparseRows) and equal[term.at].any()
+        for t in (term.rows.coordinates(),)
+    ]
+    if not entries:
         return None
-    at = np.concatenate([np.asarray(places) for places, _ in single])
-    i, j = (np.concatenate([getattr(rows, name) for _, rows in single]) for name in "ij")
-    weight = np.concatenate([rows.weight for _, rows in single])
-    fixed = program.in_one_matrix[at] & program.bounds.equal[at] & (weight != 0)
+    at, i, j, weight = map(np.concatenate, zip(*entries, strict=True))
+    fixed = (equal & (np.bincount(at, minlength=program.m) == 1))[at] & (weight != 0)
     at, i, j, weight = at[fixed], i[fixed], j[fixed], weight[fixed]
     value, on, n = program.bounds.lo[at] / weight, i == j, program.blocks[b].n
     root, place = np.zeros(n), np.zeros(n, dtype=np.intp)

@@ -15,12 +15,21 @@ import numpy as np
 
 from bregopt import clock
 from bregopt.arrays import Array
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
-__all__ = ["REVEALED", "Presolved", "Reduced", "Reduction", "Tolerances", "presolve", "summaries"]
+__all__ = [
+    "REVEALED",
+    "Presolved",
+    "Reduced",
+    "Reduction",
+    "Tolerances",
+    "certificate_on_faces",
+    "presolve",
+    "summaries",
+]
 
 REVEALED = "revealed faces"  # the name of these among the cached reductions of a program
 _UNTRIED: Any = object()
@@ -86,6 +95,9 @@ class Tolerances(NamedTuple):
 
     tol: float
     rank_tol: float
+
+
+_ANY = Tolerances(0.0, 0.0)  # for reductions that read none
 
 
 class Reduction(Protocol):
@@ -156,13 +168,19 @@ class Presolved:
         return any(step.rescales for step in self.steps)
 
     def settles(self, answer: Answer, tol: float) -> bool:
-        """Whether an answer meets the tolerance before each reduction that changes magnitudes, too."""
+        """Whether an answer meets the tolerance before each reduction that changes magnitudes, too.
+
+        It does with its multipliers of all rows, or with those on the faces that the rows imply.
+        """
         for step in reversed(self.steps):
             answer = step.restore(answer)
-            if step.rescales:
-                point = PrimalDualPoint(step.whole, answer.X, answer.u, answer.y)
-                if not certify(point).meets(tol):
-                    return False
+            if not step.rescales:
+                continue
+            certificate = certify(PrimalDualPoint(step.whole, answer.X, answer.u, answer.y))
+            if certificate.meets(tol):
+                continue
+            if answer.y_on_faces is None or not certificate_on_faces(step.whole, answer).meets(tol):
+                return False
         return True
 
     def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
@@ -176,6 +194,18 @@ class Presolved:
         point = last.restore(Answer(tuple(X), u, np.zeros(len(activity)), StopReason.CONVERGED, 0))
         outer = Presolved(self.whole, tuple(before))
         return max(largest, outer.missed(point.X, point.u, last.whole.activity(point.X, point.u)))
+
+
+def certificate_on_faces(program: Program, answer: Answer) -> Certificate:
+    """Return the certificate of an answer with its multipliers on the faces that the rows imply."""
+    from bregopt.presolve.faces import Faces  # it has this interface
+
+    faces = program.faces
+    implied = _applied(Faces(), program, _ANY)
+    if implied is not None:
+        faces = implied.program.faces
+    assert answer.y_on_faces is not None
+    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
 
 
 def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:

@@ -34,7 +34,7 @@ from bregopt.certify.restoration import on_rows
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
 from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
-from bregopt.presolve.reduction import REVEALED
+from bregopt.presolve.reduction import REVEALED, certificate_on_faces
 from bregopt.program import (
     ENDED,
     Answer,
@@ -94,6 +94,7 @@ _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
 _ON_ROWS = 10  # violations in units of round-off up to which an answer is moved to its rows
+_NEARLY_ZERO = 1e-6  # largest matrix, relative to its scale, in place of which zero is tried
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
 
@@ -296,14 +297,14 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
         answer, certificate = _on_rows(program, answer, certificate)
     if not sharp and any(block.nearness is None for block in program.blocks):
         certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y, S=answer.S))
+    if not certificate.meets(tol):
+        answer, certificate = _at_zero(program, answer, certificate, tol)
     if answer.y_on_faces is None or certificate.meets(tol):
         return answer, certificate
     from bregopt.presolve.revealed_faces import revealed_faces  # only answers that stall wait
 
     try:
-        on_faces = presolve(program, reductions(("faces",)), settings)
-        faces = on_faces.program.faces
-        proven = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
+        proven = certificate_on_faces(program, answer)
         if proven.meets(tol):
             # Multipliers of all rows bound a square nearly as well; a linear objective they need not bound.
             y = answer.y if program.curved else answer.y_on_faces
@@ -320,6 +321,29 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
             y = answer.y if revealed.miss == 0 else y
             return replace(answer, y=y, detail=_ON_FACES), proven
     return replace(answer, detail=_NO_INTERIOR.format(revealed.summary)), certificate
+
+
+# Pays on: a centered matrix of least trace.
+def _at_zero(
+    program: Program, answer: Answer, certificate: Certificate, tol: float
+) -> tuple[Answer, Certificate]:
+    """Return the point zero where it meets the rows and its certificate the tolerance, else the answer.
+
+    Iterates converge to a solution of zero at a rate: relative to them, their round-off does not decrease.
+    """
+    small = _NEARLY_ZERO * scale_of(program).primal
+    near = all(float(np.linalg.norm(np.asarray(M.diagonal()))) <= small for M in answer.X)
+    inside = near and (program.u_lo <= 0).all() and (program.u_hi >= 0).all()
+    if not inside or program.bounds.violation(np.zeros(program.m)).any():
+        return answer, certificate
+    zero = tuple(
+        LowRank(np.zeros((block.n, 1))) if isinstance(M, LowRank) else np.zeros((block.n, block.n))
+        for block, M in zip(program.blocks, answer.X, strict=True)
+    )
+    found = certify(PrimalDualPoint(program, zero, np.zeros(program.k), answer.y))
+    if not found.meets(tol):
+        return answer, certificate
+    return replace(answer, X=zero, u=np.zeros(program.k), S=None), found
 
 
 # Pays on: qap5.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import warnings
 
 import cvxpy as cp
 import numpy as np
@@ -272,3 +274,49 @@ def test_a_matrix_without_divergence_moves_to_its_face(near):
         without = bo.Problem(bo.Minimize(near(X, A)), [X[0, 0] == 0.5]).solve()
         assert alone.status == without.status == "optimal"
         assert alone.value == pytest.approx(without.value, rel=1e-6)
+
+
+CENTERED = {
+    "the sum": lambda X, n: [cp.sum(X) == 0],
+    "zeros on the diagonal": lambda X, n: [cp.diag(X) == np.arange(n) // 2 % 2],
+    "a form": lambda X, n: [X[0, 0] + X[1, 1] - 2 * X[0, 1] <= 0, cp.diag(X) <= 2],
+    "a correlation of one": lambda X, n: [X[0, 0] == 1, X[1, 1] == 1, X[0, 1] == 1],
+}
+
+
+@pytest.mark.parametrize("rows", CENTERED)
+@pytest.mark.parametrize("objective", ["sum_squares", "norm", "lambda_max", "sum of absolute values"])
+def test_both_hooks_meet_rows_without_interior(objective, rows):
+    n = 5
+    A = symmetric(np.random.default_rng(3), n)
+
+    def solved(**hook):
+        X = cp.Variable((n, n), PSD=True)
+        cost = {
+            "sum_squares": lambda X: cp.sum_squares(X - A),
+            "norm": lambda X: cp.norm(X - A, "fro"),
+            "lambda_max": lambda X: cp.lambda_max(X) + 0.1 * cp.sum_squares(X - A),
+            "sum of absolute values": lambda X: cp.sum(cp.abs(X - A)),
+        }[objective](X)
+        problem = cp.Problem(cp.Minimize(cost), CENTERED[rows](X, n))
+        problem.solve(**hook)
+        return problem
+
+    ours = [solved(method="bregopt"), solved(solver="BREGOPT")]
+    for problem in ours:
+        assert problem.status == "optimal"
+        assert max(float(np.max(row.violation())) for row in problem.constraints) <= 1e-6
+    assert ours[0].value == pytest.approx(ours[1].value, rel=3e-6)
+    with contextlib.suppress(cp.error.SolverError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert solved(solver="CLARABEL").value == pytest.approx(ours[1].value, rel=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_centered_matrix_of_least_trace_is_zero(scale):
+    X = bo.PSD(5)
+    P = scale * (np.eye(5) + 0.1)
+    rows = [bo.inner(np.ones((5, 5)), X) == 0]
+    found = bo.Problem(bo.Minimize(bo.inner(P, X)), rows).solve(tol=1e-9)
+    assert found.status == "optimal"
+    assert abs(found.value) <= 1e-9 * scale

@@ -207,7 +207,8 @@ def test_dense_rows_of_variables_stay_with_path():
     X, x = bo.PSD(60, name="X"), bo.Variable(len(i), name="x")
     chosen = []
     for rows in (np.eye(240, len(i)), rng.normal(size=(240, len(i)))):
-        constraints = [X[i, j] == x, x >= -1, rows @ x == rows @ np.ones(len(i))]
+        definite = np.where(i == j, 2.0, 1.0)
+        constraints = [X[i, j] == x, x >= -1, rows @ x == rows @ definite]
         problem = bo.Problem(bo.Minimize(bo.trace(X)), constraints)
         chosen.append(routing.choose(problem.program(), "auto", {}).name)
     assert chosen == ["lagrangian", "path"]

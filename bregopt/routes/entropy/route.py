@@ -99,7 +99,7 @@ class Entropy:
         return f"an interior-point method with the second derivatives of {', '.join(names)}"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        if program.terms or None in program.divergences:
+        if program.terms:
             return self._solve(program, settings, start, progress)
         return behind(_FACES, self._solve)(program, settings, start, progress)
 
