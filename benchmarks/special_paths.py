@@ -1057,11 +1057,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             None if data is None else solving(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz", tol=1e-8),
         ),
         (
-            *("rays of logarithms", "routes.driver:_run"),
-            replaced(
-                "routes.driver._with_attainment",
-                lambda program, answer, certificate, tol: (answer, certificate),
-            ),
+            *("rays of logarithms", "routes.alternatives:_logarithmic_ray"),
+            answering("routes.alternatives._logarithmic_ray", None),
             *("log det with one entry bounded", solving(logarithm_alone)),
         ),
         (

@@ -1,10 +1,4 @@
-"""From a program to a certified answer: reductions, route, certificate and status.
-
-Where the optimum, or the dual optimum, is approached without being attained, ``X`` or the multipliers grow
-without end. An answer says so, with the sizes that it reached. Iterates may also diverge along a ray along
-which only logarithms make the objective fall: a direction that changes neither rows nor linear terms is one
-if a log-determinant or a logarithm grows along it. They fall too slowly to show it.
-"""
+"""From a program to a certified answer: reductions, route, certificate and status."""
 
 from __future__ import annotations
 
@@ -18,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array
 from bregopt.certify import (
     NEAR,
     Certificate,
@@ -27,9 +20,8 @@ from bregopt.certify import (
     certify,
     check_families,
     cost_of_round_off,
-    divergence_factor,
 )
-from bregopt.certify.constants import DIVERGENT, ROW_NOISE
+from bregopt.certify.constants import ROW_NOISE
 from bregopt.certify.restoration import on_rows
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
@@ -41,7 +33,6 @@ from bregopt.program import (
     Block,
     LowRank,
     Matrix,
-    Penalty,
     Program,
     Start,
     StopReason,
@@ -49,18 +40,17 @@ from bregopt.program import (
     stored_terms,
 )
 from bregopt.program.convex_terms import tangent_inside, with_constant_terms
-from bregopt.program.program import divergence_of
-from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import replace
-from bregopt.rigorous import proves_infeasible, proves_unbounded, recedes
+from bregopt.rigorous import proves_infeasible, proves_unbounded
+from bregopt.routes.alternatives import with_attainment
 from bregopt.routes.base import Settings, Solver, behind
 from bregopt.routes.progress import Progress, Watcher, digits_bar, reason
 from bregopt.routes.registry import Guard, answer_of, guard
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:
-    from bregopt.presolve.revealed_faces import Recession
+    pass
 
 __all__ = ["log_answer", "reductions_of", "run", "run_directly", "warn_unproven"]
 
@@ -69,21 +59,7 @@ _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "
     "small changes of the data may change the value by much more."
 )
-_RECEDES = (
-    "X grows along a direction, of rank {rank}, that changes neither rows nor objective: no C - A*(y) is "
-    "definite, and the optimum may be approached without being attained. X has norm {norm:.1e}."
-)
-_LARGE = (
-    "X has norm {norm:.1e}, {times:.0e} times what the bounds of the rows state, as where an optimum "
-    "is approached without being attained."
-)
-_PRICED = (
-    "The multipliers reach {times:.0e} times the size of the costs, as where the rows leave X no interior "
-    "and the dual optimum is not attained."
-)
 _AT_ROUND_OFF = "in doubles the objective is known to {:.1e}, and tol asks for {:.1e}."
-
-_Direction = tuple[tuple[Array, ...], Array]
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +113,6 @@ def run_directly(
     return solution
 
 
-# Pays on: log det with one entry bounded.
 def _run(
     solver: Solver,
     program: Program,
@@ -169,7 +144,7 @@ def _run(
     solved = time.perf_counter()
     with clock.finishing(), kept(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
-        answer, certificate = _with_attainment(restated.program, answer, certificate, settings.tol)
+        answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
     certificate = _within_first_order(restated.program, answer, certificate, settings.tol)
     if certificate.is_at_round_off(settings.tol):
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
@@ -503,119 +478,3 @@ def warn_unproven(solution: Solution, tol: float) -> None:
         f"(tol {tol:.1e}). {solution.stop_reason}",
         ConvergenceWarning,
     )
-
-
-def _with_attainment(
-    program: Program, answer: Answer, certificate: Certificate, tol: float
-) -> tuple[Answer, Certificate]:
-    """Return the answer with a sentence on what diverges, and better multipliers if a direction is found.
-
-    An answer that meets the tolerance gets the sentence only if that direction exists up to round-off.
-    """
-    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
-        return answer, certificate
-    if not certificate.meets(tol):
-        ray = _logarithmic_ray(program, answer.X)
-        if ray is not None:
-            return replace(answer, X=ray[0], u=ray[1], stop=StopReason.UNBOUNDED), certificate
-    if program.curved or any(isinstance(X, LowRank) for X in answer.X):
-        return answer, certificate
-    sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
-    if divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) > 1:
-        norm = float(np.sqrt(sum(np.linalg.norm(X) ** 2 for X in answer.X)))
-        found = _found(program, answer.X)
-        if found is not None:
-            answer, certificate = _with_multipliers(answer, certificate, found)
-            sentences.append(_RECEDES.format(rank=found.rank, norm=norm))
-        elif unexplained:
-            sentences.append(_LARGE.format(norm=norm, times=norm / scale_of(program).primal))
-    if unexplained:
-        largest = float((np.abs(answer.y) * program.A.norms()).max(initial=0.0))
-        costs = scale_of(program).dual
-        if largest > DIVERGENT * costs > 0:
-            sentences.append(_PRICED.format(times=largest / costs))
-    if not sentences:
-        return answer, certificate
-    return replace(answer, detail=" ".join([answer.detail, *sentences]).strip()), certificate
-
-
-def _found(program: Program, X: Sequence[Any]) -> Recession | None:
-    if not program.blocks:
-        return None
-    from bregopt.presolve.revealed_faces import recession  # only answers that diverge wait
-
-    try:
-        return recession(program, X)
-    except CutShort:
-        return None
-
-
-def _with_multipliers(
-    answer: Answer, certificate: Certificate, found: Recession
-) -> tuple[Answer, Certificate]:
-    """Return the answer with the nearest multipliers that may have a psd ``Z``, if they prove more.
-
-    They replace others with a higher bound, too. These have a ``Z`` that is not psd, and times a trace of
-    1e9 an eigenvalue that is lost in round-off is a cost.
-    """
-    y = found.multipliers(answer.y)
-    proven = certify(PrimalDualPoint(found.program, answer.X, answer.u, y))
-    valid = proven.dual < certificate.dual and proven.dual_residual <= certificate.dual_residual
-    if not (valid or proven.worst < certificate.worst):
-        return answer, certificate
-    return replace(answer, y=y, y_on_faces=None), proven
-
-
-def _logarithmic_ray(program: Program, X: Sequence[Matrix]) -> _Direction | None:
-    """Return a ray of a program with logarithms, near large matrices, None where none is found.
-
-    Parameters
-    ----------
-    program : Program
-    X : sequence of arrays of shape (n_b, n_b)
-        The point that a route ended at.
-    """
-    barriers = [b.nearness is not None and b.nearness.kind.barrier for b in program.blocks]
-    log = program.bounds.kind == Penalty.LOG
-    others = any(d is not None and not own for d, own in zip(program.divergences, barriers, strict=True))
-    if program.capped or others or not (any(barriers) or log.any()):
-        return None
-    for found in (_of_matrices(program, X), _of_variables(program)):
-        if found is not None and recedes(program, *found):
-            return found
-    return None
-
-
-def _of_matrices(program: Program, X: Sequence[Matrix]) -> _Direction | None:
-    """Return a direction that changes neither rows nor linear terms."""
-    linear = replace(program, blocks=tuple(map(_linear, program.blocks)))
-    found = _found(linear, [np.asarray(X_b) for X_b in X])
-    return None if found is None else found.direction
-
-
-def _linear(block: Block) -> Block:
-    """Return the block with its linear terms alone, that of its LogDet term included."""
-    if block.nearness is None:
-        return block
-    R: Any = divergence_of(block.nearness).recession()
-    return replace(block, cost=DenseRows((block.C + block.nearness.mu * R)[None]), nearness=None)
-
-
-def _of_variables(program: Program) -> _Direction | None:
-    """Return the direction of variables alone along which arguments of logarithms grow most."""
-    log = program.bounds.kind == Penalty.LOG
-    if not program.k or not log.any():
-        return None
-    from scipy.optimize import linprog  # slow to import, seldom needed
-
-    bounds, in_cone = program.bounds, np.zeros(program.k, dtype=bool)
-    in_cone[program.cones.index] = True
-    upward, downward = np.isfinite(bounds.lo), np.isfinite(bounds.hi)
-    hard = np.concatenate([-program.B[upward].toarray(), program.B[downward].toarray(), program.c[None]])
-    lower = np.where(np.isfinite(program.u_lo) | in_cone, 0.0, -1.0)
-    upper = np.where(np.isfinite(program.u_hi) | in_cone, 0.0, 1.0)
-    growth = np.asarray(program.B[log].sum(axis=0)).ravel()
-    found = linprog(-growth, hard, np.zeros(len(hard)), bounds=np.column_stack([lower, upper]))
-    if found.status != 0:
-        return None
-    return tuple(np.zeros((block.n, block.n)) for block in program.blocks), found.x

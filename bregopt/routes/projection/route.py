@@ -27,6 +27,7 @@ from bregopt.program.entry_stack import EntryProgram, EntryStack
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
+from bregopt.routes.alternatives import with_interior
 from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
@@ -445,22 +446,16 @@ def solve(program: Program, settings: Any, start: Start | None, progress: Progre
     method = _solve if None not in program.divergences else proximal(_solve)
     answer = method(program, settings, start, progress)
     if answer.stop in (StopReason.STALLED, StopReason.MAX_ITER):
-        answer = _inside(program, settings, progress, answer)
+        from bregopt.routes.ipm.path_route import PathSettings, solve_on_path  # only such answers wait
+
+        path = PathSettings(tol=settings.tol, max_iter=settings.max_iter)
+        answer = with_interior(program, answer, solve_on_path, path, progress)
     if answer.stop is not StopReason.STALLED and not _diverges(program, answer):
         return answer
-    from bregopt.routes.ipm.path_route import on_revealed_faces  # only such answers wait
+    from bregopt.routes.ipm.path_route import on_revealed_faces  # the same
 
     on_faces = behind(_FACES[1:], method)
     return on_revealed_faces(on_faces, program, settings, progress, answer)
-
-
-def _inside(program: Program, settings: Any, progress: Progress, answer: Answer) -> Answer:
-    """Return the answer, or the proof that no ``X`` inside the cone meets the rows."""
-    from bregopt.routes.alternatives import with_interior  # only such answers wait
-    from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
-
-    path = PathSettings(tol=settings.tol, max_iter=settings.max_iter)
-    return with_interior(program, answer, solve_on_path, path, progress)
 
 
 # Pays on: nearest psd matrix on two rows without interior.
