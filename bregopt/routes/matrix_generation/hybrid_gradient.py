@@ -352,9 +352,8 @@ class _Metric:
             squares = Q**2
             b = self._square @ squares
             change = self._change(theta, b)
-            diagonal = (
-                self._deviation @ squares
-            )  # the rest of Q'V^2 Q is that of its deviation, zero if V = I
+            # Apart from the diagonal Q'V^2 Q is as that of the deviation from a multiple of I: zero if V = I.
+            diagonal = self._deviation @ squares
             across = max(float(self._deviation @ self._deviation - diagonal @ diagonal), 0.0)
             round_off = _PROJECTION_ROUND_OFF * float(np.linalg.norm(theta))
             if abs(change) * math.sqrt(across) <= max(_PROJECTION_ERROR * self._move, round_off):
