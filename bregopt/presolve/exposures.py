@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
-from bregopt.program import Face, LowRank, Program
+from bregopt.program import Face, LowRank, Program, pays
 from bregopt.program.rows import Entries, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass
 
@@ -111,16 +111,15 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
         new = left[:, s > _PARALLEL * s.max()]
         return Exposure(b, np.array(rows), np.array(weight), before, face.embed(new))
     near = program.blocks[b].nearness
-    # Newton's method for squared distances alone ends soon at multipliers that diverge.
-    null = (
-        None
-        if near is None or (near.kind.quadratic and not program.k)
-        else _null_exposure(program, b, before, used)
-    )
+    # Newton's method for squares, and that for linear objectives, soon end at multipliers that diverge. Rows
+    # without objective, or of a tangent, are those of entropies.
+    entropic = program.tangent is not None or not pays(program)
+    if near is not None:
+        entropic = not near.kind.quadratic or program.k > 0
+    null = _null_exposure(program, b, before, used) if entropic else None
     if null is not None or before.shape[1]:
         return null
-    collinear = _collinear_exposure(program, b)
-    return collinear or _diagonal_exposure(program, b)
+    return _collinear_exposure(program, b) or _diagonal_exposure(program, b)
 
 
 def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:

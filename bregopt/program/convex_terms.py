@@ -19,7 +19,8 @@ from bregopt.program.bounds import Bounds
 from bregopt.program.convex_functions import ConvexFunction, Local
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import Matrix
-from bregopt.program.program import Program
+from bregopt.program.matrix_entropies import OfMatrices
+from bregopt.program.program import Nearness, Program
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
@@ -31,6 +32,7 @@ __all__ = [
     "tangent_inside",
     "tangent_program",
     "with_constant_terms",
+    "with_log_dets",
 ]
 
 _OF_ROWS = ("Bt", "absolute_B", "column_sizes", "row_sizes", "row_units")  # properties of the rows alone
@@ -172,6 +174,36 @@ def with_constant_terms(program: Program) -> Program:
         parameter_slopes=(),
         terms=(),
     )
+
+
+def with_log_dets(program: Program) -> Program:
+    """Return the program without terms, with a log-determinant of each matrix that must be definite for them.
+
+    The two have the same infeasible rows: no matrix of finite objective is singular in either.
+    """
+    blocks = list(program.blocks)
+    for term in program.terms:
+        if isinstance(term.function, OfMatrices) and term.function.needs_definite:
+            b = _matrix_of(term)
+            if b is not None and blocks[b].nearness is None:
+                blocks[b] = replace(blocks[b], nearness=Nearness("logdet", np.eye(blocks[b].n)))
+    return replace(program, blocks=tuple(blocks), terms=())
+
+
+def _matrix_of(term: ConvexTerm) -> int | None:
+    """Return the block whose matrix is the one real matrix that a term is of, None for other arguments."""
+    blocks, function = {own.block for own in term.A.terms}, term.function
+    assert isinstance(function, OfMatrices)
+    alone = len(blocks) == len(function.orders) == 1 and not term.b.any() and abs(term.B).sum() == 0
+    if function.hermitian or not alone:
+        return None
+    (b,) = blocks
+    S = np.random.default_rng(0).normal(size=(term.A.orders[b],) * 2)
+    S, rest = S + S.T, [np.zeros((n, n)) for n in term.A.orders]
+    rest[b] = S
+    if function.orders != (len(S),):
+        return None
+    return b if np.allclose(function.matrices(term.A.apply(rest))[0], S, rtol=1e-14) else None
 
 
 def row_vectors(A: LinearMap, b: int) -> Any:

@@ -16,10 +16,26 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 
 from bregopt.arrays import EPS, Array
-from bregopt.program.convex_functions import ConvexFunction, Local, hmat, hvec, hvec_length, upper_places
+from bregopt.program.convex_functions import (
+    ConvexFunction,
+    Local,
+    Logarithm,
+    hmat,
+    hvec,
+    hvec_length,
+    upper_places,
+)
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["EntropySum", "LogDeterminant", "RelativeEntropy", "TraceLog", "on_ranges"]
+__all__ = [
+    "EntropySum",
+    "LogDeterminant",
+    "OfMatrices",
+    "RelativeEntropy",
+    "TraceLog",
+    "is_infinite",
+    "on_ranges",
+]
 
 # Relative distance of eigenvalues below which a second divided difference is that of three equal ones. Its
 # error is the square of the distance, and only Newton's steps use it.
@@ -73,7 +89,7 @@ class _Spectrum:
         return self.U.conj().T @ stack @ self.U
 
 
-class _OfMatrices(ConvexFunction):
+class OfMatrices(ConvexFunction):
     """A function of symmetric or Hermitian positive definite matrices of given orders."""
 
     orders: tuple[int, ...]
@@ -83,6 +99,11 @@ class _OfMatrices(ConvexFunction):
     def size(self) -> int:
         """The number of arguments."""
         return sum(self._lengths)
+
+    @property
+    def needs_definite(self) -> bool:
+        """Whether the function is infinite at all singular matrices."""
+        return False
 
     @property
     def _lengths(self) -> list[int]:
@@ -126,7 +147,7 @@ class _OfMatrices(ConvexFunction):
 
 
 @dataclass(frozen=True, eq=False)
-class EntropySum(_OfMatrices):
+class EntropySum(OfMatrices):
     """``sum_j w_j tr Y_j log Y_j``, convex as a whole where some of the weights are negative.
 
     Parameters
@@ -174,7 +195,7 @@ class _EntropiesAt(Local):
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeEntropy(_OfMatrices):
+class RelativeEntropy(OfMatrices):
     """``tr A (log A - log B)`` of two matrices (Lindblad 1974: jointly convex).
 
     Parameters
@@ -226,7 +247,7 @@ class _RelativeAt(Local):
 
 
 @dataclass(frozen=True, eq=False)
-class LogDeterminant(_OfMatrices):
+class LogDeterminant(OfMatrices):
     """``-log det Y``.
 
     Parameters
@@ -236,6 +257,7 @@ class LogDeterminant(_OfMatrices):
     """
 
     name: ClassVar[str] = "log_det"
+    needs_definite: ClassVar[bool] = True
     orders: tuple[int, ...]
     hermitian: bool
 
@@ -260,7 +282,7 @@ class _LogDeterminantAt(Local):
 
 
 @dataclass(frozen=True, eq=False)
-class TraceLog(_OfMatrices):
+class TraceLog(OfMatrices):
     """``-tr C log Y`` with a constant positive semidefinite ``C``.
 
     Parameters
@@ -277,6 +299,11 @@ class TraceLog(_OfMatrices):
     def orders(self) -> tuple[int, ...]:  # type: ignore[override]
         """The order of ``Y``."""
         return (len(self.C),)
+
+    @property
+    def needs_definite(self) -> bool:
+        """Whether ``C`` is definite."""
+        return bool(self.factor.shape[1] == len(self.C))
 
     @cached_property
     def factor(self) -> Any:
@@ -367,6 +394,30 @@ def on_ranges(function: ConvexFunction, samples: Callable[[], Array]) -> tuple[C
     return reduced, _compressions(function, bases)
 
 
+def is_infinite(function: ConvexFunction, samples: Array) -> bool:
+    """Whether a function is infinite at all arguments with the ranges of generic ones, shape (count, size).
+
+    A logarithm of a singular matrix is infinite unless the matrix beside it vanishes on the null space.
+    """
+    if isinstance(function, Logarithm):
+        largest = np.abs(samples).max(axis=0)
+        return bool(largest.min() <= _NULL * largest.max())
+    if not isinstance(function, LogDeterminant | TraceLog | RelativeEntropy):
+        return False
+    *first, last = function.matrices(samples)
+    Q = _common_range(last)
+    if Q.shape[0] == Q.shape[1]:
+        return False
+    if isinstance(function, LogDeterminant):
+        return True
+    if isinstance(function, TraceLog):
+        return not _within(function.C, Q)
+    assert isinstance(function, RelativeEntropy)
+    (A,) = first
+    constant = np.linalg.norm(A - A[0]) <= _NULL * np.linalg.norm(A)  # another one may vanish there, too
+    return constant and not _within(function.embedded(A[0]), Q)
+
+
 def _common_range(stack: Any) -> Any:
     """Return an orthonormal basis of the directions in which one of several matrices does not vanish."""
     _, s, V = np.linalg.svd(np.concatenate(list(stack)), full_matrices=False)
@@ -379,7 +430,7 @@ def _within(M: Any, Q: Any) -> bool:
     return bool(np.linalg.norm(M - Q @ (Q.conj().T @ M)) <= _NULL * np.linalg.norm(M))
 
 
-def _compressions(function: _OfMatrices, bases: Sequence[Any]) -> Any:
+def _compressions(function: OfMatrices, bases: Sequence[Any]) -> Any:
     """Return the sparse map from the vectors of matrices to those of ``Q* Y Q``."""
     parts = []
     for n, Q in zip(function.orders, bases, strict=True):

@@ -39,7 +39,7 @@ from bregopt.program import (
     pays,
     stored_terms,
 )
-from bregopt.program.convex_terms import tangent_inside, with_constant_terms
+from bregopt.program.convex_terms import tangent_inside, with_constant_terms, with_log_dets
 from bregopt.program.scale import scale_of
 from bregopt.records import replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded
@@ -135,6 +135,7 @@ def _run(
     with reserved, clock.stoppable(), kept(solver, restated.program):
         answer = _solved(solver, restated.program, settings, first, progress)
     answer = _plain(restated.program, answer)
+    posed = program
     if program.terms:  # another program certifies the answer from here on
         if answer.stop is StopReason.INFEASIBLE:
             program = replace(program, terms=tuple(t for t in program.terms if t.rows is not None))
@@ -150,6 +151,9 @@ def _run(
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))
     whole = restated.restore(answer)
     status = _judged(restated.whole, whole, certificate, settings.tol)
+    if status is Status.INFEASIBLE_INACCURATE and posed.terms:
+        proven = proves_infeasible(with_log_dets(posed), whole.y[: posed.m])
+        status = Status.INFEASIBLE if proven else status
     answer = whole if given is program else replace(whole, y=whole.y[: given.m])
     program.reductions.clear()  # the solution holds the program, and would hold them too
     done = time.perf_counter()

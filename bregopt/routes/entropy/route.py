@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from bregopt.arrays import Array
 from bregopt.certify import NEAR
 from bregopt.presolve.faces import OnFaces, implied_faces
 from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
-from bregopt.program.convex_terms import tangent_inside, tangent_program, with_constant_terms
+from bregopt.program.convex_terms import ConvexTerm, tangent_inside, tangent_program, with_constant_terms
+from bregopt.program.matrix_entropies import is_infinite
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, proves_unbounded
@@ -39,6 +41,7 @@ _LOST = 1e-6
 # its largest, up to which they are tried as zero.
 _TOL, _NOISE = 1e-8, (1e-14, 1e-10, 1e-7)
 _LARGEST_SQUARES = 40  # order of matrices with a squared distance; on larger ones first-order methods win
+_SAMPLES = 3  # generic matrices on a face, whose ranges are those of all
 _FACES = ("faces", "face coordinates")
 _MARGIN = 1e-5  # largest least eigenvalue, relative to the matrix, of matrices that rows hold on a face
 # Least violation of the rows, relative to them, that is said without a proof if it is known to `_FAIR`.
@@ -108,12 +111,16 @@ class Entropy:
         faces = None if any(program.divergences) else implied_faces(rows)
         if faces is not None:
             farkas = faces.contradiction()
+            if farkas is None and _is_infinite(program, faces):
+                farkas = _exposing(faces)
             if farkas is not None:
                 return Answer.without_point(program, farkas, StopReason.INFEASIBLE)
         answer, worst = _followed(program, faces, settings, progress)
         if answer.stop is not StopReason.STALLED or worst <= settings.tol:
             return answer
         on_faces = None if any(program.divergences) else revealed(rows)
+        if on_faces is not None and _is_infinite(program, on_faces):
+            return Answer.without_point(program, _exposing(on_faces), StopReason.INFEASIBLE)
         if on_faces is not None:
             found, least = _followed(program, on_faces, settings, progress, answer.iterations)
             if least < worst:
@@ -206,6 +213,28 @@ def revealed(rows: Program) -> OnFaces | None:
         return None
     least = _Solved(with_margin(rows, -np.inf))
     return revealed_faces(rows, least.y) if abs(least.u[-1]) <= _MARGIN * scale_of(rows).primal else None
+
+
+def _is_infinite(program: Program, on_faces: OnFaces) -> bool:
+    """Whether a term is infinite at all matrices on faces, as ``-tr log X`` is at singular ones."""
+    rng, faces = np.random.default_rng(0), on_faces.program.faces
+
+    def sample(term: ConvexTerm) -> Array:
+        factors = [face.embed(rng.normal(size=(face.order, max(face.order, 1)))) for face in faces]
+        return term.arguments([W @ W.T for W in factors], rng.normal(size=program.k))
+
+    return any(
+        is_infinite(term.function, np.array([sample(term) for _ in range(_SAMPLES)]))
+        for term in program.terms
+    )
+
+
+def _exposing(on_faces: OnFaces) -> Array:
+    """Return the multipliers of the rows that leave a matrix no interior."""
+    y = np.zeros(on_faces.whole.m)
+    for exposure in on_faces.exposures:
+        y[exposure.rows] -= exposure.weight
+    return y
 
 
 def with_margin(rows: Program, least: float) -> Program:

@@ -215,3 +215,37 @@ def test_faces_of_rows_have_both_bounds(hermitian):
     proven, exact = sol.verify(), -0.3 * np.log(0.3) - 0.7 * np.log(0.7)
     assert proven.lower <= exact <= proven.upper
     assert proven.upper - proven.lower < 1e-9
+
+
+WITHOUT_INTERIOR = {  # rows that hold for psd matrices, but for no definite one
+    "a zero": lambda X: [X[0, 0] == 0, bo.trace(X) == 1],
+    "a null vector": lambda X: [X @ np.ones(4) == 0, bo.trace(X) == 1],
+    "a correlation of one": lambda X: [bo.diag(X)[:2] == 0.4, X[0, 1] == 0.4, bo.trace(X) == 1],
+}
+
+
+@pytest.mark.parametrize("rows", WITHOUT_INTERIOR)
+@pytest.mark.parametrize("name", ["relative entropy", "trace of a logarithm"])
+def test_a_logarithm_of_singular_matrices_is_infinite(name, rows):
+    """``-tr C log X`` with a definite ``C``: no value is finite, however little the rows are missed."""
+    X, C = bo.PSD(4), np.diag([0.1, 0.2, 0.3, 0.4])
+    cost = {"relative entropy": bo.quantum_rel_entr(C, X), "trace of a logarithm": -bo.trace_logm(X, C)}[name]
+    found = bo.Problem(bo.Minimize(cost), WITHOUT_INTERIOR[rows](X)).solve()
+    assert found.status == "infeasible"
+    assert found.value == np.inf
+
+
+@pytest.mark.parametrize("rows", WITHOUT_INTERIOR)
+def test_the_relative_entropy_of_singular_matrices_is_finite(rows):
+    X, C = bo.PSD(4), np.diag([0.1, 0.2, 0.3, 0.4])
+    found = bo.Problem(bo.Minimize(bo.quantum_rel_entr(X, C)), WITHOUT_INTERIOR[rows](X)).solve()
+    near = bo.Problem(bo.Minimize(bo.von_neumann_div(X, C)), WITHOUT_INTERIOR[rows](X)).solve()
+    assert found.status == near.status == "optimal"
+    assert found.value == pytest.approx(near.value, rel=1e-6)
+
+
+def test_a_logarithm_beside_a_matrix_on_its_range_is_finite():
+    X, C = bo.PSD(3), np.diag([0.0, 0.5, 0.5])
+    found = bo.Problem(bo.Minimize(bo.quantum_rel_entr(C, X)), [X[0, 0] == 0, bo.trace(X) == 1]).solve()
+    assert found.status == "optimal"
+    assert abs(found.value) <= 1e-6
