@@ -119,7 +119,10 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     null = _null_exposure(program, b, before, used) if entropic else None
     if null is not None or before.shape[1]:
         return null
-    return _collinear_exposure(program, b) or _diagonal_exposure(program, b)
+    # Bounds of a linear program, as of a node of branch and bound, lose more by the multiple of F.
+    curved = near is not None or program.k > 0 or not program.bounds.all_hard
+    collinear = _collinear_exposure(program, b) if curved else None
+    return collinear or _diagonal_exposure(program, b)
 
 
 def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[int, float, Array]]:

@@ -15,11 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from bregopt.arrays import EPS, Array
+from bregopt.arrays import EPS, Array, Mask
 from bregopt.program.convex_functions import (
     ConvexFunction,
     Local,
     Logarithm,
+    NumbersRelativeEntropy,
     hmat,
     hvec,
     hvec_length,
@@ -400,8 +401,11 @@ def is_infinite(function: ConvexFunction, samples: Array) -> bool:
     A logarithm of a singular matrix is infinite unless the matrix beside it vanishes on the null space.
     """
     if isinstance(function, Logarithm):
-        largest = np.abs(samples).max(axis=0)
-        return bool(largest.min() <= _NULL * largest.max())
+        return bool(_vanishing(samples).any())
+    if isinstance(function, NumbersRelativeEntropy):
+        x, y = np.split(samples, 2, axis=1)
+        constant = (np.ptp(x, axis=0) == 0) & (x[0] != 0)  # another one may vanish there, too
+        return bool((constant & _vanishing(y)).any())
     if not isinstance(function, LogDeterminant | TraceLog | RelativeEntropy):
         return False
     *first, last = function.matrices(samples)
@@ -416,6 +420,13 @@ def is_infinite(function: ConvexFunction, samples: Array) -> bool:
     (A,) = first
     constant = np.linalg.norm(A - A[0]) <= _NULL * np.linalg.norm(A)  # another one may vanish there, too
     return constant and not _within(function.embedded(A[0]), Q)
+
+
+def _vanishing(samples: Array) -> Mask:
+    """Return which numbers are zero in all samples."""
+    largest = np.abs(samples).max(axis=0)
+    mask: Mask = largest <= _NULL * largest.max(initial=0.0)
+    return mask
 
 
 def _common_range(stack: Any) -> Any:

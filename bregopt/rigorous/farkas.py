@@ -71,17 +71,18 @@ def is_refuted(program: Program, y: Array) -> bool:
 
 def _leaves_no_interior(data: Data, y: Array) -> bool:
     """Whether the rows let no matrix with a log-determinant be definite, or no logarithm be finite."""
-    on_ranges = reduced(data).data
-    inside = [
-        b
-        for b, block in enumerate(on_ranges.matrices)
-        if block.anchor is not None and block.anchor.divergence == LogDet.name
-    ]
-    logarithms = np.flatnonzero(on_ranges.kind == int(Penalty.LOG)).tolist()
-    if not inside and not logarithms:
-        return False
-    empty = feasibility(on_ranges)
-    return exact_farkas(empty, implied_bounds(empty), y, inside, logarithms) is not None
+    for own in (data, reduced(data).data):  # on faces and ranges rows of logarithms may vanish
+        anchors = [block.anchor for block in own.matrices]
+        inside = [
+            b
+            for b, near in enumerate(anchors)
+            if near is not None and near.divergence == LogDet.name and near.factor is None
+        ]
+        logarithms = np.flatnonzero(own.kind == int(Penalty.LOG)).tolist()
+        empty = feasibility(own)
+        if (inside or logarithms) and exact_farkas(empty, implied_bounds(empty), y, inside, logarithms):
+            return True
+    return False
 
 
 def _used_rows_refute(program: Program, y: Array) -> bool:

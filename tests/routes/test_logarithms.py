@@ -303,6 +303,8 @@ WITHOUT_INTERIOR = {
         bo.log_det(bo.diag(u)) - bo.trace(X),
         [u[0] + u[1] == 0, u <= 1],
     ),
+    "a zero": lambda X, Y, u: (bo.sum(bo.log(bo.diag(X))), [X[0, 0] == 0, bo.trace(X) == 1]),
+    "two zeros": lambda X, Y, u: (bo.sum(bo.log(bo.diag(X))) - bo.trace(X), [X[0, 0] + X[1, 1] == 0]),
     "two logarithms": lambda X, Y, u: (
         bo.log(X[0, 0] - 1) + bo.log(X[1, 1]) - bo.trace(X),
         [X[0, 0] + X[1, 1] == 1],

@@ -13,7 +13,7 @@ from bregopt.presolve.faces import OnFaces, implied_faces
 from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
-from bregopt.program.convex_terms import ConvexTerm, tangent_inside, tangent_program, with_constant_terms
+from bregopt.program.convex_terms import tangent_inside, tangent_program, with_constant_terms
 from bregopt.program.matrix_entropies import is_infinite
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
@@ -111,16 +111,16 @@ class Entropy:
         faces = None if any(program.divergences) else implied_faces(rows)
         if faces is not None:
             farkas = faces.contradiction()
-            if farkas is None and _is_infinite(program, faces):
-                farkas = _exposing(faces)
             if farkas is not None:
                 return Answer.without_point(program, farkas, StopReason.INFEASIBLE)
+        if _is_infinite(program, faces):
+            return Answer.without_point(program, _exposing(program, faces), StopReason.INFEASIBLE)
         answer, worst = _followed(program, faces, settings, progress)
         if answer.stop is not StopReason.STALLED or worst <= settings.tol:
             return answer
         on_faces = None if any(program.divergences) else revealed(rows)
         if on_faces is not None and _is_infinite(program, on_faces):
-            return Answer.without_point(program, _exposing(on_faces), StopReason.INFEASIBLE)
+            return Answer.without_point(program, _exposing(program, on_faces), StopReason.INFEASIBLE)
         if on_faces is not None:
             found, least = _followed(program, on_faces, settings, progress, answer.iterations)
             if least < worst:
@@ -215,24 +215,33 @@ def revealed(rows: Program) -> OnFaces | None:
     return revealed_faces(rows, least.y) if abs(least.u[-1]) <= _MARGIN * scale_of(rows).primal else None
 
 
-def _is_infinite(program: Program, on_faces: OnFaces) -> bool:
-    """Whether a term is infinite at all matrices on faces, as ``-tr log X`` is at singular ones."""
-    rng, faces = np.random.default_rng(0), on_faces.program.faces
+def _is_infinite(program: Program, on_faces: OnFaces | None) -> bool:
+    """Whether a term is infinite at all points that meet the rows, as ``-tr log X`` is on a face.
 
-    def sample(term: ConvexTerm) -> Array:
+    It is tried at generic matrices on the faces and generic variables, those apart that a row alone fixes.
+    """
+    rng, faces = np.random.default_rng(0), (program if on_faces is None else on_faces.program).faces
+    B, bounds = sp.csr_array(program.B), program.bounds
+    fixing = np.flatnonzero(bounds.equal & (np.diff(B.indptr) == 1) & (program.A.norms() == 0))
+    first = B.indptr[fixing]
+
+    def sample() -> tuple[list[Array], Array]:
         factors = [face.embed(rng.normal(size=(face.order, max(face.order, 1)))) for face in faces]
-        return term.arguments([W @ W.T for W in factors], rng.normal(size=program.k))
+        u = rng.normal(size=program.k)
+        u[B.indices[first]] = bounds.lo[fixing] / B.data[first]
+        return [W @ W.T for W in factors], u
 
+    samples = [sample() for _ in range(_SAMPLES)]
     return any(
-        is_infinite(term.function, np.array([sample(term) for _ in range(_SAMPLES)]))
+        is_infinite(term.function, np.array([term.arguments(*own) for own in samples]))
         for term in program.terms
     )
 
 
-def _exposing(on_faces: OnFaces) -> Array:
+def _exposing(program: Program, on_faces: OnFaces | None) -> Array:
     """Return the multipliers of the rows that leave a matrix no interior."""
-    y = np.zeros(on_faces.whole.m)
-    for exposure in on_faces.exposures:
+    y = np.zeros(program.m)
+    for exposure in () if on_faces is None else on_faces.exposures:
         y[exposure.rows] -= exposure.weight
     return y
 

@@ -1,5 +1,7 @@
 """Rows that hold matrices on faces of the cone, numbers at zero, and images that are always singular."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -249,3 +251,21 @@ def test_a_logarithm_beside_a_matrix_on_its_range_is_finite():
     found = bo.Problem(bo.Minimize(bo.quantum_rel_entr(C, X)), [X[0, 0] == 0, bo.trace(X) == 1]).solve()
     assert found.status == "optimal"
     assert abs(found.value) <= 1e-6
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-3])
+def test_a_logarithm_of_a_number_that_rows_fix_at_zero_is_infinite(least):
+    X, x, p = bo.PSD(3), bo.Variable(3), np.array([0.2, 0.3, 0.5])
+    for y, rows in ((x, [x[0] == least, bo.sum(x) == 1]), (bo.diag(X), [X[0, 0] == least, bo.trace(X) == 1])):
+        cost = bo.sum(bo.rel_entr(p, y)) + bo.trace(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if least == 0 else "error", bo.ConvergenceWarning)
+            found = bo.Problem(bo.Minimize(cost), rows).solve()
+        if least == 0:
+            assert found.status in ("infeasible", "infeasible_inaccurate")
+            assert found.value == np.inf
+        else:
+            q = np.array([least, *(p[1:] * (1 - least) / p[1:].sum())])
+            trace = 0.0 if y is x else 1.0
+            assert found.status == "optimal"
+            assert found.value == pytest.approx(p @ np.log(p / q) + trace, rel=1e-6)
