@@ -120,7 +120,7 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     if null is not None or before.shape[1]:
         return null
     # Bounds of a linear program, as of a node of branch and bound, lose more by the multiple of F.
-    curved = near is not None or program.k > 0 or not program.bounds.all_hard
+    curved = near is not None or entropic or program.k > 0 or not program.bounds.all_hard
     collinear = _collinear_exposure(program, b) if curved else None
     return collinear or _diagonal_exposure(program, b)
 
