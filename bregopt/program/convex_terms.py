@@ -8,6 +8,7 @@ bounds that of the program. At the point of the tangent both have the same value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,6 +86,9 @@ class Tangent:
         what is left is no measure of a dual residual.
     costs : array of shape (k,)
         The sum of the magnitudes of the slopes along each variable.
+    terms : float
+        The sum of the magnitudes of the objective's terms and of their arguments, at their weights. Where an
+        argument is nearly at the end of its domain, a slope may be huge, while these are not.
     """
 
     program: Program
@@ -93,6 +97,7 @@ class Tangent:
     inward: float
     size: float
     costs: Array
+    terms: float = math.inf
 
 
 def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: float = 0.0) -> Program | None:
@@ -108,7 +113,7 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
     costs = [block.C.copy() for block in program.blocks]
     c, offset = program.c.copy(), program.offset
     rows = _Rows(program)
-    size, magnitudes = 0.0, np.abs(c)
+    size, magnitudes, terms = 0.0, np.abs(c), 0.0
     for term in program.terms:
         y = term.arguments(X, u)
         y = term.function.moved_inside(y, inward) if inward else y
@@ -122,6 +127,7 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
         if term.rows is not None:
             rows.add(term, local, slope, y)
             continue
+        terms += float(term.weight @ np.abs(local.value) + term.weight[term.function.owner] @ np.abs(y))
         for b, cost in enumerate(costs):
             cost += term.A.adjoint(slope, b)
         c += term.B.T @ slope if program.k else 0.0
@@ -139,7 +145,9 @@ def tangent_program(program: Program, X: Sequence[Array], u: Array, inward: floa
         offset=offset,
         constant=program.stated_constant,
         terms=(),
-        tangent=Tangent(program, tuple(np.array(X_b) for X_b in X), np.array(u), inward, size, magnitudes),
+        tangent=Tangent(
+            program, tuple(np.array(X_b) for X_b in X), np.array(u), inward, size, magnitudes, terms
+        ),
     )
     if found.A is program.A and found.B is program.B:  # many tangents have the same rows
         vars(found).update({name: getattr(program, name) for name in _OF_ROWS})

@@ -42,7 +42,8 @@ class Scale:
         least price of a soft row; zero without one.
     objective : float
         The largest of ``mu`` times the scale of each divergence, the weight of each logarithm, and `dual`
-        times the size that the rows demand of ``X``. A bound that ``X = 0`` meets, such as a large one on the
+        times the size that the rows demand of ``X``; of a tangent no more than that of the costs beside the
+        terms, and the terms. A bound that ``X = 0`` meets, such as a large one on the
         trace, demands nothing. Such bounds count only where nothing is demanded.
     resolution : float
         The objective that counts as zero: a millionth of `dual` times that size, or the sum of ``mu`` times
@@ -89,6 +90,9 @@ def scale_of(program: Program) -> Scale:
         hinge = bounds.kind == int(Penalty.HINGE)  # it is a difference of activity and bound
         resolution += Divergence.resolution * float(bounds.gamma[hinge] @ bounds.sizes[hinge])
     linear = dual * (demand or primal)
+    if program.tangent is not None:
+        posed = _dual_size(program.tangent.program, primal)
+        linear = min(linear, posed * (demand or primal) + program.tangent.terms)
     return Scale(primal, dual, max(linear, *units), max(_RESOLUTION * linear, resolution))
 
 

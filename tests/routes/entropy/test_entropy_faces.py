@@ -269,3 +269,19 @@ def test_a_logarithm_of_a_number_that_rows_fix_at_zero_is_infinite(least):
             trace = 0.0 if y is x else 1.0
             assert found.status == "optimal"
             assert found.value == pytest.approx(p @ np.log(p / q) + trace, rel=1e-6)
+
+
+@pytest.mark.parametrize("bound", [10.0**-k for k in range(2, 15, 2)])
+def test_a_slope_without_end_makes_no_gap_small(bound):
+    """Near the end of the domain the slope is huge, and no gap may count relative to it."""
+    p, X = np.array([0.1, 0.2, 0.3, 0.4]), bo.PSD(4)
+    problem = bo.Problem(
+        bo.Minimize(bo.quantum_rel_entr(np.diag(p), X)), [X[0, 0] <= bound, bo.trace(X) == 1]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        found = problem.solve()
+    q = np.array([bound, *(p[1:] * (1 - bound) / p[1:].sum())])
+    off = abs(found.value - p @ np.log(p / q))
+    assert off <= found.error
+    assert found.status != "optimal" or off <= 1e-6 * max(1, found.value)
