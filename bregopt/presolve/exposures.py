@@ -212,7 +212,7 @@ def _null_exposure(program: Program, b: int, before: Array, used: Mask) -> Expos
     if N.shape[1] == 0 or np.abs(second @ N).max() > noise:
         return None
     F = (N @ N.T)[i, j] / half
-    weight = np.linalg.lstsq(B, F)[0]
+    weight = np.linalg.lstsq(B, F, rcond=None)[0]
     if np.abs(B @ weight - F).max() > n * FACE_NOISE:
         return None
     return Exposure(b, at, weight, before, face.embed(N))
