@@ -176,14 +176,6 @@ class Divergence(ABC):
         """
         raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
 
-    @property
-    def anchor_gradient(self) -> Array:
-        """``G = grad f(X0)`` of the function ``f`` whose divergence this is: ``D`` is ``f(X) - <G, X> + c``.
-
-        A divergence that is restricted to faces has it.
-        """
-        raise NotImplementedError(f"{self.phrase()} is not restricted to faces")
-
     def anchor_derivative(self, S: Array) -> Array:
         """Return minus the derivative of the gradient along a symmetric `S`, as ``X0`` changes.
 

@@ -89,10 +89,6 @@ class Frobenius(Divergence):
         M0 = V.T @ self.X0 @ V
         return (M0 + M0.T) / 2, float(np.linalg.norm(self.X0 - V @ M0 @ V.T) ** 2)
 
-    @property
-    def anchor_gradient(self) -> Array:
-        return 2 * self.X0
-
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         return cp.sum_squares(X - self.X0)
 

@@ -112,10 +112,6 @@ class VonNeumann(Divergence):
         M0 = (Q * np.exp(theta)) @ Q.T
         return (M0 + M0.T) / 2, self.trace - float(np.exp(theta).sum())
 
-    @property
-    def anchor_gradient(self) -> Array:
-        return self.log_X0
-
     def cvxpy_expression(self, cp: Any, X: Any) -> Any:
         n = len(self.log_X0)
         # CVXPY 1.6 cannot canonicalize the spectrum of a matrix of order one: it has no second eigenvalue.

@@ -141,7 +141,7 @@ class OnFaces(Reduced):
     def _multiple_of_divergence(self, exposure: Exposure, weight: Array, y: Array, X: Array) -> float:
         """Return ``t`` for a block with a divergence: the bound increases with ``t`` without end.
 
-        With ``Z = C - mu grad f(X0) - A*(y)``, the bound is short by at most
+        With ``Z = C + mu grad D(0) - A*(y)``, the bound is short by at most
         ``||X|| ||Z_12||^2 / (t ||F_22||)``. The bound of squares is a difference of terms of size
         ``(t ||F||)^2``, and in that of an entropy ``t F`` is an exponent: their round-off is as large at this
         ``t``.
@@ -149,8 +149,8 @@ class OnFaces(Reduced):
         b, nearness = exposure.block, self.whole.blocks[exposure.block].nearness
         assert nearness is not None
         A, R, before = self.whole.A, exposure.directions, Face(exposure.before)
-        anchor = nearness.mu * divergence_of(nearness).anchor_gradient
-        F, Z = A.adjoint(weight, b), self.whole.blocks[b].C - anchor - A.adjoint(y, b)
+        slope = nearness.mu * divergence_of(nearness).gradient(np.zeros_like(X))
+        F, Z = A.adjoint(weight, b), self.whole.blocks[b].C + slope - A.adjoint(y, b)
         own, size = float(np.linalg.eigvalsh(R.T @ F @ R)[0]), float(np.linalg.norm(F))
         corner = before.project(Z @ R) - before.project(R) @ (R.T @ Z @ R)
         short = float(np.linalg.norm(X, 2)) * float(np.linalg.norm(corner)) ** 2 / own
