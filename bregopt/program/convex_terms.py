@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import EPS, Array, IntArray
 from bregopt.program.bounds import Bounds
 from bregopt.program.convex_functions import ConvexFunction, Local
 from bregopt.program.linear_map import LinearMap, Term
@@ -203,7 +203,8 @@ def _matrix_of(term: ConvexTerm) -> int | None:
     blocks, function = {own.block for own in term.A.terms}, term.function
     assert isinstance(function, OfMatrices)
     alone = len(blocks) == len(function.orders) == 1 and not term.b.any() and abs(term.B).sum() == 0
-    if function.hermitian or not alone:
+    single = sum(own.rows.count() for own in term.A.terms) == function.size  # each argument is one entry
+    if function.hermitian or not (alone and single):
         return None
     (b,) = blocks
     S = np.random.default_rng(0).normal(size=(term.A.orders[b],) * 2)
@@ -211,7 +212,7 @@ def _matrix_of(term: ConvexTerm) -> int | None:
     rest[b] = S
     if function.orders != (len(S),):
         return None
-    return b if np.allclose(function.matrices(term.A.apply(rest))[0], S, rtol=1e-14) else None
+    return b if np.allclose(function.matrices(term.A.apply(rest))[0], S, rtol=4 * EPS, atol=0.0) else None
 
 
 def row_vectors(A: LinearMap, b: int) -> Any:

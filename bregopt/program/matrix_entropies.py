@@ -42,6 +42,7 @@ __all__ = [
 # error is the square of the distance, and only Newton's steps use it.
 _NEAR = 1e-4
 _ROUND_OFF = 1e-12  # an eigenvalue, relative to the largest, that is negative by round-off only
+_SURE = 1e-12  # least eigenvalue, relative to the largest, of a matrix that is definite without doubt
 _NULL = 1e-11  # a singular value, relative to the largest, of directions that are in no argument's range
 
 
@@ -303,8 +304,9 @@ class TraceLog(OfMatrices):
 
     @property
     def needs_definite(self) -> bool:
-        """Whether ``C`` is definite."""
-        return bool(self.factor.shape[1] == len(self.C))
+        """Whether ``C`` is definite beyond all round-off of its eigenvalues."""
+        d = np.linalg.eigvalsh(self.C)
+        return bool(d[0] > _SURE * d[-1])
 
     @cached_property
     def factor(self) -> Any:

@@ -285,3 +285,17 @@ def test_a_slope_without_end_makes_no_gap_small(bound):
     off = abs(found.value - p @ np.log(p / q))
     assert off <= found.error
     assert found.status != "optimal" or off <= 1e-6 * max(1, found.value)
+
+
+@pytest.mark.parametrize("shift", [1e-3, 1e-9, 1e-14])
+def test_a_logarithm_of_a_matrix_and_its_trace_is_finite(shift):
+    """``X + s tr(X) I`` is definite where ``X`` is singular: no proof may take it for ``X``."""
+    X, C = bo.PSD(3), np.diag([0.2, 0.3, 0.5])
+    cost = bo.quantum_rel_entr(C, X + shift * bo.trace(X) * np.eye(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bo.ConvergenceWarning)
+        found = bo.Problem(bo.Minimize(cost), [X[0, 0] == 0, bo.trace(X) == 1]).solve()
+    assert found.status != "infeasible"
+    if found.status == "optimal":
+        y = shift + np.array([0, 3, 5]) / 8  # of one of the matrices
+        assert found.value <= np.diag(C) @ np.log(np.diag(C) / y) + 1e-6
