@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "elastic",
-    "largest_least_eigenvalue",
     "largest_trace",
     "recession_box",
     "steepest_ray",
     "with_attainment",
     "with_interior",
+    "with_margin",
     "with_proof",
     "without_noise",
 ]
@@ -127,7 +127,7 @@ def with_interior(
         return answer
     settings = replace(settings, tol=min(settings.tol, _TOL_OF_ALTERNATIVE))
     hard = ActiveSet(program.bounds.required, np.zeros(program.m))
-    spread = largest_least_eigenvalue(hard.of(program))
+    spread = with_margin(hard.of(program), list(map(_mean_eigenvalue, program.blocks)), -np.inf, 1.0)
     try:
         found = method(spread, settings, None, progress.of_another_program())
     except (CutShort, InfeasibleRowError):
@@ -179,22 +179,30 @@ def _alternative(
     return stalled
 
 
-def largest_least_eigenvalue(program: Program) -> Program:
-    """Return the program that maximizes ``t``, up to one, with ``X - t s I`` psd in blocks with LogDet.
+def with_margin(program: Program, sizes: Sequence[float], least: float, largest: float) -> Program:
+    """Return the program of the largest ``t``, from `least` to `largest`, with ``X - t s I`` psd.
 
-    ``s`` is the mean eigenvalue of ``X0``, and ``t`` is the last variable. Arguments of logarithms are ``t``
-    times the size of their row above zero. If the maximum is not positive, the multipliers give a combination
+    Its matrices are ``X - t s I``, and ``t`` is the last variable. Arguments of logarithms are ``t`` times
+    the size of their row above zero. If the maximum is not positive, the multipliers give a combination
     ``A*(y)``, negative semidefinite and not zero, that no definite ``X`` meets.
+
+    Parameters
+    ----------
+    program : Program
+        Its objective is left out, and all of its rows are required.
+    sizes : sequence of float
+        ``s`` of each matrix.
+    least, largest : float
     """
-    shifts = program.A.apply([_mean_eigenvalue(block) * np.eye(block.n) for block in program.blocks])
+    shifts = program.A.apply([s * np.eye(n) for s, n in zip(sizes, program.A.orders, strict=True)])
     shifts = shifts - np.where(program.bounds.kind == Penalty.LOG, program.row_sizes, 0.0)
     return replace(
         _without_objective(program),
         B=sp.csr_array(sp.hstack([program.B, sp.csr_array(shifts[:, None])])),
         bounds=Bounds.of_hard_rows(program.bounds.lo, program.bounds.hi),
         c=np.append(np.zeros(program.k), -1.0),
-        u_lo=np.append(program.u_lo, -np.inf),
-        u_hi=np.append(program.u_hi, 1.0),
+        u_lo=np.append(program.u_lo, least),
+        u_hi=np.append(program.u_hi, largest),
     )
 
 

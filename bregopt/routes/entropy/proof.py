@@ -36,7 +36,7 @@ from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.tangents import data_of_tangent, value_of_terms, violated_row
 from bregopt.rigorous.upper import Point, distance
 from bregopt.routes import routing
-from bregopt.routes.entropy.route import revealed, rows_alone, with_margin
+from bregopt.routes.entropy.route import least_eigenvalue, revealed, rows_alone
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.solution import Solution
 from bregopt.routes.verification import candidate, verified
@@ -274,7 +274,9 @@ class _Bounds:
         """Yield the matrices of the rows with the largest least eigenvalue."""
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                found = routing.solve(with_margin(rows_alone(self._linear), 0.0), warn=False, tol=_TOLS[0])
+                found = routing.solve(
+                    least_eigenvalue(rows_alone(self._linear), 0.0), warn=False, tol=_TOLS[0]
+                )
         except (InfeasibleRowError, SolverError, UnsupportedProblemError):
             return
         if found.X is not None:

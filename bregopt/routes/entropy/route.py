@@ -19,7 +19,7 @@ from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, proves_unbounded
 from bregopt.routes import base
-from bregopt.routes.alternatives import elastic, steepest_ray, without_noise
+from bregopt.routes.alternatives import elastic, steepest_ray, with_margin, without_noise
 from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
 from bregopt.routes.entropy.interior_point import Barrier, EntropyPath
@@ -27,7 +27,7 @@ from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.monitor import Monitor
 from bregopt.routes.progress import Progress
 
-__all__ = ["Entropy", "revealed", "rows_alone", "with_margin"]
+__all__ = ["Entropy", "least_eigenvalue", "revealed", "rows_alone"]
 
 _STEPS, _PROJECTIONS = 200, 60
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
@@ -211,7 +211,7 @@ def revealed(rows: Program) -> OnFaces | None:
     """
     if not rows.blocks:
         return None
-    least = _Solved(with_margin(rows, -np.inf))
+    least = _Solved(least_eigenvalue(rows, -np.inf))
     return revealed_faces(rows, least.y) if abs(least.u[-1]) <= _MARGIN * scale_of(rows).primal else None
 
 
@@ -246,24 +246,9 @@ def _exposing(program: Program, on_faces: OnFaces | None) -> Array:
     return y
 
 
-def with_margin(rows: Program, least: float) -> Program:
-    """Return the program of the largest ``t`` with ``X - t I`` psd, for that matrix, and ``t`` at the end.
-
-    Parameters
-    ----------
-    rows : Program
-        Without costs.
-    least : float
-        The lower bound of ``t``; the upper one is the scale of ``X``.
-    """
-    traces = rows.A.apply([np.eye(n) for n in rows.A.orders])
-    return replace(
-        rows,
-        B=sp.csr_array(sp.hstack([rows.B, traces[:, None]])),
-        c=np.append(rows.c, -1.0),
-        u_lo=np.append(rows.u_lo, least),
-        u_hi=np.append(rows.u_hi, scale_of(rows).primal),
-    )
+def least_eigenvalue(rows: Program, least: float) -> Program:
+    """Return the program of the largest ``t`` from `least` to the scale of ``X`` with ``X - t I`` psd."""
+    return with_margin(rows, [1.0] * len(rows.blocks), least, scale_of(rows).primal)
 
 
 def _without_optimum(program: Program, answer: Answer) -> Answer | None:
