@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from bregopt.arrays import EPS, Array, Mask
+from bregopt.arrays import EPS, Array
 from bregopt.program.convex_functions import (
     ConvexFunction,
     Local,
@@ -397,38 +397,42 @@ def on_ranges(function: ConvexFunction, samples: Callable[[], Array]) -> tuple[C
     return reduced, _compressions(function, bases)
 
 
-def is_infinite(function: ConvexFunction, samples: Array) -> bool:
-    """Whether a function is infinite at all arguments with the ranges of generic ones, shape (count, size).
+def is_infinite(function: ConvexFunction, samples: Array, sizes: Array) -> bool:
+    """Whether a function is infinite at all arguments with the ranges of generic ones.
 
     A logarithm of a singular matrix is infinite unless the matrix beside it vanishes on the null space.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    samples : array of shape (count, size)
+        Generic arguments.
+    sizes : array of shape (size,)
+        The magnitudes of the terms of each argument, whose units may differ.
     """
+    vanishing = np.abs(samples).max(axis=0) <= _NULL * sizes
     if isinstance(function, Logarithm):
-        return bool(_vanishing(samples).any())
+        return bool(vanishing.any())
     if isinstance(function, NumbersRelativeEntropy):
-        x, y = np.split(samples, 2, axis=1)
+        x, _ = np.split(samples, 2, axis=1)
         constant = (np.ptp(x, axis=0) == 0) & (x[0] != 0)  # another one may vanish there, too
-        return bool((constant & _vanishing(y)).any())
+        return bool((constant & np.split(vanishing, 2)[1]).any())
     if not isinstance(function, LogDeterminant | TraceLog | RelativeEntropy):
         return False
     *first, last = function.matrices(samples)
-    Q = _common_range(last)
+    size = np.abs(function.matrices(sizes)[-1].diagonal())
+    d = np.sqrt(np.where(size > 0, size, 1.0))
+    Q = _common_range(last / (d[:, None] * d))
     if Q.shape[0] == Q.shape[1]:
         return False
     if isinstance(function, LogDeterminant):
         return True
     if isinstance(function, TraceLog):
-        return not _within(function.C, Q)
+        return not _within(function.C / d[:, None], Q)
     assert isinstance(function, RelativeEntropy)
     (A,) = first
     constant = np.linalg.norm(A - A[0]) <= _NULL * np.linalg.norm(A)  # another one may vanish there, too
-    return constant and not _within(function.embedded(A[0]), Q)
-
-
-def _vanishing(samples: Array) -> Mask:
-    """Return which numbers are zero in all samples."""
-    largest = np.abs(samples).max(axis=0)
-    mask: Mask = largest <= _NULL * largest.max(initial=0.0)
-    return mask
+    return bool(constant) and not _within(function.embedded(A[0]) / d[:, None], Q)
 
 
 def _common_range(stack: Any) -> Any:

@@ -13,7 +13,7 @@ from bregopt.presolve.faces import OnFaces, implied_faces
 from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
-from bregopt.program.convex_terms import tangent_inside, tangent_program, with_constant_terms
+from bregopt.program.convex_terms import ConvexTerm, tangent_inside, tangent_program, with_constant_terms
 from bregopt.program.matrix_entropies import is_infinite
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
@@ -232,8 +232,17 @@ def _is_infinite(program: Program, on_faces: OnFaces | None) -> bool:
         return [W @ W.T for W in factors], u
 
     samples = [sample() for _ in range(_SAMPLES)]
+    largest = [max(float(np.linalg.norm(X[b])) for X, _ in samples) for b in range(len(faces))]
+    most = np.abs([u for _, u in samples]).max(axis=0)
+
+    def sizes(term: ConvexTerm) -> Array:
+        total = abs(term.B) @ most + np.abs(term.b)
+        for own in term.A.terms:
+            total[own.at] += own.norms * largest[own.block]
+        return total
+
     return any(
-        is_infinite(term.function, np.array([term.arguments(*own) for own in samples]))
+        is_infinite(term.function, np.array([term.arguments(*own) for own in samples]), sizes(term))
         for term in program.terms
     )
 

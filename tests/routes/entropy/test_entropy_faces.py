@@ -299,3 +299,20 @@ def test_a_logarithm_of_a_matrix_and_its_trace_is_finite(shift):
     if found.status == "optimal":
         y = shift + np.array([0, 3, 5]) / 8  # of one of the matrices
         assert found.value <= np.diag(C) @ np.log(np.diag(C) / y) + 1e-6
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-14])
+def test_small_units_are_not_zero(unit):
+    X, x = bo.PSD(3), bo.Variable(3)
+    numbers = bo.sum(bo.rel_entr(np.array([0.2, 0.3, 0.5]), bo.hstack([unit * x[:1], x[1:]])))
+    matrix = bo.quantum_rel_entr(
+        np.diag([0.2, 0.3, 0.5]), np.diag([unit, 1, 1]) ** 0.5 @ X @ np.diag([unit, 1, 1]) ** 0.5
+    )
+    for cost, rows in ((numbers + bo.trace(X), [bo.sum(x) == 1]), (matrix, [bo.trace(X) == 1])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bo.ConvergenceWarning)
+            found = bo.Problem(bo.Minimize(cost), rows).solve()
+        assert "infeasible" not in found.status
+        off = abs(found.value + 0.2 * np.log(unit))
+        assert off <= found.error
+        assert found.status != "optimal" or off <= 1e-5
