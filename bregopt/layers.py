@@ -26,8 +26,7 @@ from bregopt.problems.correlation.solve import CorrelationRows
 from bregopt.problems.stacks import width_of
 from bregopt.records import dataclass
 from bregopt.routes import routing
-from bregopt.routes.derivatives.changes import LARGEST_RESIDUAL
-from bregopt.routes.derivatives.derivative import Derivative, check_exists, optimum_of
+from bregopt.routes.derivatives.derivative import LARGEST_RESIDUAL, Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.stacks import StackedCorrelations
 from bregopt.routes.registry import check_options, time_limit
 

@@ -58,7 +58,7 @@ from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
-from bregopt.routes.derivatives.changes import Congruence
+from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.solution import Solution
 
 __all__ = ["nearest_correlations", "nearest_covariances", "nearest_of_rows", "nearest_psds"]

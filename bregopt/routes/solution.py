@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bregopt.rigorous.dual_trace import TraceProfile
     from bregopt.rigorous.rational import RationalAnswer
     from bregopt.routes.conflict import Conflict
-    from bregopt.routes.derivatives.changes import Differentiability
     from bregopt.routes.derivatives.derivative import Derivative
+    from bregopt.routes.derivatives.optimum import Differentiability
     from bregopt.routes.registry import RouteOptions, SolverLike
 
 __all__ = ["Ray", "Solution", "Status"]

@@ -17,7 +17,7 @@ from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.modeling.affine import Affine
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass
-from bregopt.routes.derivatives.changes import Adjoint, Change
+from bregopt.routes.derivatives.system import Adjoint, Change
 
 __all__ = ["ParameterChain"]
 

@@ -33,7 +33,7 @@ from bregopt.problems.correlation.request import Request, check_missing, read_re
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
 from bregopt.program import LowRank, StopReason
 from bregopt.records import replace
-from bregopt.routes.derivatives.changes import Congruence
+from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.driver import log_answer
 from bregopt.routes.progress import Progress
 from bregopt.routes.registry import StackOptions, time_limit

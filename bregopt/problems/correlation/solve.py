@@ -53,7 +53,7 @@ from bregopt.program.lowrank import LowRank
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
-from bregopt.routes.derivatives.changes import Congruence
+from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.solution import Solution
 
 __all__ = [

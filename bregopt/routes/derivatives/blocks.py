@@ -32,7 +32,6 @@ from bregopt.linalg import conjugate_gradients, dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.derivatives.changes import CG_STEPS, CG_TOL, NULL, SINGULAR
 from bregopt.routes.dual_hessian import GivenDifferences, RowCurvature, gram, has_gram
 from bregopt.routes.ipm.schur.gram import RowAction
 
@@ -46,6 +45,10 @@ __all__ = [
     "dual_point",
 ]
 
+# Numerical constants of derivatives; all are relative.
+CG_TOL, CG_STEPS = 1e-11, 2_000  # residual of the equation of a derivative, and steps to it
+SINGULAR = 1e-13  # reciprocal condition number at which a system counts as singular
+NULL = 1e-10  # eigenvalue of a singular system that counts as zero
 _INNER_TOL = 0.01 * CG_TOL
 _LARGEST_TEST = 2_000  # entries without weight of a test whether they are unique
 

@@ -29,9 +29,16 @@ from bregopt.program.convex_functions import Local, hmat, hvec, upper_places
 from bregopt.program.convex_terms import tangent_program
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.routes.derivatives.changes import ROUNDS, STEPS, Adjoint, Change, Differentiability
-from bregopt.routes.derivatives.optimum import ActiveRows, Units, active_rows, free_variables
-from bregopt.routes.derivatives.system import SymmetricSystem
+from bregopt.routes.derivatives.optimum import (
+    ROUNDS,
+    STEPS,
+    ActiveRows,
+    Differentiability,
+    Units,
+    active_rows,
+    free_variables,
+)
+from bregopt.routes.derivatives.system import Adjoint, Change, SymmetricSystem
 from bregopt.routes.entropy.standard_form import Matrices, StandardForm, Term
 
 __all__ = ["ConvexOptimum", "refined_terms"]

@@ -12,7 +12,7 @@ of a function of the answer needs one system with the same matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,23 +20,10 @@ from bregopt.arrays import Array, finite_array, hermitian_matrix
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.program import LowRank, Program
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.derivatives.anchors import Anchor, anchors_of, symmetric_part
-from bregopt.routes.derivatives.changes import (
-    LARGEST_CHANGE,
-    LARGEST_RESIDUAL,
-    RESIDUAL,
-    SMALL_MARGIN,
-    SMALLEST_MARGIN,
-    Adjoint,
-    Change,
-    Congruence,
-    Differentiability,
-)
 from bregopt.routes.derivatives.convex_terms import ConvexOptimum, refined_terms
-from bregopt.routes.derivatives.optimum import Optimum, refined
-
-if TYPE_CHECKING:
-    from bregopt.routes.derivatives.stacks import StackedCorrelations
+from bregopt.routes.derivatives.optimum import Differentiability, Optimum, refined
+from bregopt.routes.derivatives.stacks import SMALLEST_MARGIN, Congruence, StackedCorrelations
+from bregopt.routes.derivatives.system import Adjoint, Anchor, Change, anchors_of, symmetric_part
 
 __all__ = [
     "Derivative",
@@ -49,6 +36,10 @@ __all__ = [
     "optimum_of",
 ]
 
+SMALL_MARGIN = 1e-5  # below it a warning is given; this and the next ones are relative
+RESIDUAL = 1e-10  # of the optimality conditions at which Newton's method ends
+LARGEST_RESIDUAL = 1e-7  # at which the answer can still be differentiated
+LARGEST_CHANGE = 0.05  # of an answer by its refinement
 _SHOWN = 5  # unknown entries that a message names
 _REASONS = {
     "eigenvalue": "an eigenvalue of X - Z is zero",
@@ -265,8 +256,6 @@ class Products:
     @classmethod
     def of(cls, divergence: str, A: Array, y: Array) -> Products:
         """Return those of the nearest correlation matrix to `A` with the multipliers `y` of its rows."""
-        from bregopt.routes.derivatives.stacks import StackedCorrelations
-
         return cls(StackedCorrelations.of_rows(divergence, A[None], y[None]).refined())
 
     def vjp(self, G: Any, like: Any) -> Any:

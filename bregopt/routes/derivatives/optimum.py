@@ -23,16 +23,61 @@ from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.derivatives.blocks import BlockPoint, BlockRows, Pair, complementary_point, dual_point
-from bregopt.routes.derivatives.changes import CG_TOL, ROUNDS, STEPS, Adjoint, Change, Differentiability
-from bregopt.routes.derivatives.system import KKTSystem, Unknowns
+from bregopt.routes.derivatives.blocks import (
+    CG_TOL,
+    BlockPoint,
+    BlockRows,
+    Pair,
+    complementary_point,
+    dual_point,
+)
+from bregopt.routes.derivatives.system import Adjoint, Change, KKTSystem, Unknowns
 
-__all__ = ["ActiveRows", "Optimum", "Units", "active_rows", "free_variables", "refined"]
+__all__ = [
+    "ActiveRows",
+    "Differentiability",
+    "Optimum",
+    "Units",
+    "active_rows",
+    "free_variables",
+    "refined",
+]
 
+STEPS = 8  # of Newton's method; two or three are usual
+ROUNDS = 5  # trials for the set of acting rows
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 _LEAST_STEP = 1e-3
 _LOOSE = 1e-3  # residual of the equation of a step
 _LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others
+
+
+class Differentiability(NamedTuple):
+    """How far an answer is from one without a derivative; all numbers are relative.
+
+    Parameters
+    ----------
+    eigenvalue : float
+        The smallest magnitude of an eigenvalue of ``X - Z``, with ``Z`` the multiplier of ``X psd``, relative
+        to the largest; for linear objectives, of an eigenvalue of ``X`` or ``Z`` that is not zero. Infinite
+        for LogDet and von Neumann, which are smooth everywhere.
+    multiplier : float
+        The smallest multiplier of an inequality that acts; infinite without one.
+    slack : float
+        The smallest slack of an inequality that does not act; infinite without one.
+    residual : float
+        Violation of the optimality conditions after Newton's method; infinite where they do not determine
+        the entries without weight.
+    """
+
+    eigenvalue: float
+    multiplier: float
+    slack: float
+    residual: float
+
+    @property
+    def margin(self) -> float:
+        """The smallest of the three distances."""
+        return min(self.eigenvalue, self.multiplier, self.slack)
 
 
 @dataclass(frozen=True, eq=False)

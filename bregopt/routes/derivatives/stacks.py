@@ -1,6 +1,7 @@
 """Nearest correlation matrices of a stack and their derivatives, all at once.
 
-With multipliers ``v`` of the diagonal ``X = f(Theta)``, ``Theta = phi(A) + Diag(v)``: the positive part for
+A change of ``A`` also moves rows that keep entries of ``X`` at those of ``A`` (:class:`Congruence`). With
+multipliers ``v`` of the diagonal ``X = f(Theta)``, ``Theta = phi(A) + Diag(v)``: the positive part for
 Frobenius, the exponential for von Neumann, minus the inverse for LogDet, and ``phi`` the identity, the
 logarithm, minus the inverse. With the divided differences ``Omega`` of ``f``, ``P'[S] = V (Omega o V'SV) V'``
 and ``H_ij = sum_ab V_ia V_ja Omega_ab V_ib V_jb``,
@@ -14,16 +15,63 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import symmetrize
-from bregopt.records import PickledWithoutCache, cached_property
-from bregopt.routes.derivatives.changes import SMALLEST_MARGIN
+from bregopt.records import PickledWithoutCache, cached_property, dataclass
 
-__all__ = ["StackedCorrelations"]
+__all__ = ["SMALLEST_MARGIN", "Congruence", "StackedCorrelations"]
 
+SMALLEST_MARGIN = 1e-8  # relative; below it an answer counts as a point without a derivative
 _STEPS = 4  # of Newton's method from an answer
 _ENOUGH = 1e-13  # the error of the diagonal at which it ends
+
+
+@dataclass(frozen=True, eq=False)
+class Congruence:
+    """``X`` near ``A`` by way of ``Y = S (X - t I) S`` near ``S (A - t I) S``.
+
+    Parameters
+    ----------
+    s : array of shape (n,)
+        The diagonal of ``S``, above zero.
+    first : int
+        The first of consecutive rows of the problem that keep entries of ``X`` at those of ``A``.
+    i, j : int array of shape (k,)
+        These entries.
+    """
+
+    s: Array
+    first: int
+    i: IntArray
+    j: IntArray
+
+    @property
+    def rows(self) -> slice:
+        """The rows of these entries."""
+        return slice(self.first, self.first + len(self.i))
+
+    def cotangent(self, G: Array) -> Array:
+        """Return the cotangent of ``Y`` of one of ``X``."""
+        return G / np.outer(self.s, self.s)
+
+    def tangent(self, dY: Array) -> Array:
+        """Return the change of ``X`` of one of ``Y``."""
+        return dY / np.outer(self.s, self.s)
+
+    def gradient(self, of_start: Array, of_rows: Array) -> Array:
+        """Return the gradient in ``A`` of those in the start and in the right-hand sides of all rows."""
+        gradient = of_start * np.outer(self.s, self.s)
+        half = of_rows[self.rows] / 2
+        np.add.at(gradient, (self.i, self.j), half)
+        np.add.at(gradient, (self.j, self.i), half)
+        return gradient
+
+    def change(self, dA: Array, m: int) -> tuple[Array, Array]:
+        """Return the changes of the start and of the right-hand sides of `m` rows."""
+        rows = np.zeros(m)
+        rows[self.rows] = (dA[self.i, self.j] + dA[self.j, self.i]) / 2
+        return dA * np.outer(self.s, self.s), rows
 
 
 class StackedCorrelations(PickledWithoutCache):
