@@ -120,7 +120,7 @@ class OnRevealedFaces(OnFaces):
         y = np.zeros(self.whole.m)
         y[self.kept] = on_faces
         corners, turns = self._turns
-        y += turns @ (corners @ self._corner(y, X))
+        y += turns @ (corners @ np.concatenate([corner.ravel() for corner in self._corner(y, X)]))
         return y
 
     @cached_property
@@ -135,27 +135,29 @@ class OnRevealedFaces(OnFaces):
         """Return the certificate on the faces, with an error for the round-off of the exposures.
 
         Psd matrices that meet the rows may leave the faces by ``miss``: ``tr U'XU <= miss max(rho, tr X)``,
-        with rho the scale of ``X``. Then ``<Z, X>`` is at least ``-2 ||V'ZU|| sqrt(tr X tr U'XU)``.
+        with rho the scale of ``X``. The singular values of ``V'XU`` add up to at most ``sqrt(tr X tr U'XU)``.
+        So ``<Z, X>`` is at least ``-2 ||V'ZU|| sqrt(tr X tr U'XU)``, with the largest singular value of
+        ``V'ZU`` as its norm.
         """
         proven = certify(PrimalDualPoint(self.whole, X, u, y, faces=self.program.faces))
         trace = sum(float(X_b.trace()) for X_b in X)
         outside = np.sqrt(self.miss * max(scale_of(self.whole).primal, trace) * trace)
-        loss = 2 * float(np.linalg.norm(self._corner(y, X))) * float(outside)
+        norms = [float(np.linalg.norm(corner, 2)) for corner in self._corner(y, X) if corner.size]
+        loss = 2 * max(norms, default=0.0) * float(outside)
         size = objective_size(self.whole, proven.primal, proven.dual)
         return replace(
             proven, dual=proven.dual - loss, error=proven.error + loss, gap=proven.gap + loss / size
         )
 
-    def _corner(self, y: Array, X: Sequence[Matrix]) -> Array:
-        """Return ``V'ZU`` of all blocks, as a vector; the slope of a divergence is that at ``X``."""
-        costs = []
-        for block, X_b, (V, U) in zip(self.whole.blocks, X, self._bases, strict=True):
+    def _corner(self, y: Array, X: Sequence[Matrix]) -> list[Array]:
+        """Return ``V'ZU`` of each block; the slope of a divergence is that at ``X``."""
+        corners = []
+        for b, (block, X_b, (V, U)) in enumerate(zip(self.whole.blocks, X, self._bases, strict=True)):
             slope, nearness = block.C, block.nearness
             if nearness is not None:
                 slope = slope + nearness.mu * divergence_of(nearness).gradient(np.asarray(X_b))
-            costs.append((V.T @ (slope @ U)).ravel())
-        flat: Array = np.concatenate(costs) - self._corners(y[None])[:, 0]
-        return flat
+            corners.append(V.T @ ((slope - self.whole.A.adjoint(y, b)) @ U))
+        return corners
 
     def _corners(self, combinations: Array) -> Array:
         """Return ``V'A*(y)U`` of several ``y``, as columns."""

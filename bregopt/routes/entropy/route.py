@@ -11,7 +11,7 @@ from bregopt.arrays import Array
 from bregopt.certify import NEAR
 from bregopt.presolve.faces import OnFaces, implied_faces
 from bregopt.presolve.reduction import REVEALED
-from bregopt.presolve.revealed_faces import revealed_faces
+from bregopt.presolve.revealed_faces import OnRevealedFaces, revealed_faces
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.convex_terms import ConvexTerm, tangent_inside, tangent_program, with_constant_terms
 from bregopt.program.matrix_entropies import is_infinite
@@ -35,6 +35,9 @@ _STEPS, _PROJECTIONS = 200, 60
 _NEAREST = 0.01, 0.5
 # Products of slacks and multipliers, relative to the tolerance, above which no certificate ends the method.
 _CERTIFIED = 1e3
+# Fraction of the tolerance on revealed faces: multipliers of all rows are large there, and multiply what the
+# rows lack.
+_ON_REVEALED = 1e-3
 # Worst error after which the barrier method is tried.
 _LOST = 1e-6
 # Tolerance of the search for a proof that there is no optimum, and the parts of a Farkas vector, relative to
@@ -150,7 +153,9 @@ def _followed(
     far = np.inf if progress.watched else _CERTIFIED * settings.tol
     method = kind(program, form, settings.tol * _NEAREST[settings.central], far)
     limit = step + (settings.max_iter or _STEPS)
-    at, stop, step, _ = Monitor(program, settings, progress).follow(method, method.first(), limit, step)
+    share = _ON_REVEALED if isinstance(faces, OnRevealedFaces) else 1.0
+    monitor = Monitor(program, settings, progress, share)
+    at, stop, step, _ = monitor.follow(method, method.first(), limit, step)
     X, u = form.point(at.x)
     answer = Answer(tuple(X), u, at.y, stop, step)
     worst = 0.0 if stop is StopReason.CONVERGED else method.certificate(at).worst
