@@ -6,11 +6,11 @@ from bregopt.certify.certificate import (
     Status,
     bracket,
     certify,
+    check_families,
     cost_of_round_off,
     dimacs_errors,
     objective_size,
 )
-from bregopt.certify.consistency import check_families
 from bregopt.certify.eigenvalue_bound import (
     filtered,
     lowest,

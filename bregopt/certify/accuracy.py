@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.certify.constants import ROUND_OFF_OF_TERMS
+from bregopt.certify.certificate import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
 from bregopt.certify.weights import WeightedTerms, entries_by_curvature, weighted_terms

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import EPS, Array
-from bregopt.certify.constants import LARGEST_X, NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
-from bregopt.certify.point import PrimalDualPoint, divergence_factor
+from bregopt.arrays import EPS, TINY, Array
+from bregopt.certify.point import LARGEST_X, PrimalDualPoint, divergence_factor
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
 from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.program import LIMITS, Program, StopReason
+from bregopt.program.rows import FAMILIES, Rows
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import dataclass, replace
@@ -33,10 +33,21 @@ __all__ = [
     "Status",
     "bracket",
     "certify",
+    "check_families",
     "cost_of_round_off",
     "dimacs_errors",
     "objective_size",
 ]
+
+# Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
+# of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/library/truth.py).
+NEGLIGIBLE_OBJECTIVE = 1e-2
+# Round-off of the objective and of its bound, as a fraction of the objective's scale.
+ROUND_OFF_OF_TERMS = 64 * EPS
+# Relative difference up to which two numbers of one row family, computed in two ways, are taken as equal.
+_FAMILY_NOISE = 1e-9
+# Rows of a family that are checked one by one.
+_CHECKED_ROWS = 50
 
 NEAR = 1e-2
 """The largest gap and residual of an answer that is "optimal_inaccurate"."""
@@ -403,3 +414,58 @@ def _inner(X: Matrix, Z: Array | SparsePlusLowRank) -> float:
 def _largest(arrays: Sequence[Array]) -> float:
     """Return the largest magnitude of any entry."""
     return max(float(np.abs(a).max(initial=0.0)) for a in arrays)
+
+
+# --- Row families that are not built in: a certificate relies on <A*(y), X> = y'A(X)
+
+
+def check_families(program: Program) -> None:
+    """Refuse a row family that is not built in and contradicts itself.
+
+    Raises
+    ------
+    ValueError
+        If two methods of a class disagree; the message names them.
+    """
+    for term in program.A.terms:
+        if type(term.rows) not in FAMILIES:
+            problem = _contradiction(term.rows)
+            if problem is not None:
+                raise ValueError(
+                    f"the row family {type(term.rows).__name__} contradicts itself: {problem}. "
+                    "See bregopt.program.rows.Rows for the definition of each method"
+                )
+
+
+def _contradiction(rows: Rows) -> str | None:
+    """Return a message on methods of a family that disagree on random matrices, None where all agree."""
+    rng, n = np.random.default_rng(0), rows.n
+    F, s = rng.normal(size=(n, max(1, min(n, 3)))), rng.random(n)
+    X = F @ F.T
+    tried = rng.permutation(rows.m)[:_CHECKED_ROWS]
+    matrices = np.array([rows.adjoint(np.eye(rows.m)[k]) for k in tried]).reshape(-1, n, n)
+    if not np.array_equal(matrices, matrices.transpose(0, 2, 1)):
+        return "adjoint(y) is not symmetric"
+    y = rng.normal(size=rows.m)
+    flat = matrices.reshape(len(tried), -1)
+    activity = rows.apply(X)
+    t = rows.coordinates()
+    of_terms = np.bincount(t.row, t.value * X[t.i, t.j], rows.m)
+    expected: list[tuple[str, Any, Any]] = [
+        ("coordinates() are not those of apply", of_terms, activity),
+        ("apply(X) is not <A_k, X> with the A_k of adjoint", activity[tried], flat @ X.ravel()),
+        ("apply differs between an array and a LowRank", rows.apply(LowRank(F)), activity),
+        ("adjoint is not linear", float(np.vdot(rows.adjoint(y), X)), float(y @ activity)),
+        ("norms() are not those of the A_k of adjoint", rows.norms()[tried], np.linalg.norm(flat, axis=1)),
+        (
+            "magnitude(s) is not sum |A_ij| s_i s_j",
+            rows.magnitude(s)[tried],
+            np.abs(flat) @ np.outer(s, s).ravel(),
+        ),
+    ]
+    for message, found, wanted in expected:
+        size = max(float(np.abs(flat).max(initial=0.0)) * float(np.trace(X)), TINY)
+        noise = _FAMILY_NOISE * size * n
+        if np.shape(found) != np.shape(wanted) or not (np.abs(found - wanted) <= noise).all():
+            return message
+    return None

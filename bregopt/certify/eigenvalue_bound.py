@@ -39,46 +39,6 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.certify.constants import (
-    BORDER_WEIGHT,
-    BOUND_DISTANCE,
-    CACHED_BOUNDS,
-    CORNER_ERROR,
-    DEGREE_GROWTH,
-    DENSE_PROOF_TIME,
-    DENSE_SPEED,
-    ENOUGH_MARGIN,
-    FAILURE,
-    FINE_RATIO,
-    FINE_STEP,
-    FIRST_DEGREE,
-    FIRST_DENSE_STEP,
-    FIRST_STEP,
-    HEAVY_VECTOR,
-    HOPELESS,
-    LANCZOS_STEPS,
-    LARGEST_BORDER,
-    LARGEST_DEGREE,
-    LARGEST_DENSE,
-    LARGEST_ENTRY,
-    LARGEST_FORMED,
-    LARGEST_PROFILE,
-    LARGEST_PROFILE_SHARE,
-    LEAST_DEGREE,
-    LEAST_SCALE,
-    LEAST_TOP,
-    NOISE_SHARE,
-    PROOF_STEPS,
-    ROUND_OFF,
-    SKETCH,
-    SPARSE_PROOF_TIME,
-    STEP_GROWTH,
-    TOP_MARGIN,
-    TOP_STEPS,
-    VECTORS,
-    WEIGHT_MARGIN,
-    WEIGHT_TRIALS,
-)
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
@@ -98,6 +58,69 @@ __all__ = [
     "smallest_eigenvalue",
     "stays_sparse",
 ]
+
+# Probability that all random vectors are too near orthogonal to the eigenvector that they should show.
+FAILURE = 1e-12
+# Relative error of a sum of products, times its length.
+ROUND_OFF = 4 * EPS
+# Order up to which matrices are formed and all their eigenvalues are computed: 20 ms at most.
+LARGEST_FORMED = 500
+# Order up to which a sparse matrix may be formed for Cholesky's factorization: 200 MB.
+LARGEST_DENSE = 5_000
+# Entries of the profile after reordering, and their fraction of the n^2 entries, up to which a sparse matrix
+# is factorized. The factor of a larger profile takes longer than a Cholesky factorization of the full matrix.
+LARGEST_PROFILE, LARGEST_PROFILE_SHARE = 5e7, 0.1
+# Number of vectors up to which they border the factorized matrix. Each costs a solve.
+LARGEST_BORDER = 20
+# First step below the estimate of an eigenvalue, as a fraction of the size of the matrix: for sparse and
+# for dense factors, a little above the round-off of their proofs.
+FIRST_STEP, FIRST_DENSE_STEP = 1e-13, 1e-10
+# Factor of a step whose bound was not proven, and the number of steps.
+STEP_GROWTH, PROOF_STEPS = 10.0, 12
+# Steps up to this fraction of the size are not refined, and refinement stops at this ratio of a proven step
+# to one that failed. A finer bound does not show in a gap of 1e-8.
+FINE_STEP, FINE_RATIO = 1e-9, 1.5
+# Factor of the weights of the border's vectors: it leaves room for the square of the border's error.
+BORDER_WEIGHT = 0.9
+# Largest error of the corner -I of the bordered matrix for which a factorization is accepted.
+CORNER_ERROR = 0.01
+# The weights of the border's vectors are reduced where that error is larger: to an error this factor below,
+# and so many times.
+WEIGHT_MARGIN, WEIGHT_TRIALS = 2.0, 2
+# Steps of Lanczos's method for the estimate of the smallest eigenvalue.
+LANCZOS_STEPS = 60
+# Steps of Lanczos's method for the largest eigenvalue, and the factor of the estimate above which hardly any
+# eigenvalue lies. One above costs accuracy, not rigor. The least value is a fraction of Gershgorin's bound.
+TOP_STEPS, TOP_MARGIN, LEAST_TOP = 30, 1.1, 1e-3
+# Random vectors of the Chebyshev polynomial: sparse products with eight cost three times those with one.
+VECTORS = 8
+# Degrees of the polynomial: the first at which its bound is computed, their growth, and the largest.
+FIRST_DEGREE, DEGREE_GROWTH, LARGEST_DEGREE = 30, 1.3, 4_000
+# The degree stops growing where the bound is this close to the estimate, relative to it, if the estimate is
+# beyond this fraction of the bound asked for.
+BOUND_DISTANCE, HOPELESS = 0.5, 0.8
+# Fraction of the least inner product that may be round-off.
+NOISE_SHARE = 0.1
+# Multiplications in a Cholesky factorization in the time of one in a sparse product with a block.
+DENSE_SPEED = 10.0
+# Fraction of the time of a Cholesky factorization that is spent to see that it would fail, and least degree
+# for that.
+SKETCH, LEAST_DEGREE = 0.1, 100
+# Least entry of the relative diagonal, as a fraction of its mean.
+LEAST_SCALE = 1e-2
+# Fraction of the bound asked for that leaves room for the error of a factorization.
+ENOUGH_MARGIN = 0.02
+# Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
+# the root of the largest eigenvalue.
+HEAVY_VECTOR = 2.0
+# Entry above which the polynomial's vectors are scaled down, far from overflow.
+LARGEST_ENTRY = 1e100
+# Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
+# multiplications in eight sparse factors.
+DENSE_PROOF_TIME, SPARSE_PROOF_TIME = 0.25, 40.0
+# Number of bounds that are cached: the certificate of an answer repeats the best proof of its route, which a
+# hundred stages may follow.
+CACHED_BOUNDS = 100
 # P(|v'g| <= t) <= t sqrt(2 / pi) for one Gaussian vector.
 _LEAST_PRODUCT = float(np.sqrt(np.pi / 2)) * FAILURE ** (1 / VECTORS)
 _Proof = Callable[[float], float | None]
@@ -278,8 +301,7 @@ def _angle(lengths: Array, noise: float) -> float:
 def _ritz_values(W: SparsePlusLowRank, X: Array) -> Array:
     """Return the Ritz values on the range of a block, ascending."""
     V = np.linalg.qr(X)[0]
-    projected: Array = V.T @ (W @ V)
-    return np.asarray(scipy.linalg.eigvalsh(projected))
+    return np.asarray(scipy.linalg.eigvalsh(V.T @ (W @ V)))
 
 
 class Complement:
@@ -486,9 +508,7 @@ def proven_bound(H: Array, estimate: float, slack: float, trials: int = 4) -> fl
     n = len(H)
     step = max(slack, ROUND_OFF * n * abs(estimate), TINY)
     for _ in range(trials):
-        t = estimate + step
-        found = _by_cholesky(H, t)
-        if found is not None:
+        if (found := _by_cholesky(H, estimate + step)) is not None:
             return found
         step *= STEP_GROWTH
     checkpoint(n)

@@ -20,20 +20,20 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, Mask
-from bregopt.certify.consistency import least_seen
-from bregopt.certify.constants import CONE_NOISE, DIVERGENT, LARGEST_U, LARGEST_X, ROW_NOISE
 from bregopt.certify.slacks import (
     TraceBound,
+    capped_term,
     diagonal_bounds,
     least_eigenvalues,
     least_relative_eigenvalue,
+    least_seen,
     slack,
     trace_bounds,
 )
 from bregopt.divergences import SCALARS, psd_part
 from bregopt.divergences.scalar import Penalty
 from bregopt.program.lowrank import Face, LowRank, Matrix
-from bregopt.program.program import Block, Nearness, Program, divergence_of
+from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import cached_property
@@ -45,11 +45,24 @@ __all__ = [
     "PrimalDualPoint",
     "box_minimum",
     "cap_violation",
-    "capped_term",
     "divergence_factor",
     "relative_to_costs",
     "row_residuals",
 ]
+
+# Fraction of a row's norm times the scale of X: the least size that its violation is relative to. A row that
+# is zero at X is otherwise met to round-off and never to a relative tolerance.
+ROW_NOISE = 1e-9
+# Multiple of the scale of X, or of the costs, beyond which the relative residual is multiplied up: iterates
+# that diverge may meet the rows, or the cone, in the limit only (tests/certify/test_false_proofs.py).
+DIVERGENT = 1e3
+# Times the size of X and of u: the bound of multipliers outside their domain holds for optima up to these
+# sizes. Exact programs of condition 2^45 and more had an X 62 times as large as that of an answer with a
+# small gap. An optimum that is approached but not attained is larger than any answer.
+LARGEST_X, LARGEST_U = 256.0, 4.0
+# Fraction of the mean eigenvalue: tolerated negative eigenvalue of a psd matrix, above the round-off of an
+# eigendecomposition of order 1,000.
+CONE_NOISE = 1e-12
 
 
 class Known(TypedDict, total=False):
@@ -560,25 +573,6 @@ def cap_violation(program: Program, X: Sequence[Matrix], y: Array) -> CapViolati
             residual = max(residual, excess)
             cost += _excess_cost(block, np.asarray(X_b), block.C - program.A.adjoint(y, b), block.cap)
     return CapViolation(residual, cost)
-
-
-def capped_term(nearness: Nearness | None, W: Array, X: Array, cap: float) -> float:
-    """Return a lower bound on ``<W, .> + mu D(., X0)`` over matrices with eigenvalues from zero to `cap`.
-
-    It is the minimum itself, except where a divergence has no closed form for it. For any psd ``S``,
-    ``<S, X> <= cap tr S``. So its bound without the cap at ``W + S``, less ``cap tr S``, is a bound. The
-    negative part of the gradient at `X` makes it tight at the optimum.
-    """
-    if nearness is None:
-        return cap * float(np.minimum(np.linalg.eigvalsh(W), 0.0).sum())
-    divergence: Any = divergence_of(nearness)
-    mu = nearness.mu
-    if divergence.takes_cap:
-        least = divergence.dual_term(W, mu, X, cap)
-    else:
-        S = psd_part(-W - mu * divergence.gradient(X))
-        least = divergence.dual_term(W + S, mu, X) - cap * float(S.trace())
-    return min(least, least_seen(divergence, W, mu, X, cap))
 
 
 def _largest_eigenvalue(X: Matrix) -> float:

@@ -8,15 +8,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from bregopt.arrays import EPS, Array
-from bregopt.certify.consistency import growth_seen
-from bregopt.certify.constants import LEAST_DEMAND, LOG_GROWTH, MENDED, PROOF_NOISE
 from bregopt.certify.slacks import trace_bounds
+from bregopt.divergences import BUILT_IN, Divergence
 from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program, divergence_of
 from bregopt.program.scale import scale_of
 
-__all__ = ["is_farkas", "is_ray"]
+__all__ = ["is_farkas", "is_ray", "with_trace_multipliers"]
+
+# Largest relative violation of the conditions on a Farkas vector or a ray that may be round-off. Beyond it a
+# problem may have a solution of size one over the violation (tests/library/near_boundary.py).
+PROOF_NOISE = 64 * EPS
+# Largest such violation of a vector that an exact proof may still mend (bregopt.rigorous).
+MENDED = 1e-9
+# Least demand of a Farkas vector beyond all supply, relative to its terms.
+_LEAST_DEMAND = 1e-9
+# Least relative growth of the argument of a logarithm along a ray.
+_LOG_GROWTH = 1e-6
+# Largest power of ten among the step lengths at which a recession function is checked.
+_LARGEST_STEP = 8
 
 
 def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE, conclusive: bool = True) -> bool:
@@ -61,7 +72,7 @@ def is_farkas(program: Program, y: Array, noise: float = PROOF_NOISE, conclusive
     demand -= float(from_box.sum())
     magnitude += float(np.abs(from_box).sum())
     bounds_on_traces = trace_bounds(program)
-    least = LEAST_DEMAND * magnitude
+    least = _LEAST_DEMAND * magnitude
     usual = scale_of(program).primal if conclusive else 0.0
     if demand <= least and not any(bounds_on_traces) and not program.capped:
         return False  # matrices without bounds supply nothing
@@ -191,9 +202,22 @@ def _rates(program: Program, X: Sequence[Array], u: Array) -> tuple[list[float],
             divergence = divergence_of(block.nearness)
             R = divergence.recession()
             assert R is not None
-            growth = max(float(np.vdot(R, X_b)), growth_seen(divergence, X_b, np.eye(block.n)))
+            growth = max(float(np.vdot(R, X_b)), _growth_seen(divergence, X_b, np.eye(block.n)))
             rates.append(block.nearness.mu * growth)
     return rates, sizes
+
+
+def _growth_seen(divergence: Divergence, X: Array, start: Array) -> float:
+    """Return the steepest chord of ``D`` found along the direction `X`; ``-inf`` for built-in divergences.
+
+    As ``D`` is convex, its recession function is at least the slope of any chord. Chords begin at `start`.
+    """
+    if type(divergence) in BUILT_IN:
+        return -np.inf
+    first = divergence.value(start)
+    steps = 10.0 ** np.arange(_LARGEST_STEP + 1)
+    slopes = [(divergence.value(start + t * X) - first) / t for t in steps]
+    return max((slope for slope in slopes if not np.isnan(slope)), default=np.inf)
 
 
 def _argument_grows(program: Program, X: Sequence[Array], activity: Array, size: Array) -> bool:
@@ -202,4 +226,4 @@ def _argument_grows(program: Program, X: Sequence[Array], activity: Array, size:
         if block.nearness is not None and block.nearness.kind.barrier and X_b.any():
             return True
     log = program.bounds.kind == Penalty.LOG
-    return bool((activity[log] > LOG_GROWTH * size[log]).any())
+    return bool((activity[log] > _LOG_GROWTH * size[log]).any())

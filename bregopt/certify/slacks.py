@@ -1,7 +1,9 @@
-"""Slacks ``C - A*(y)`` of blocks: their smallest eigenvalues, and the bounds on traces that multiply these.
+"""The terms of blocks in a bound: slacks ``C - A*(y)``, their smallest eigenvalues, and bounds on traces.
 
-Their product bounds ``<C - A*(y), X>`` from below. So with a bound on the trace, which the rows imply, any
-multipliers give a rigorous bound on the optimum.
+The product of an eigenvalue and a trace bounds ``<C - A*(y), X>`` from below. So with a bound on the trace,
+which the rows imply, any multipliers give a rigorous bound on the optimum. Over a cap on the
+eigenvalues every linear function has a minimum. A divergence that is not built in states the minimum of its
+own term; values at some matrices check it.
 """
 
 from __future__ import annotations
@@ -12,30 +14,37 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, scattered
-from bregopt.certify.constants import FAMILY_NOISE, LARGEST_FORMED, ROUND_OFF
-from bregopt.certify.eigenvalue_bound import relative_diagonal, smallest_eigenvalue
+from bregopt.arrays import TINY, Array, IntArray, scattered
+from bregopt.certify.eigenvalue_bound import LARGEST_FORMED, ROUND_OFF, relative_diagonal, smallest_eigenvalue
+from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Bounds
 from bregopt.program.linear_map import LinearMap, Term
 from bregopt.program.lowrank import Face, LowRank, Matrix
-from bregopt.program.program import Program
+from bregopt.program.program import Nearness, Program, divergence_of
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
 from bregopt.records import dataclass, kept, replace
 
 __all__ = [
     "TraceBound",
+    "capped_term",
     "diagonal_bounds",
     "inherit_trace_bounds",
     "least_eigenvalue",
     "least_eigenvalues",
     "least_relative_eigenvalue",
+    "least_seen",
     "slack",
     "trace_bound",
     "trace_bounds",
     "with_trace_row",
 ]
+
+# Relative round-off of a sum of bounds on the diagonal.
+_SUM_NOISE = 1e-9
+# Steps of the projected gradient method that checks a divergence's bound on the minimum.
+_DESCENT_STEPS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,9 +269,57 @@ def least_relative_eigenvalue(
     if trace is None or trace.value <= 0:
         return smallest_eigenvalue(W)
     enough = -loss / trace.value if loss > 0 else None
-    if not diagonal.sum() <= trace.value * (1 + FAMILY_NOISE):
+    if not diagonal.sum() <= trace.value * (1 + _SUM_NOISE):
         return smallest_eigenvalue(W, None, enough)
     D = relative_diagonal(W)
     D *= trace.value / float(D @ diagonal)
     t = smallest_eigenvalue(W, D, enough)
     return t + ROUND_OFF * W.n * min(t, 0.0)  # D @ diagonal has round-off
+
+
+def capped_term(nearness: Nearness | None, W: Array, X: Array, cap: float) -> float:
+    """Return a lower bound on ``<W, .> + mu D(., X0)`` over matrices with eigenvalues from zero to `cap`.
+
+    It is the minimum itself, except where a divergence has no closed form for it. For any psd ``S``,
+    ``<S, X> <= cap tr S``. So its bound without the cap at ``W + S``, less ``cap tr S``, is a bound. The
+    negative part of the gradient at `X` makes it tight at the optimum.
+    """
+    if nearness is None:
+        return cap * float(np.minimum(np.linalg.eigvalsh(W), 0.0).sum())
+    divergence: Any = divergence_of(nearness)
+    mu = nearness.mu
+    if divergence.takes_cap:
+        least = divergence.dual_term(W, mu, X, cap)
+    else:
+        S = psd_part(-W - mu * divergence.gradient(X))
+        least = divergence.dual_term(W + S, mu, X) - cap * float(S.trace())
+    return min(least, least_seen(divergence, W, mu, X, cap))
+
+
+def least_seen(divergence: Divergence, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
+    """Return the least ``<W, Y> + mu D(Y, X0)`` over some psd ``Y``; infinite for built-in divergences.
+
+    The eigenvalues of ``Y`` are at most `cap`.
+
+    Every valid lower bound on the minimum is at most this. The ``Y`` are the iterates of a projected gradient
+    method from `X`.
+    """
+    if type(divergence) in BUILT_IN:
+        return np.inf
+
+    def objective(Y: Array) -> float:
+        value = float(np.vdot(W, Y)) + mu * divergence.value(Y)
+        return value if np.isfinite(value) else np.inf
+
+    largest = np.inf if cap is None else cap
+    Y = psd_part(X, largest)
+    least, step = objective(Y), 1.0
+    for _ in range(_DESCENT_STEPS):
+        slope = W + mu * divergence.gradient(Y)
+        size = float(np.linalg.norm(slope))
+        if not 0 < size < np.inf:
+            break
+        new = psd_part(Y - step * max(float(np.linalg.norm(Y)), TINY) / size * slope, largest)
+        value = objective(new)
+        Y, least, step = (new, value, 2 * step) if value < least else (Y, least, step / 4)
+    return least

@@ -16,8 +16,8 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify.accuracy import frobenius_radius
-from bregopt.certify.certificate import Certificate
-from bregopt.certify.constants import CONE_NOISE, ROUND_OFF_OF_TERMS, ROW_NOISE
+from bregopt.certify.certificate import ROUND_OFF_OF_TERMS, Certificate
+from bregopt.certify.point import CONE_NOISE, ROW_NOISE
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.divergences.stacks import inner

@@ -36,7 +36,7 @@ import scipy.sparse as sp
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, positive_number
 from bregopt.certify import Certificate, bracket
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
 from bregopt.clock import CutShort, threads_for

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bregopt.arrays import Array, IntArray
-from bregopt.certify.constants import LARGEST_FORMED
+from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.linalg import root_of
 from bregopt.presolve.cliques import Clique, CliqueTree, clique_tree, entries, merged
 from bregopt.presolve.reduction import Reduced

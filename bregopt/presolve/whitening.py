@@ -20,7 +20,7 @@ from scipy.linalg import cholesky
 
 from bregopt.arrays import Array
 from bregopt.certify import Known, PrimalDualPoint
-from bregopt.certify.constants import DIVERGENT
+from bregopt.certify.point import DIVERGENT
 from bregopt.divergences import PENALTY_DEGREES
 from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Block, LowRank, Matrix, Program, Start

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import is_farkas, is_ray
-from bregopt.certify.constants import MENDED
+from bregopt.certify.proofs import MENDED
 from bregopt.program import Matrix, Program
 
 __all__ = ["contradicts", "proves_bound", "proves_infeasible", "proves_unbounded", "recedes"]

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray
 from bregopt.certify import is_ray, trace_bounds, with_trace_multipliers
-from bregopt.certify.constants import MENDED
+from bregopt.certify.proofs import MENDED
 from bregopt.divergences import BUILT_IN, LogDet
 from bregopt.program import Block, LowRank, Matrix, Penalty, Program
 from bregopt.program.program import divergence_of

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify, divergence_factor
-from bregopt.certify.constants import DIVERGENT
+from bregopt.certify.point import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.program import (

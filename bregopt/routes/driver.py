@@ -21,7 +21,7 @@ from bregopt.certify import (
     check_families,
     cost_of_round_off,
 )
-from bregopt.certify.constants import ROW_NOISE
+from bregopt.certify.point import ROW_NOISE
 from bregopt.certify.restoration import on_rows
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller

@@ -21,7 +21,7 @@ from numpy.linalg import LinAlgError
 
 from bregopt import clock
 from bregopt.certify import Status, objective_size, trace_bounds
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
 from bregopt.presolve import UNIVERSAL, presolve, reductions

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import Status, dimacs_errors
 from bregopt.certify.accuracy import Accuracy, has_closed_form
-from bregopt.certify.constants import LARGEST_FORMED
+from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.lowrank import Matrix

@@ -9,7 +9,7 @@ from problem_library import positive_definite
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
-from bregopt.certify.point import capped_term
+from bregopt.certify.slacks import capped_term
 from bregopt.divergences import Frobenius, LogDet, TraceDivergence, VonNeumann
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Nearness

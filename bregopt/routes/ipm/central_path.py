@@ -17,16 +17,16 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, trace_bounds
-from bregopt.certify.constants import (
+from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
+from bregopt.certify.point import (
     DIVERGENT,
     LARGEST_U,
     LARGEST_X,
-    MENDED,
-    NEGLIGIBLE_OBJECTIVE,
-    ROUND_OFF_OF_TERMS,
     ROW_NOISE,
+    box_minimum,
+    relative_to_costs,
 )
-from bregopt.certify.point import box_minimum, relative_to_costs
+from bregopt.certify.proofs import MENDED
 from bregopt.clock import CutShort
 from bregopt.linalg import symmetrize
 from bregopt.presolve import Presolved

@@ -16,7 +16,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.certify.constants import DIVERGENT
+from bregopt.certify.point import DIVERGENT
 from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence

@@ -28,7 +28,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate
-from bregopt.certify.constants import NEGLIGIBLE_OBJECTIVE
+from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.certify.stacks import (
     Certified,
     Near,
