@@ -867,14 +867,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
     samples = logdet_lasso.sampled(300, 400)
     rows = [
         # Reductions.
-        ("boxes", "presolve.boxes:Boxes", without("boxes"), "300 triplets", of_three()),
-        ("slacks", "presolve.boxes:Slacks", without("slacks"), "300 triplets", of_three()),
+        ("boxes", "presolve.variables:Boxes", without("boxes"), "300 triplets", of_three()),
+        ("slacks", "presolve.epigraphs:Slacks", without("slacks"), "300 triplets", of_three()),
         (
-            *("fixed variables", "presolve.epigraphs:FixedVariables", without("fixed variables")),
+            *("fixed variables", "presolve.variables:FixedVariables", without("fixed variables")),
             *("completion of 24 x 24", solving(relaxations.matrix_completion, bo, 24, solver="path")),
         ),
         (
-            *("idle variables", "presolve.boxes:Slacks", without("slacks")),
+            *("idle variables", "presolve.epigraphs:Slacks", without("slacks")),
             *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
         ),
         (
@@ -912,7 +912,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),
         ),
         (
-            *("differences of variables", "presolve.differences:Differences", without("differences")),
+            *("differences of variables", "presolve.epigraphs:Differences", without("differences")),
             *("the portfolio of the least worst case, n = 60", solving(robust_portfolio, 60)),
         ),
         (
@@ -940,7 +940,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
         ),
         (
-            *("squares of norms", "presolve.least_norm:LeastNorm", without("least norm")),
+            *("squares of norms", "presolve.epigraphs:LeastNorm", without("least norm")),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
         ),
         (
@@ -1005,7 +1005,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (
-            *("zero sums", "presolve.zero_sums:ZeroSums", without("zero sums")),
+            *("zero sums", "presolve.equalities:ZeroSums", without("zero sums")),
             *("a lifted assignment of size 3", solving(relaxations.lifted_assignment, bo, 3, 3)),
         ),
         (
@@ -1015,17 +1015,17 @@ def paths(data: Path | None) -> list[SpecialPath]:
             None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz")),
         ),
         (
-            *("independent rows", "presolve.independent_rows:IndependentRows", without("independent rows")),
+            *("independent rows", "presolve.equalities:IndependentRows", without("independent rows")),
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
         ),
         (
-            *("independent columns", "presolve.independent_rows:IndependentColumns"),
+            *("independent columns", "presolve.variables:IndependentColumns"),
             *(without("independent columns"), "one row with two free variables"),
             solving(replaceable_variables),
         ),
         (
             "redundant equalities",
-            "presolve.independent_rows:RedundantEqualities",
+            "presolve.equalities:RedundantEqualities",
             without("redundant equalities"),
             "400 equalities that contradict each other, von Neumann",
             solving(many_equalities, "von_neumann", 8, 400, 1.0),

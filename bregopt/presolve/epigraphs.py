@@ -1,225 +1,147 @@
-"""Variables that rows fix or that only state an epigraph, and rows that say the same.
+"""Penalties that are stated by variables of their own, as linear and conic programs state them.
 
-Modeling languages write ``X[i, j] == a``, ``|a| <= t`` and ``min |a|`` with a variable for each element:
+Without these variables the objective has a hinge or a divergence, and Newton's system fewer unknowns:
 
-- A *fixed* variable has an equation of its own: the known entries of a matrix that is to be completed. It
-  becomes a constant.
-- A *dominated* variable has no cost, and increasing it (or decreasing) relaxes all of its rows but one, which
-  is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
+- A *slack* that prices the violation of its row is a hinge: the cost ``c xi`` with ``xi >= 0`` in the row
+  ``a + b xi >= lo``, ``b > 0``, is ``c / b max(lo - a, 0)``. A margin problem keeps only the margin as a
+  variable. A slack without cost and bounds meets its row, whatever the others are, so that the row is not
+  needed. Variables that occur in such rows alone are idle: along them the set of optima has no end, and there
+  would be no central path.
 - An *absolute value* has a price and two rows, ``u >= a - b`` and ``u >= d - a``. It is a hinge on the row
   ``a``, which pays outside of an interval.
-- *Parallel* rows are equal up to sign, such as those of two mirrored entries of a symmetric matrix. Hard ones
-  are one row with the tightest bounds, hinges on the same bounds are one with the sum of the prices.
-
-A bound on the entries of a matrix of order 40 is 1,600 variables and 4,800 rows of CVXPY, and 820 rows here
-(Andersen, Andersen 1995, Presolving in linear programming, section 3: dominated and duplicate rows).
+- A *difference* states ``p max(a, 0) + q max(-a, 0)`` as ``a = u - l`` with ``u, l >= 0`` and the costs
+  ``p u`` and ``q l``: worst cases over intervals of coefficients. For a given ``a`` the best values have the
+  cost ``(p - q) a / 2 + (p + q) |a| / 2``. The first part is linear in the other terms of the row, the second
+  one is a hinge on it. A multiplier ``y`` of the hinge is ``y - (p - q) / 2`` in the equality.
+- A *norm* is the axis ``t`` of a second-order cone: minimize ``w t`` under ``t >= ||v||``, with a row
+  ``e_k x + f_k v_k = a_k`` for each element, where ``x`` is an entry of ``svec(X)``. If these rows hold most
+  entries of one matrix, then ``||v||^2 = s ||H o (X - X0)||_F^2 + r`` with numbers ``s`` and ``r``, and
+  weights ``H`` if the ``(e_k / f_k)^2`` differ. The square has the same minimizers. It is one divergence
+  without rows, where the cone has a variable and a row for each entry. In all other rows the elements are
+  substituted.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
-from bregopt.certify import is_farkas
-from bregopt.presolve.reduction import Reduced, Tolerances
-from bregopt.presolve.svec import alike, orientation, sparse_svec
-from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.arrays import EPS, Array, IntArray, Mask, scattered
+from bregopt.divergences import psd_part
+from bregopt.presolve.reduction import Reduced, Tolerances, with_multipliers
+from bregopt.presolve.svec import Svec, sparse_svec, svec, svec_map
+from bregopt.presolve.variables import coefficients, comparable
+from bregopt.program import NO_CONES, Answer, Block, Nearness, Penalty, Program, Start, StopReason
+from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["AbsoluteValues", "Dominated", "FixedVariables", "ParallelRows"]
+__all__ = ["AbsoluteValues", "Differences", "Joined", "LeastNorm", "Slacks", "Squared"]
 
-_MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
-# Terms of all rows above which rows are not compared, of families of few terms and of all families.
-_LARGEST_LISTED, _LARGEST_DENSE = 10_000_000, 1_000_000
-_SAME = 1e-12  # relative distance of two sums above which they are sums of other numbers
-_HINGE, _PENALTIES = int(Penalty.HINGE), {Penalty.HARD, Penalty.HINGE}
+_EQUAL = 64 * EPS  # relative difference of two numbers that are equal up to round-off
+_MOST_ENTRIES = 0.5  # of all entries: a norm of fewer is a cone with fewer rows
 
 
-# --- Fixed and dominated variables ---------------------------------------------------------------------
+# --- Slacks ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Substituted(Reduced):
-    """A program without its fixed or dominated variables, ``u_J = first + slope u_kept``.
+class WithoutSlacks(Reduced):
+    """A program without its slack variables, and without idle ones, which are as near to zero as possible.
 
     Parameters
     ----------
-    J, kept : int array
-        The fixed or dominated variables, and the others.
-    first : array of shape (len(J),)
-    slope : csr_array of shape (len(J), len(kept))
-    row : int array of shape (len(J),)
-        The row that fixes or bounds each; -1 where its box does.
+    kept, slack, row : int array
+        The remaining variables, the slack variables, and the rows of these.
+    weight : array
+        Coefficients of the slack variables in their rows.
     left : int array
         The remaining rows.
     """
 
-    J: IntArray
+    rescales: ClassVar[bool] = True  # programs with hinges have no DIMACS errors
     kept: IntArray
-    first: Array
-    slope: Any
+    slack: IntArray
     row: IntArray
+    weight: Array
     left: IntArray
 
     @property
     def summary(self) -> str:
-        count = len(self.J)
-        return f"{count} variable{'s' if count > 1 else ''} fixed by rows or at bounds of epigraphs"
-
-    def contradiction(self) -> Array | None:
-        """Return a Farkas vector where a row has nothing left and may not be zero."""
-        own, bounds = self.program, self.program.bounds
-        empty = (own.A.norms() == 0) & (np.diff(own.B.indptr) == 0) & bounds.hard
-        for k in np.flatnonzero(empty & ((bounds.lo > 0) | (bounds.hi < 0))):
-            y = np.zeros(own.m)
-            y[k] = 1.0 if bounds.lo[k] > 0 else -1.0
-            y = self._multipliers(y, 0 * self.whole.c)
-            if is_farkas(self.whole, y):
-                return y
-        return None
+        count = len(self.slack)
+        return f"{count} slack variable{'s' if count > 1 else ''} folded into rows"
 
     def shrink(self, start: Start) -> Start:
         return replace(start, u=start.u[self.kept], y=start.y[self.left])
 
     def restore(self, answer: Answer) -> Answer:
-        u = np.zeros(self.whole.k)
-        u[self.kept] = answer.u
-        u[self.J] = self.slope @ answer.u + (0.0 if answer.stop is StopReason.UNBOUNDED else self.first)
-        costs = self.whole.c if answer.stop is not StopReason.INFEASIBLE else 0 * self.whole.c
-        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces, costs)
-        return replace(answer, u=u, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
-
-    def _multipliers(self, own: Array, costs: Array) -> Array:
-        """Return multipliers of all rows; those of the variables' own rows leave them no reduced cost."""
-        y, bounded = np.zeros(self.whole.m), self.row >= 0
-        y[self.left] = own
-        J, row = self.J[bounded], self.row[bounded]
-        y[row] = (costs - self.whole.B.T @ y)[J] / _elements(self.whole.B, row, J)
-        return y
+        whole, slack, row = self.whole, self.slack, self.row
+        ends, least = (whole.bounds.lo[row], whole.bounds.hi[row]), whole.u_lo[slack]
+        u = np.clip(0.0, whole.u_lo, whole.u_hi)
+        if answer.stop is StopReason.UNBOUNDED:  # a ray: the rows and the box without their bounds
+            lo, hi, least = (np.where(np.isfinite(end), 0.0, end) for end in (*ends, least))
+            ends, u = (lo, hi), 0 * u
+        u[self.kept], u[slack] = answer.u, np.where(np.isfinite(least), least, 0.0)
+        activity = whole.activity(answer.X, u)[row]
+        u[slack] = np.maximum(u[slack] + (np.clip(activity, *ends) - activity) / self.weight, least)
+        return with_multipliers(answer, lambda own: scattered(self.left, own, whole.m), u=u)
 
 
-# Pays on: completion of 24 x 24.
-class FixedVariables:
-    """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
+# Pays on: 300 triplets.
+# Pays on: a row of two idle variables.
+class Slacks:
+    """Replace priced variables of one row by a hinge on it; leave out the row of a free one."""
 
-    Penalties other than hinges are no functions of differences, so that their rows keep their variables.
-    """
-
-    name: ClassVar[str] = "fixed variables"
-    universal: ClassVar[bool] = True
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
-        bounds = program.bounds
-        if program.k == 0 or program.terms:
-            return None
-        row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
-        row = row[program.A.norms()[row] == 0]
-        if not len(row):
-            return None
-        column = program.B.indices[program.B.indptr[row]]
-        weight = program.B.data[program.B.indptr[row]]
-        value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
-        movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
-        tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
-        once = np.bincount(column, minlength=program.k)[column] == 1
-        inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
-        taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
-        found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
-        return _substituted(program, found) if found else None
-
-
-class Dominated:
-    """Give variables without cost, which relax all rows but one, the largest value that this one allows."""
-
-    name: ClassVar[str] = "epigraphs"
+    name: ClassVar[str] = "slacks"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
-        free = (program.c == 0) & ~program.in_cones
-        if not free.any():
+    def apply(self, program: Program, tolerances: Tolerances) -> WithoutSlacks | None:
+        slack, row, weight = _slacks(program)
+        if len(slack) == 0:
             return None
-        B, bounds = sp.csr_array(program.B, copy=True), program.bounds
-        B.eliminate_zeros()
-        B = B.tocoo()
-        row, column, value = B.row, B.col, B.data
-        below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
-        one_sided = bounds.hard[row] & (below ^ above)
-        # Whether an increase of the variable relaxes the row, and a decrease.
-        up, down = one_sided & ((value > 0) == below), one_sided & ((value > 0) == above)
-        several = np.bincount(column, minlength=program.k) > 1
-        relaxed = np.bincount(column, up, program.k), np.bincount(column, down, program.k)
-        found = []
-        for relaxes, number, end, other in (
-            (up, relaxed[0], program.u_hi, program.u_lo),
-            (down, relaxed[1], program.u_lo, program.u_hi),
-        ):
-            blocked = np.bincount(column, minlength=program.k) - number
-            boxed = free & (number > 0) & (blocked == 0) & np.isfinite(end)
-            found += [(int(j), -1) for j in np.flatnonzero(boxed)]
-            single = free & several & (number > 0) & (blocked == 1) & np.isinf(end) & np.isinf(other)
-            if single.any():
-                k = np.flatnonzero(single[column] & ~relaxes & one_sided)
-                found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
-        return _substituted(program, found) if found else None
+        bounds, priced = program.bounds, program.c[slack] > 0
+        kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+        of, least, cost = row[priced], program.u_lo[slack[priced]], program.c[slack[priced]]
+        kind[of], gamma[of] = Penalty.HINGE, cost / np.abs(weight[priced])
+        lo[of] -= weight[priced] * least
+        hi[of] -= weight[priced] * least
+        left, kept = np.arange(program.m), np.setdiff1d(np.arange(program.k), slack)
+        smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
+        if not priced.all():
+            left = np.setdiff1d(left, row[~priced])
+            smaller = replace(
+                smaller,
+                A=program.A.slice(left),
+                B=program.B[left],
+                bounds=smaller.bounds.slice(left),
+                labels=program.labels_of(left),
+            )
+            used = np.bincount(smaller.B.indices[smaller.B.data != 0], minlength=program.k) > 0
+            kept = kept[(used | (program.c != 0) | program.in_cones)[kept]]
+        folded = replace(smaller.of_variables(kept), offset=program.offset + float(cost @ least))
+        return WithoutSlacks(program, folded, kept, slack, row, weight, left)
 
 
-def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
-    """Return the program without variables that are given with their bounding rows.
-
-    A bounding row has few terms, no matrix, and no other variable of these.
-    """
-    J, row = np.array(sorted({j: (j, r) for j, r in reversed(found)}.values()), dtype=np.intp).T
-    by_row, norms = row >= 0, program.A.norms()
-    good = ~by_row | ((norms[row] == 0) & (np.diff(program.B.indptr)[row] <= _MOST_TERMS))
-    chosen = np.zeros(program.k)
-    chosen[J[good]] = 1.0
-    good &= ~by_row | ((abs(program.B) > 0).astype(float) @ chosen == 1)[row]
-    J, row, by_row = J[good], row[good], by_row[good]
-    if not len(J):
-        return None
-    mask = np.zeros(program.k, dtype=bool)
-    mask[J] = True
-    kept, bounding = np.flatnonzero(~mask), row[by_row]
-    left = np.setdiff1d(np.arange(program.m), bounding)
-    bounds, first = program.bounds, np.zeros(len(J))
-    end = np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi)[bounding]
-    first[~by_row] = _finite_end(program, J[~by_row])
-    own = _elements(program.B, bounding, J[by_row])
-    first[by_row] = end / own
-    place = sp.csr_array((-1 / own, (np.flatnonzero(by_row), np.arange(len(own)))), (len(J), len(own)))
-    slope = sp.csr_array(place @ program.B[bounding][:, kept])
-    in_rows = program.B[left][:, J]
-    moved = in_rows @ first
-    smaller = replace(
-        program.of_variables(kept),
-        A=program.A.slice(left),
-        B=sp.csr_array(program.B[left][:, kept] + in_rows @ slope),
-        bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
-        labels=program.labels_of(left),
-    )
-    if program.c[J].any():  # of fixed variables, whose slopes are zero
-        cost = float(program.c[J] @ first)
-        smaller = replace(smaller, offset=program.offset + cost, constant=program.stated_constant)
-    return Substituted(program, smaller, J, kept, first, slope, row, left)
+def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
+    """Return slack variables, at most one for each row, with their rows and coefficients there."""
+    priced = (program.c > 0) & np.isfinite(program.u_lo) & np.isinf(program.u_hi)
+    possible = priced | (program.free & (program.c == 0))
+    if not possible.any():
+        none = np.zeros(0, dtype=np.intp)
+        return none, none, np.zeros(0)
+    (starts, rows, values), bounds = program.by_columns, program.bounds
+    slack = np.flatnonzero((np.diff(starts) == 1) & possible)
+    row, weight = rows[starts[slack]], values[starts[slack]]
+    below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])
+    relieves = np.where(weight > 0, below & ~above, above & ~below) | ~priced[slack]
+    relieves &= bounds.hard[row] & (below | above)
+    slack, row, weight = slack[relieves], row[relieves], weight[relieves]
+    row, first = np.unique(row, return_index=True)
+    return slack[first], row, weight[first]
 
 
-def _finite_end(program: Program, J: IntArray) -> Array:
-    """Return the end of the box that each variable goes to, which relaxes all of its rows."""
-    starts, row, value = program.by_columns
-    first = starts[J]  # of all rows of a variable, which it relaxes in the same direction
-    rises = (value[first] > 0) == np.isfinite(program.bounds.lo[row[first]])
-    return np.where(rises, program.u_hi[J], program.u_lo[J])
-
-
-def _elements(B: Any, row: IntArray, column: IntArray) -> Array:
-    """Return the given elements of a sparse matrix."""
-    return np.asarray(B[row, column]).ravel() if len(row) else np.zeros(0)
-
-
-# --- Absolute values -----------------------------------------------------------------------------------
+# --- Absolute values ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,8 +193,7 @@ class Folded(Reduced):
         u = np.zeros(self.whole.k)
         u[self.kept], u[self.variable] = answer.u, least + missed / self.scale[0]
         costs = 0.0 if answer.stop is StopReason.INFEASIBLE else 1.0
-        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces, costs)
-        return replace(answer, u=u, y=self._multipliers(answer.y, costs), y_on_faces=on_faces)
+        return with_multipliers(answer, lambda own: self._multipliers(own, costs), u=u)
 
     @property
     def _signs(self) -> Array:
@@ -282,8 +203,7 @@ class Folded(Reduced):
 
     def _multipliers(self, own: Array, costs: float) -> Array:
         """Return multipliers of all rows: the two of an absolute value share its price."""
-        y = np.zeros(self.whole.m)
-        y[self.left] = own
+        y = scattered(self.left, own, self.whole.m)
         rises = np.where(np.isfinite(self.whole.bounds.lo[self.rows]), 1.0, -1.0)
         price = costs * self.whole.c[self.variable]
         net = np.clip(rises[0] * y[self.rows[0]] * self.scale[0], -price, price)
@@ -305,7 +225,7 @@ class AbsoluteValues:
 
     def apply(self, program: Program, tolerances: Tolerances) -> Folded | None:
         priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)
-        if not priced.any() or not _comparable(program):
+        if not priced.any() or not comparable(program):
             return None
         starts, row, coefficient = program.by_columns
         variable = np.flatnonzero(priced & (np.diff(starts) == 2))
@@ -341,7 +261,7 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
     first, sign = rows[0], np.where(rises[0], 1.0, -1.0) * scale[0]
     ends = np.sort([sign * lo, sign * hi], axis=0)
     kind, gamma, below, above = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
-    kind[first], gamma[first] = _HINGE, program.c[variable] / scale[0]
+    kind[first], gamma[first] = Penalty.HINGE, program.c[variable] / scale[0]
     below[first], above[first] = ends
     mask = np.ones(program.k, dtype=bool)
     mask[variable] = False
@@ -360,155 +280,321 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
 
 def _opposite(program: Program, variable: IntArray, rows: IntArray, scale: Array) -> Mask:
     """Whether the two rows of each variable have opposite coefficients, relative to its own."""
-    coefficients, rises = _coefficients(program), np.isfinite(program.bounds.lo[rows])
-    mask = np.ones(coefficients.shape[1])
-    mask[coefficients.shape[1] - program.k + variable] = 0.0
-    coefficients = sp.csr_array(coefficients @ sp.diags_array(mask))
+    table, rises = coefficients(program), np.isfinite(program.bounds.lo[rows])
+    mask = np.ones(table.shape[1])
+    mask[table.shape[1] - program.k + variable] = 0.0
+    table = sp.csr_array(table @ sp.diags_array(mask))
     sign = np.where(rises, 1.0, -1.0) / scale
-    parts = [sp.diags_array(sign[k]) @ coefficients[rows[k]] for k in (0, 1)]
+    parts = [sp.diags_array(sign[k]) @ table[rows[k]] for k in (0, 1)]
     left = np.asarray(abs(parts[0] + parts[1]).sum(axis=1)).ravel()
     opposite: Mask = left == 0
     return opposite
 
 
-# --- Parallel rows -------------------------------------------------------------------------------------
+# --- Differences ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Merged(Reduced):
-    """A program in which one row stands for all that are parallel to it.
+class Pairs(NamedTuple):
+    """Equalities with two variables of their own, of opposite signs there.
 
     Parameters
     ----------
-    left : int array
-        The remaining rows.
-    of : int array of shape (m,)
-        The place among them of the row that stands for each.
-    sign : array of shape (m,)
-        Its sign in that.
-    farkas : array of shape (m,), optional
-        A Farkas vector, where two rows contradict each other.
+    row : int array of shape (count,)
+    variable : int array of shape (2, count)
+        First that with the negative sign, which is ``u``.
+    size : array of shape (2, count)
+        The absolute values of their coefficients.
     """
 
-    left: IntArray
-    of: IntArray
-    sign: Array
-    farkas: Array | None = None
+    row: IntArray
+    variable: IntArray
+    size: Array
 
-    rescales: ClassVar[bool] = True  # each of the rows counts in the norm of the violations
 
-    def contradiction(self) -> Array | None:
-        return self.farkas
+@dataclass(frozen=True, eq=False)
+class Joined(Reduced):
+    """A program without the two variables of each difference.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    slope : array of shape (count,)
+        The part of their costs that is linear in the row.
+    kept : int array
+        The remaining variables.
+    """
+
+    pairs: Pairs
+    slope: Array
+    kept: IntArray
 
     @property
     def summary(self) -> str:
-        count = self.whole.m - len(self.left)
-        return f"{count} row{'s' if count > 1 else ''} parallel to another"
+        count = len(self.pairs.row)
+        return f"{count} difference{'s' if count > 1 else ''} of two variables folded into hinges"
 
     def shrink(self, start: Start) -> Start:
-        return replace(start, y=np.bincount(self.of, self.sign * start.y, len(self.left)).astype(float))
+        y = start.y.copy()
+        y[self.pairs.row] += self.slope
+        return replace(start, u=start.u[self.kept], y=y)
 
     def restore(self, answer: Answer) -> Answer:
-        on_faces = None if answer.y_on_faces is None else self._multipliers(answer.y_on_faces)
-        return replace(answer, y=self._multipliers(answer.y), y_on_faces=on_faces)
-
-    def _multipliers(self, own: Array) -> Array:
-        """Return multipliers of all rows: those with the tightest bound share one, hinges by their prices."""
-        bounds, y = self.whole.bounds, own[self.of]
-        lo, hi = _oriented(bounds, self.sign)
-        tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
-        weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
-        total = np.bincount(self.of, weight, len(self.left))[self.of]
-        shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
-        return shared
+        whole, (row, variable, size) = self.whole, self.pairs
+        ray = answer.stop is StopReason.UNBOUNDED
+        u, right = np.zeros(whole.k), whole.bounds.lo[row] * (not ray)
+        u[self.kept] = answer.u
+        u[variable] = whole.u_lo[variable] * (not ray)
+        missed = right - whole.activity(answer.X, u)[row]
+        u[variable] += np.maximum([-missed, missed], 0.0) / size
+        priced = answer.stop is not StopReason.INFEASIBLE  # a Farkas vector has no prices
+        slope = scattered(row, self.slope * priced, whole.m)
+        return with_multipliers(answer, lambda own: own - slope, u=u)
 
 
-class ParallelRows:
-    """Merge hard rows, and hinges on the same bounds, that are equal up to sign."""
+# Pays on: the portfolio of the least worst case, n = 60.
+class Differences:
+    """Replace two priced variables of one equality, with opposite signs, by a linear cost and a hinge."""
 
-    name: ClassVar[str] = "parallel rows"
+    name: ClassVar[str] = "differences"
     universal: ClassVar[bool] = False
 
-    def apply(self, program: Program, tolerances: Tolerances) -> Merged | None:
-        if program.m < 2 or not program.bounds.kinds <= _PENALTIES or _all_differ(program):
+    def apply(self, program: Program, tolerances: Tolerances) -> Joined | None:
+        pairs = _pairs(program)
+        if pairs is None:
             return None
-        if not _comparable(program):
-            return None
-        rows = _coefficients(program)
-        first = orientation(rows)
-        lo, hi = _oriented(program.bounds, first)
-        hinge = program.bounds.kind == _HINGE
-        # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
-        group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
-        if group is None:
-            return None
-        return _merged(program, group, first, lo, hi)
+        row, variable, size = pairs
+        bounds, (p, q) = program.bounds, program.c[variable] / size
+        kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+        kind[row], gamma[row] = Penalty.HINGE, (p + q) / 2
+        least = program.u_lo[variable]
+        right = bounds.lo[row] + size[0] * least[0] - size[1] * least[1]
+        lo[row] = hi[row] = right
+        mask = np.ones(program.k, dtype=bool)
+        mask[variable] = False
+        kept, weights = np.flatnonzero(mask), np.zeros(program.m)
+        weights[row] = (p - q) / 2
+        constant = float((program.c[variable] * least).sum() - weights[row] @ right)
+        joined = replace(
+            program.of_variables(kept),
+            blocks=tuple(_with_cost(program, b, weights) for b in range(len(program.blocks))),
+            bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
+            c=(program.c + program.Bt @ weights)[kept],
+            offset=program.offset + constant,
+            constant=program.stated_constant,
+        )
+        return Joined(program, joined, pairs, weights[row], kept)
 
 
-def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Array) -> Merged | None:
-    count = int(group.max()) + 1
-    tightest = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(tightest[0], group, lo)
-    np.minimum.at(tightest[1], group, hi)
-    crossed, farkas = tightest[0] > tightest[1], None
-    if crossed.any():  # they stay apart, and contradict each other if that is more than round-off
-        rows = np.flatnonzero(group == np.argmax(crossed))
-        y = np.zeros(program.m)
-        for k, price in ((rows[np.argmax(lo[rows])], 1.0), (rows[np.argmin(hi[rows])], -1.0)):
-            y[k] += price * first[k]
-        farkas = y if is_farkas(program, y) else None
-        group = np.where(crossed[group], count + np.arange(program.m), group)
-    _, leader, of = np.unique(group, return_index=True, return_inverse=True)
-    if len(leader) == program.m and farkas is None:
+def _pairs(program: Program) -> Pairs | None:
+    """Return the equalities with two variables of their own and a positive price of both; None for none."""
+    single = np.isfinite(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
+    equal = program.bounds.equal & program.bounds.hard
+    if np.count_nonzero(single) < 2 or not equal.any():
         return None
-    left = np.sort(leader)
-    of = np.searchsorted(left, leader)[np.ravel(of)]
-    bounds, sign = program.bounds.slice(left), first * first[left][of]
-    own = _oriented(program.bounds, sign)
-    lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
-    np.maximum.at(lo, of, own[0])
-    np.minimum.at(hi, of, own[1])
-    hinge = bounds.kind == _HINGE
-    gamma = np.where(
-        hinge, np.bincount(of, np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)), np.inf
-    )
-    merged = replace(
-        program,
-        A=program.A.slice(left),
-        B=program.B[left],
-        bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma),
-        labels=program.labels_of(left),
-    )
-    return Merged(program, merged, left, of, sign, farkas)
+    starts, rows, values = program.by_columns
+    own = np.flatnonzero(single & (np.diff(starts) == 1))
+    row, weight = rows[starts[own]], values[starts[own]]
+    of_row = np.full((2, program.m), -1)  # one variable of each sign
+    for sign in (0, 1):
+        chosen = np.flatnonzero(equal[row] & ((weight > 0) == bool(sign)))
+        of_row[sign, row[chosen]] = chosen
+    found = np.flatnonzero((of_row >= 0).all(axis=0))
+    place = of_row[:, found]
+    size = np.abs(weight[place])
+    priced = (program.c[own[place]] / size).sum(axis=0) > 0
+    if not priced.any():
+        return None
+    return Pairs(found[priced], own[place][:, priced], size[:, priced])
 
 
-def _all_differ(program: Program) -> bool:
-    """Whether no two rows have the same weighted sum of coefficients, up to sign; kept with the rows."""
-    known = program.A.plans.get(ParallelRows)
-    if known is None or known[0] is not program.B:
-        rng = np.random.default_rng(0)
-        weights = [rng.uniform(1.0, 2.0, (n, n)) for n in program.A.orders]
-        sums = program.activity([W + W.T for W in weights], rng.uniform(1.0, 2.0, program.k))
-        size = np.sort(np.abs(sums))
-        known = program.A.plans[ParallelRows] = program.B, bool((np.diff(size) > _SAME * size[1:]).all())
-    return bool(known[1])
+def _with_cost(program: Program, b: int, weights: Array) -> Block:
+    """Return a block with the cost of its weighted rows added."""
+    block, parts = program.blocks[b], []
+    for term in program.A.terms_of(b):
+        if weights[term.at].any():
+            t = term.rows.coordinates()
+            parts.append((t.i, t.j, t.value * weights[term.at[t.row]]))
+    if not parts:
+        return block
+    if block.cost is not None:
+        t = block.cost.coordinates()
+        parts.append((t.i, t.j, t.value))
+    i, j, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    cost = SparseRows.of(1, block.n, Coordinates(np.zeros(len(i), dtype=np.intp), i, j, value))
+    return replace(block, cost=cost)
 
 
-def _oriented(bounds: Any, sign: Array) -> tuple[Array, Array]:
-    """Return the bounds of rows times signs."""
-    return np.where(sign > 0, bounds.lo, -bounds.hi), np.where(sign > 0, bounds.hi, -bounds.lo)
+# --- Norms ----------------------------------------------------------------------------------------------
 
 
-def _comparable(program: Program) -> bool:
-    """Whether all rows are listed by few terms, or by few enough."""
-    rows = [term.rows for term in program.A.terms]
-    few, count = all(own.few_terms for own in rows), sum(own.count() for own in rows)
-    return count <= (_LARGEST_LISTED if few else _LARGEST_DENSE)
+class Elements(NamedTuple):
+    """The elements ``v`` of a norm, one for each variable of the cone but its axis.
+
+    Parameters
+    ----------
+    row, place : int array
+        The row of each, and the entry of ``svec(X)`` in it.
+    entry, own, right : array
+        The coefficients of the entry, which is zero for a constant element, and of the element; the
+        right-hand side.
+    """
+
+    row: IntArray
+    place: IntArray
+    entry: Array
+    own: Array
+    right: Array
 
 
-def _coefficients(program: Program) -> Any:
-    """Return the coefficients of all rows as one CSR matrix, entries of matrices first."""
-    both = sp.csr_array(sp.hstack([sparse_svec(program.A), program.B], format="csr"))
-    both.sum_duplicates()
-    both.eliminate_zeros()
-    return both
+@dataclass(frozen=True, eq=False)
+class Squared(Reduced):
+    """A program with the square of its norm.
+
+    Parameters
+    ----------
+    elements : Elements
+    scale : float
+        The number ``s``.
+    X0, H : array of shape (n, n)
+        `H` is None for equal weights.
+    left : int array
+        The rows of no element.
+    """
+
+    elements: Elements
+    scale: float
+    X0: Array
+    H: Array | None
+    left: IntArray
+    rescales: ClassVar[bool] = True
+
+    @property
+    def summary(self) -> str:
+        return "the square of the norm"
+
+    def shrink(self, start: Start) -> Start:
+        slope = self._slope(float(start.u[self.whole.cones.axes[0]]))
+        return replace(start, u=np.zeros(0), y=start.y[self.left] / (slope or 1.0))
+
+    def restore(self, answer: Answer) -> Answer:
+        if answer.stop is StopReason.INFEASIBLE:
+            y = self._with_elements(answer.y, np.zeros(len(self.elements.row)))
+            return Answer.without_point(self.whole, y, answer.stop, answer.iterations)
+        u, cones = np.zeros(self.whole.k), self.whole.cones
+        v = self._at(np.asarray(answer.X[0]))
+        u[cones.index[1:]], u[cones.axes[0]] = v, np.linalg.norm(v)
+        S = None if answer.S is None else answer.S[0]
+        return with_multipliers(answer, lambda own: self._multipliers(own, S), u=u, S=None)
+
+    def _slope(self, norm: float) -> float:
+        """Return the change of the objective with that of ``||X - X0||^2``; zero at a norm of zero."""
+        price = float(self.whole.c[self.whole.cones.axes[0]])
+        return price * self.scale / (2 * norm) if norm else 0.0
+
+    def _at(self, X: Array) -> Array:
+        """Return the elements at a matrix."""
+        e = self.elements
+        v: Array = (e.right - e.entry * svec(X[None])[0][e.place]) / e.own
+        return v
+
+    def _multipliers(self, own: Array, S: Array | None) -> Array:
+        """Return multipliers of all rows from those of the square; zero where the norm is zero."""
+        half = self.program.A.adjoint(own) / 2
+        if self.H is None or S is None:
+            X = psd_part(self.X0 + half)
+        else:
+            squares = np.where(self.H > 0, self.H, 1.0) ** 2
+            X = self.X0 + (half + S / 2) / squares
+        v = self._at(X)
+        norm, price = float(np.linalg.norm(v)), float(self.whole.c[self.whole.cones.axes[0]])
+        return self._with_elements(self._slope(norm) * own, price * v / (norm or 1.0))
+
+    def _with_elements(self, own: Array, negative: Array) -> Array:
+        """Return multipliers of all rows, at the negatives of the elements' reduced costs."""
+        y = scattered(self.left, own, self.whole.m)
+        in_others = (self.whole.Bt @ y)[self.whole.cones.index[1:]]
+        y[self.elements.row] = (negative - in_others) / self.elements.own
+        return y
+
+
+# Pays on: nearest correlation matrix by its norm.
+class LeastNorm:
+    """Replace the norm of a matrix minus a constant, as the objective, by its square."""
+
+    name: ClassVar[str] = "least norm"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Squared | None:
+        if not _has_norm(program):
+            return None
+        rows = sparse_svec(program.A)
+        elements = _elements_of(program, rows)
+        if elements is None:
+            return None
+        slope, count = elements.entry / elements.own, rows.shape[1]
+        weight = np.bincount(elements.place, slope**2, count)
+        if np.count_nonzero(weight) <= _MOST_ENTRIES * count:
+            return None
+        nearest = np.bincount(elements.place, slope * elements.right / elements.own, count)
+        nearest = np.divide(nearest, weight, out=np.zeros(count), where=weight > 0)
+        scale, lengths = float(weight.max()), svec(np.ones(2 * program.A.orders))
+        vectors = np.array([nearest, lengths * np.sqrt(weight / scale)])
+        X0, H = Svec(program.A.orders, 0).points(vectors)[0][0]
+        uniform = weight.min() >= (1 - _EQUAL) * scale
+        parameters = {} if uniform else {"weights": H}
+        left = np.setdiff1d(np.arange(program.m), elements.row)
+        in_left = sp.csr_array(program.B[left][:, program.cones.index[1:]])
+        A, bounds = program.A.slice(left), program.bounds.slice(left)
+        if in_left.nnz:
+            per_element = sp.csr_array(in_left @ sp.diags_array(1 / elements.own))
+            moved = per_element @ elements.right
+            A = svec_map(A.orders, sp.csr_array(rows[left] - per_element @ rows[elements.row]))
+            bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
+        nearness = Nearness("frobenius", X0, parameters=parameters)
+        squared = replace(
+            program.of_variables(np.zeros(0, dtype=np.intp)),
+            blocks=(replace(program.blocks[0], cost=None, nearness=nearness),),
+            A=A,
+            B=sp.csr_array((len(left), 0)),
+            bounds=bounds,
+            cones=NO_CONES,
+            offset=0.0,
+            constant=None,
+            labels=program.labels_of(left),
+        )
+        return Squared(program, squared, elements, scale, X0, None if uniform else H, left)
+
+
+def _has_norm(program: Program) -> bool:
+    """Whether the axis of a cone of all variables is the objective of a program of one matrix."""
+    cones = program.cones
+    if cones.count != 1 or cones.size != program.k or len(program.blocks) != 1 or program.terms:
+        return False
+    block, axis, tail = program.blocks[0], cones.axes[0], cones.index[1:]
+    if block.nearness is not None or block.cap is not None or block.cost is not None:
+        return False
+    boxed = np.isfinite(program.u_hi).any() or np.isfinite(program.u_lo[tail]).any()
+    return bool(program.c[axis] > 0) and not (boxed or program.u_lo[axis] > 0 or program.c[tail].any())
+
+
+def _elements_of(program: Program, rows: Any) -> Elements | None:
+    """Return the elements of the norm, each with a row that says what it is; None without such.
+
+    A row with an entry goes before one that says a constant.
+    """
+    tail, bounds, B = program.cones.index[1:], program.bounds, program.B
+    count = np.diff(rows.indptr)
+    single = (np.diff(B.indptr) == 1) & (count <= 1) & bounds.equal & bounds.hard
+    own = np.flatnonzero(single)
+    own = own[np.argsort(-count[own], kind="stable")]
+    column, first = np.unique(B.indices[B.indptr[own]], return_index=True)
+    if not np.array_equal(column, np.sort(tail)) or B[:, [int(program.cones.axes[0])]].count_nonzero():
+        return None
+    row = own[first][np.searchsorted(column, tail)]
+    coefficient, held = B.data[B.indptr[row]], count[row] > 0
+    if not coefficient.all():
+        return None
+    place, entry = np.zeros(len(row), dtype=np.intp), np.zeros(len(row))
+    at = rows.indptr[row[held]]
+    place[held], entry[held] = rows.indices[at], rows.data[at]
+    return Elements(row, place, entry, coefficient, bounds.lo[row])

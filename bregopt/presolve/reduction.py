@@ -8,7 +8,7 @@ routing, ``explain`` and the solve compute it once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "certificate_on_faces",
     "presolve",
     "summaries",
+    "with_multipliers",
 ]
 
 REVEALED = "revealed faces"  # the name of these among the cached reductions of a program
@@ -194,6 +195,12 @@ class Presolved:
         point = last.restore(Answer(tuple(X), u, np.zeros(len(activity)), StopReason.CONVERGED, 0))
         outer = Presolved(self.whole, tuple(before))
         return max(largest, outer.missed(point.X, point.u, last.whole.activity(point.X, point.u)))
+
+
+def with_multipliers(answer: Answer, of_all: Callable[[Array], Array], **changes: Any) -> Answer:
+    """Return an answer with multipliers of all rows, on faces too, as a function of those at hand."""
+    on_faces = None if answer.y_on_faces is None else of_all(answer.y_on_faces)
+    return replace(answer, y=of_all(answer.y), y_on_faces=on_faces, **changes)
 
 
 def certificate_on_faces(program: Program, answer: Answer) -> Certificate:

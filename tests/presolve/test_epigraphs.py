@@ -1,302 +1,314 @@
-"""Fixed variables, those of epigraphs, and parallel rows: the answer is that of the problem as written."""
+"""Penalties by variables of their own, against the problem as written: slacks, differences and norms."""
 
 import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.cvxpy import BREGOPT
+from bregopt.cvxpy.conic_solver import ConicProblem
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.epigraphs import AbsoluteValues, Dominated, FixedVariables, ParallelRows
-from bregopt.program import Start
-from bregopt.records import replace
+from bregopt.presolve.epigraphs import Slacks
+from bregopt.program import Answer, StopReason
+from bregopt.rigorous import proves_infeasible, recedes
+from bregopt.routes import routing
 from bregopt.routes.base import Settings
 
-NAMES = ("boxes", "epigraphs", "absolute values", "parallel rows")
+# --- Slacks ---------------------------------------------------------------------------------------------
 
 
-def symmetric(n, rng):
+def margin_problem(seed, R=12, D=3, price=0.3, scale=1.0):
+    """Return the soft-margin problem in our DSL, with slack variables, and in CVXPY."""
+    rng = np.random.default_rng(seed)
+    far, near = rng.normal(size=(R, D)) + np.eye(D)[0], rng.normal(size=(R, D))
+    X, rho, xi = bo.PSD(D), bo.Variable(name="rho"), bo.Variable(R, nonneg=True, name="xi")
+    margins = bo.quad_form(far, X) - bo.quad_form(near, X)
+    rows = [margins >= rho - scale * xi, bo.trace(X) == 1]
+    ours = bo.Problem(bo.Maximize(rho - price * bo.sum(xi)), rows)
+    K, r, x = cp.Variable((D, D), PSD=True), cp.Variable(), cp.Variable(R, nonneg=True)
+    theirs = cp.hstack([f @ K @ f - g @ K @ g for f, g in zip(far, near, strict=True)])
+    constraints = [theirs >= r - scale * x, cp.trace(K) == 1]
+    return ours, cp.Problem(cp.Maximize(r - price * cp.sum(x)), constraints)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    price=st.sampled_from([0.1, 0.3, 2.0]),
+    scale=st.sampled_from([0.5, 1.0, 3.0]),
+)
+def test_margins_of_either_writing_agree(seed, price, scale):
+    ours, theirs = margin_problem(seed, price=price * scale, scale=scale)
+    sol = ours.solve(solver="path", tol=1e-7)
+    assert sol.status == "optimal"
+    peers.ask(theirs).agrees(sol.value, sol.error)
+    assert sol.primal_residual <= 1e-8
+    assert (sol.u["xi"] >= 0).all()
+
+
+def test_only_slack_variables_are_folded():
+    X, u = bo.PSD(2), bo.Variable(7, nonneg=True, name="u")
+    rows = [
+        X[0, 0] - u[0] <= 1,  # eliminated: relaxes the upper bound
+        X[1, 1] + u[1] <= 1,  # the wrong sign
+        bo.between(X[0, 1] + u[2], 0, 1),  # a bound on the other side
+        X[0, 0] + 2 * u[3] >= 3,  # eliminated
+        X[0, 0] + u[4] == 2,  # an equality
+        X[0, 0] + u[5] >= 1,  # also in the next row
+        X[1, 1] + u[5] >= 1,
+        X[1, 1] + X[0, 0] + u[6] >= 4,  # no price, but a bound
+        bo.trace(X) <= 5,
+    ]
+    cost = np.array([1.0, 1, 1, 1, 1, 1, 0])
+    problem = bo.Problem(bo.Minimize(X[0, 1] + cost @ u), rows)
+    folded = Slacks().apply(problem.program(), None)
+    assert folded.slack.tolist() == [0, 3]
+    assert folded.program.k == 5
+    sol = problem.solve(solver="path")
+    assert sol.status == "optimal"
+    peers.ask(problem).agrees(sol.value, sol.error)
+
+
+def test_warm_start_and_duals_are_those_of_the_whole():
+    ours, theirs = margin_problem(3)
+    first = ours.solve(solver="path", tol=1e-7)
+    again = ours.solve(solver="path", tol=1e-7, warm_start=True)
+    assert again.value == pytest.approx(first.value, abs=1e-6)
+    peer = peers.ask(theirs)
+    peer.near(first.duals[0], peer.duals[0], atol=1e-4)
+    assert first.u["xi"].shape == (12,)
+
+
+@pytest.mark.parametrize("bound", [0.0, 5.0])
+@pytest.mark.parametrize("sense", [1, -1])
+def test_a_ray_beside_a_slack(bound, sense):
+    """The rows of a ray have no bounds, so the slack variable of a ray does not pay for one."""
+    X, t, xi = bo.PSD(2), bo.Variable(name="t"), bo.Variable(lower=1.0, name="xi")
+    row = X[0, 0] + xi >= bound if sense > 0 else X[0, 0] - xi <= -bound
+    problem = bo.Problem(bo.Minimize(bo.trace(X) + 10 * xi - t), [row])
+    assert problem.solve(solver="path").status == "unbounded"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_variables_that_matter_to_nothing_stay_near_zero(scale):
+    """Along them the set of optima has no end, and interior points would grow beyond bounds."""
+    rng = np.random.default_rng(0)
+    X, s, t, w = bo.PSD(3), bo.Variable(nonneg=True, name="s"), bo.Variable(name="t"), bo.Variable(name="w")
+    A = rng.normal(size=(3, 3, 3))
+    A += A.transpose(0, 2, 1)
+    idle = [s + 2 * t == 1, bo.inner(A[0], X) + w <= -1]
+    rows = [bo.diag(X) == 1, *idle]
+    problem = bo.Problem(bo.Minimize(scale * (bo.inner(A[1], X) + bo.norm_nuc(X - A[2]))), rows)
+    alone = bo.Problem(problem.objective, rows[:1])
+    sol = problem.solve(solver="path", tol=1e-8)
+    assert sol.status == "optimal"
+    assert sol.u["s"] == 0
+    assert sol.u["t"] == pytest.approx(0.5)
+    assert np.vdot(A[0], sol.X) + sol.u["w"] <= -1 + 1e-8
+    assert sol.value == pytest.approx(alone.solve(solver="path", tol=1e-8).value, rel=1e-7)
+    assert problem.program().k - Slacks().apply(problem.program(), None).program.k == 3
+    peers.ask(problem).agrees(sol.value, sol.error)
+
+
+def test_a_ray_beside_an_idle_variable():
+    X, s, t = bo.PSD(2), bo.Variable(nonneg=True, name="s"), bo.Variable(name="t")
+    problem = bo.Problem(bo.Minimize(X[0, 1]), [X[0, 0] + s - t == 3, X[0, 0] + X[1, 1] <= 2 * X[0, 1] + 9])
+    assert problem.solve(solver="path").status == "optimal"
+    free = bo.Problem(bo.Minimize(X[0, 1]), [X[0, 0] + s - t == 3])
+    sol = free.solve(solver="path")
+    assert sol.status == "unbounded"
+
+
+# --- Differences ----------------------------------------------------------------------------------------
+
+
+NAMES = ("boxes", "differences")
+
+
+def deviations(n, rng, p=3.0, q=1.0, least=0.0):
+    """Return a problem with the costs ``p u + q l`` of ``X_ij - A_ij = 2 u - l / 2`` for pairs ``i <= j``."""
     A = rng.normal(size=(n, n))
-    return (A + A.T) / 2
+    C = rng.normal(size=(n, 2 * n))
+    i, j = np.triu_indices(n)
+    X, u, low = cp.Variable((n, n), PSD=True), cp.Variable(len(i)), cp.Variable(len(i))
+    rows = [X[i, j] - A[i, j] == 2 * u - low / 2, u >= least, low >= least, cp.trace(X) <= n]
+    return cp.Problem(cp.Minimize(p * cp.sum(u) + q * cp.sum(low) + cp.trace(C @ C.T @ X) / n + 4), rows)
 
 
-def reduced(problem):
-    return presolve(problem.program(), reductions(NAMES), Settings())
+def joined(problem):
+    program = bo.from_cvxpy(problem).program()
+    presolved = presolve(program, reductions(NAMES), Settings())
+    return program, presolved
 
 
-# --- Dominated variables -------------------------------------------------------------------------------
+@pytest.mark.parametrize("least", [0.0, -0.5, 0.3])
+@pytest.mark.parametrize(("p", "q"), [(3.0, 1.0), (1.0, 1.0), (2.0, -0.4)])
+def test_an_answer_without_the_variables_is_one_with_them(p, q, least):
+    """The certificate of the whole program knows nothing of the hinges."""
+    program, presolved = joined(deviations(5, np.random.default_rng(0), p, q, least))
+    assert presolved.program.k == 0
+    assert np.count_nonzero(~presolved.program.bounds.hard) == 15
+    sol = routing.solve(presolved.program, solver="path", tol=1e-10)
+    found = Answer(sol.X, sol.u, sol.duals, StopReason.CONVERGED, 0)
+    answer = presolved.restore(found)
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    assert certificate.worst < 1e-8
+    assert certificate.primal == pytest.approx(sol.value, rel=1e-9)
 
 
-def deviations(n, seed, shared):
-    """Return the nearest psd matrix in the largest deviation, or one within given deviations."""
-    rng = np.random.default_rng(seed)
-    S, C = symmetric(n, rng), symmetric(n, rng)
-    X, u = bo.PSD(n), bo.Variable((n, n))
-    if shared:
-        t = bo.Variable()
-        rows = [X - S <= u, S - X <= u, u <= t]
-        return bo.Problem(bo.Minimize(t), rows), X, S
-    size = rng.uniform(2.0, 4.0, (n, n))
-    rows = [X - S <= u, S - X <= u, u <= size + size.T]
-    return bo.Problem(bo.Minimize(bo.inner(C, X)), rows), X, S
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("shared", [True, False])
-def test_deviations(seed, shared):
-    n = 4
-    problem, _, S = deviations(n, seed, shared)
-    small = reduced(problem).program
-    assert (small.m, small.k) == ((2 * n * (n + 1) // 2, 1) if shared else (n * (n + 1) // 2, 0))
-    sol = problem.solve(solver="path", tol=1e-8)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == plain.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-    if shared:
-        assert sol.value == pytest.approx(np.abs(sol.X - S).max(), rel=1e-6)
-    assert problem.solve(solver="path", tol=1e-8).verify().width <= 1e-5 * (1 + abs(sol.value))
-
-
-def test_only_dominated_variables_are_substituted():
-    X, u = bo.PSD(2), bo.Variable(9, name="u")
-    rows = [
-        *(X[0, 0] <= u[0], u[0] <= u[8]),  # substituted
-        *(X[0, 0] <= u[1], u[1] <= u[8] + 1, u[1] <= 7 * u[8]),  # two rows bound it
-        *(X[0, 1] <= u[2], u[2] + X[1, 1] <= 4),  # the row that bounds it has a matrix
-        *(X[0, 0] <= u[3], u[3] <= 5),  # at the end of its box
-        *(X[0, 0] <= u[4], u[4] == u[8]),  # an equality
-        *(X[0, 0] <= u[5], u[5] <= u[8]),  # it has a cost
-        *(X[1, 1] >= u[6], u[6] >= 1),  # at the lower end of its box
-        *(X[1, 1] <= u[7], u[7] <= u[0] - u[1] + u[2] + u[8]),  # too many terms in the row that bounds it
-        bo.trace(X) >= 1,
-    ]
-    problem = bo.Problem(bo.Minimize(u[8] + 0.1 * u[5] + X[0, 1]), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
-    found = Dominated().apply(program, None)
-    assert sorted(found.J.tolist()) == [0, 3, 6]
-    sol, plain = problem.solve(solver="path"), problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-# --- Absolute values -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])
-@pytest.mark.parametrize("seed", range(3))
-def test_absolute_values(seed, least):
-    n, rng = 4, np.random.default_rng(seed)
-    S, C, price = symmetric(n, rng), symmetric(n, rng), rng.uniform(0.1, 1.0)
-    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
-    rows = [2 * (X - S) <= u, X - S - 0.1 >= -0.5 * u, bo.trace(X) <= 3]
-    rows += [] if least is None else [u >= least]
-    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows)
-    assert reduced(problem).program.k == 0
-    sol = problem.solve(solver="path", tol=1e-8)
+def test_the_least_deviations_of_a_diagonal_are_known():
+    """``X_ii = max(a_i, 0)`` deviates by the negative ``a_i`` alone."""
+    a, n = np.array([1.0, -2.0, 0.5, -0.25]), 4
+    X, u, low = cp.Variable((n, n), PSD=True), cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
+    problem = cp.Problem(cp.Minimize(3 * cp.sum(u) + 5 * cp.sum(low)), [cp.diag(X) - a == u - low])
+    sol = bo.from_cvxpy(problem).solve("lagrangian", tol=1e-8)
     assert sol.status == "optimal"
-    wanted = np.maximum(2 * (sol.X - S), 2 * (S - sol.X + 0.1))
-    np.testing.assert_allclose(sol.u["u"], np.maximum(wanted, -np.inf if least is None else least), atol=1e-6)
-    assert sol.dual_residual <= 1e-8  # of the problem as written: c - B'y is zero, or is the price of a box
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    assert sol.value == pytest.approx(3 * 2.25, rel=1e-7)
 
 
-def test_opposite_rows_alone_are_folded():
-    X, u = bo.PSD(2), bo.Variable(5)
-    rows = [
-        *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # folded
-        *(X[0, 1] <= u[1], -2 * X[0, 1] <= u[1]),  # not opposite
-        *(X[0, 1] <= u[2], -X[0, 1] <= u[2], X[0, 0] <= u[2]),  # three rows
-        *(X[0, 1] <= u[3], X[0, 1] - 1 <= u[3]),  # the same side
-        *(X[0, 1] <= u[4], -X[0, 1] <= u[4], u[4] <= 1),  # a box
-        bo.trace(X) == 1,
-    ]
-    program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
-    program = presolve(program, reductions(("boxes",)), Settings()).program
-    assert AbsoluteValues().apply(program, None).variable.tolist() == [0]
+def test_proofs_are_those_of_the_whole_program():
+    X, u, low = cp.Variable((2, 2), PSD=True), cp.Variable(nonneg=True), cp.Variable(nonneg=True)
+    contradiction = cp.Problem(
+        cp.Minimize(u + low), [X[0, 0] - 1 == u - low, X[1, 1] == 1, cp.trace(X) <= 0.5]
+    )
+    program, presolved = joined(contradiction)
+    found = routing.solve(presolved.program, solver="path")
+    assert found.status == "infeasible"
+    y = presolved.restore(Answer.without_point(presolved.program, found.duals, StopReason.INFEASIBLE)).y
+    assert proves_infeasible(program, y)
+    fall = cp.Problem(cp.Minimize(u - low / 2), [-X[0, 0] == u - low, X[1, 1] == 1])
+    program, presolved = joined(fall)
+    assert presolved.program.k == 0
+    ray = Answer((np.diag([1.0, 0.0]),), np.zeros(0), np.zeros(2), StopReason.UNBOUNDED, 0)
+    ray = presolved.restore(ray)
+    assert recedes(program, ray.X, ray.u)
 
 
-def test_stored_zeros_are_no_coefficients():
-    """A program keeps the zeros that it stores, and no rule counts them."""
-    X, u = bo.PSD(2), bo.Variable(2)
-    rows = [X[0, 1] <= u[0], -X[0, 1] <= u[0], X[0, 1] <= u[1], u[1] <= 2, bo.trace(X) == 1]
-    problem = bo.Problem(bo.Minimize(u[0] + X[0, 1]), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
-    B = program.B.tocoo()
-    row, column = np.r_[B.row, [2, 3]], np.r_[B.col, [0, 1]]
-    stored = sp.csr_array((np.r_[B.data, [0.0, 0.0]], (row, column)), B.shape)
-    given = replace(program, B=stored)
-    before = [part.copy() for part in (stored.data, stored.indices, stored.indptr)]
-    assert AbsoluteValues().apply(given, None).variable.tolist() == [0]
-    assert Dominated().apply(given, None).J.tolist() == [1]
-    for part, kept in zip((stored.data, stored.indices, stored.indptr), before, strict=True):
-        np.testing.assert_array_equal(part, kept)
+def test_a_difference_that_pays_for_itself_stays():
+    """At a negative price of both, they grow without end."""
+    assert joined(deviations(3, np.random.default_rng(1), 1.0, -1.0))[1].program.k > 0
 
 
-# --- Parallel rows -------------------------------------------------------------------------------------
-
-
-def test_parallel_rows_are_one(rng):
-    n = 3
-    C = symmetric(n, rng)
-    X, u = bo.PSD(n), bo.Variable()
-    rows = [
-        bo.trace(X) == 2,
-        *(X[0, 1] <= 0.5, X[1, 0] >= -0.4, -X[0, 1] <= 0.3, X[0, 1] + 0 * u <= 0.2),
-        *(X[0, 2] + u >= 0.1, -u - X[2, 0] <= -0.2),
-        *(bo.soft(X[1, 2] == 0.1, gamma=g, penalty="hinge") for g in (0.1, 0.2)),
-        bo.soft(X[1, 2] == 0.2, gamma=0.1, penalty="hinge"),
-        *(u >= -1, u <= 1),
-    ]
-    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + 0.1 * u), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
-    merged = ParallelRows().apply(program, None)
-    assert merged.program.m == program.m - 5
-    sol, plain = problem.solve(solver="path", tol=1e-8), problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-    y = np.linspace(-1, 1, program.m)
-    start = merged.shrink(Start((), np.zeros(program.k), y, None))
-    np.testing.assert_allclose(program.A.adjoint(y), merged.program.A.adjoint(start.y), atol=1e-15)
-
-
-def test_parallel_rows_of_dense_matrices_are_one(rng):
-    X, A, z = bo.PSD(6), symmetric(6, rng), rng.normal(size=6)
-    rows = [bo.inner(A, X) <= 3, bo.inner(-A, X) >= -2, bo.quad_form(z, X) <= 1, bo.quad_form(z, X) >= 0.5]
-    problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
-    merged = ParallelRows().apply(problem.program(), None)
-    assert merged.program.m == 2
-    assert sorted(merged.program.bounds.hi.tolist()) == [1, 2]
-    assert problem.solve(solver="path").value == pytest.approx(0.5 / (z @ z))
-
-
-def test_rows_that_contradict_each_other_stay():
-    X = bo.PSD(2)
-    problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] <= 1, X[1, 0] >= 2, X[0, 0] <= 1, X[0, 0] <= 2])
-    assert ParallelRows().apply(problem.program(), None).program.m == 3
-    assert problem.solve(solver="path").status == "infeasible"
-
-
-# --- As CVXPY writes them ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ["method", "solver"])
-@pytest.mark.parametrize("name", ["within", "largest", "sum", "infeasible", "unbounded"])
-def test_deviations_in_cvxpy(name, way, rng):
-    n = 5
-    S, X = symmetric(n, rng), cp.Variable((n, n), PSD=True)
-    C = symmetric(n, rng)
-    objective, rows = {
-        "within": (cp.trace(C @ X), [cp.abs(X - S) <= 2]),
-        "largest": (cp.max(cp.abs(X - S)), []),
-        "sum": (cp.trace(C @ X) + 0.3 * cp.sum(cp.abs(X - S)), [cp.trace(X) <= 3]),
-        "infeasible": (cp.trace(C @ X), [cp.abs(X + 3 * np.eye(n)) <= 1]),
-        "unbounded": (-cp.trace(X) + 0.3 * cp.sum(cp.abs(X - S)), []),
-    }[name]
-    problem = cp.Problem(cp.Minimize(objective), rows)
-    if way == "method":
-        problem.solve(method="bregopt", tol=1e-8)
-    else:
-        problem.solve(solver=BREGOPT)
-    if name in ("infeasible", "unbounded"):
-        assert problem.status == name
-        return
-    assert problem.status == "optimal"
-    peers.ask(problem).agrees(problem.value, 1e-7 * (1 + abs(problem.value)))
-
-
-# --- Null spaces ---------------------------------------------------------------------------------------
-
-
-def distances(G):
-    d = np.diag(G)
-    return d[:, None] + d[None] - 2 * G
-
-
-@pytest.mark.parametrize("way", ["method", "solver", "language"])
-@pytest.mark.parametrize("norm", ["fro", "max"])
-def test_nearest_distance_matrix(norm, way):
-    """Translations of the points change no distance: without centering no dual point is in the interior."""
-    n, rng = 12, np.random.default_rng(3)
-    x = rng.normal(size=(n, 3))
-    D = distances(x @ x.T) * rng.uniform(0.7, 1.3, (n, n))
-    D = (D + D.T) / 2
-    G, o = cp.Variable((n, n), PSD=True), np.ones((n, 1))
-    d = cp.reshape(cp.diag(G), (n, 1), order="F")
-    off = d @ o.T + o @ d.T - 2 * G - D
-    problem = cp.Problem(cp.Minimize(cp.norm(off, "fro") if norm == "fro" else cp.max(cp.abs(off))))
-    if way == "language":
-        sol = bo.from_cvxpy(problem).solve(solver="path", tol=1e-7)
-        status, value, X = sol.status, sol.value, sol.X
-    else:
-        problem.solve(**({"method": "bregopt", "tol": 1e-7} if way == "method" else {"solver": BREGOPT}))
-        status, value, X = problem.status, problem.value, G.value
-    assert status == "optimal"
-    own = np.abs(distances(X) - D)
-    assert value == pytest.approx(np.linalg.norm(own) if norm == "fro" else own.max(), rel=1e-5)
-    peers.ask(problem).agrees(value, 2e-6 * value)
-
-
-def test_null_spaces_of_rows_and_cost(rng):
-    n = 5
-    V = np.linalg.qr(rng.normal(size=(n, n)))[0][:, :3]
-    rows = [V @ symmetric(3, rng) @ V.T for _ in range(4)]
-    X = bo.PSD(n)
-    constraints = [bo.inner(A, X) == float(np.sum(A * (V @ V.T))) for A in rows]
-    inside, outside = V @ V.T, np.eye(n)
-    for C, order in ((inside, 3), (outside, 5)):
-        program = bo.Problem(bo.Minimize(bo.inner(C, X)), constraints).program()
-        found = presolve(program, reductions(("faces",)), Settings()).program
-        assert [face.order for face in found.faces] == [order]
-    sol = bo.Problem(bo.Minimize(bo.inner(inside, X)), constraints).solve(solver="path", tol=1e-8)
+def test_a_start_is_mapped():
+    program, _ = joined(deviations(6, np.random.default_rng(2)))
+    sol = routing.solve(program, solver="lagrangian", tol=1e-8)
     assert sol.status == "optimal"
-    assert np.abs(sol.X - inside @ sol.X @ inside).max() <= 1e-9
+    again = routing.solve(program, solver="lagrangian", start=sol, tol=1e-8)
+    assert again.status == "optimal"
+    assert again.value == pytest.approx(sol.value, rel=1e-7)
 
 
-def test_which_variables_are_fixed():
-    X, u = bo.PSD(2), bo.Variable(6, lower=-1.0, name="u")
-    rows = [
-        bo.trace(X) + bo.sum(u[:2]) <= 9,
-        2 * u[0] == 3,
-        u[1] == -2,  # outside its box: the row stays, and contradicts it
-        u[2] == 1,
-        u[2] == 1,  # twice: both stay
-        u[3] - u[4] == 1,
-        bo.soft(u[4] == 1),
-        u[5] == 4,
-    ]
-    program = bo.Problem(bo.Minimize(bo.trace(X) + 5 * u[0]), rows).program()
-    reduced = FixedVariables().apply(program, None)
-    assert reduced.J.tolist() == [0, 5]
-    np.testing.assert_array_equal(reduced.first, [1.5, 4])
-    assert reduced.program.k == 4
-    assert reduced.program.m == program.m - 2
-    assert reduced.program.bounds.hi[0] == 7.5
-    assert reduced.program.offset == 7.5
-    assert reduced.program.stated_constant == program.stated_constant
-    # The divergence of a bound is no function of the difference from it.
-    priced = [bo.soft(X[0, 0] + u[0] <= 3), u[0] == 1]
-    program = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), priced).program()
-    assert FixedVariables().apply(program, None) is None
+# --- Norms ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(["path", "lagrangian"]), st.sampled_from([1e-6, 1.0, 1e6]))
-def test_fixed_variables_and_their_duals_come_back(seed, solver, unit):
-    rng = np.random.default_rng(seed)
-    n, A = 4, rng.normal(size=(4, 4))
-    M, known = rng.normal(size=(n, n)) * unit, rng.random((n, n)) < 0.6
-    known[0, 0] = True
-    i, j = np.nonzero(known)
-    X, F = bo.PSD(2 * n, name="X"), bo.Variable((n, n), name="F")
-    rows = [X[:n, n:] == F, F[i, j] == M[i, j], bo.trace(X) <= 1e3 * unit]
-    sol = bo.Problem(bo.Minimize(bo.trace(X) / 2 + bo.inner(0.1 * A * known, F)), rows).solve(solver)
+def indefinite(n, seed=0):
+    A = np.random.default_rng(seed).uniform(-1, 1, (n, n))
+    A = (A + A.T) / 2
+    np.fill_diagonal(A, 1.0)
+    return A
+
+
+def norms(A):
+    """Return the least norm over correlation matrices in our language."""
+    X = bo.PSD(len(A), name="X")
+    return bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.diag(X) == 1])
+
+
+def test_language_and_hooks_project():
+    """All find the distance of the projection."""
+    A = indefinite(12)
+    expected = np.linalg.norm(bo.nearest_correlation(A).X - A)
+    problem = norms(A)
+    sol = problem.solve(tol=1e-9)
+    Y = cp.Variable(A.shape, PSD=True)
+    theirs = cp.Problem(cp.Minimize(cp.norm(Y - A, "fro")), [cp.diag(Y) == 1])
+    for options in ({"method": "bregopt", "tol": 1e-9}, {"solver": BREGOPT, "tol": 1e-9}):
+        theirs.solve(**options)
+        assert theirs.status == "optimal"
+        assert theirs.value == pytest.approx(expected, rel=1e-6)
+        stats = theirs.solver_stats.extra_stats
+        assert (stats["route"] if isinstance(stats, dict) else stats.solver) == "bregman"
+    assert (sol.status, sol.solver) == ("optimal", "bregman")
+    assert sol.dual_value <= expected + 1e-9
+    assert sol.value >= expected - 1e-9
+    assert "the square of the norm" in routing.explain(problem.program())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_multipliers_are_those_of_the_norm(weighted):
+    """Of ``3 ||H o (2 X - A)||``: the gradient minus ``A*(y)`` is psd and orthogonal to ``X``."""
+    A, n = indefinite(7, 3), 7
+    H = np.ones((n, n))
+    if weighted:
+        H = H + np.abs(indefinite(n, 4))
+    Y = cp.Variable((n, n), PSD=True)
+    rows = [cp.diag(Y) == 1, Y[0, 1] >= 0.9, cp.sum(Y) <= 5]
+    problem = cp.Problem(cp.Minimize(3 * cp.norm(cp.multiply(H, 2 * Y - A), "fro")), rows)
+    problem.solve(solver=BREGOPT, tol=1e-10)
+    assert (problem.status, problem.solver_stats.extra_stats["route"]) == ("optimal", "bregman")
+    X, (d, low, high) = Y.value, (np.asarray(row.dual_value) for row in rows)
+    E = np.zeros((n, n))
+    E[0, 1] = E[1, 0] = 0.5
+    residual = H * (2 * X - A)
+    Z = 6 * H * residual / np.linalg.norm(residual) + np.diag(d) - low * E + high * np.ones((n, n))
+    assert min(low, high) > 0
+    assert np.linalg.eigvalsh(Z)[0] > -1e-5
+    assert abs(np.vdot(Z, X)) < 1e-5
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("read", [ConicProblem, bo.from_cvxpy])
+def test_an_answer_to_the_square_proves_the_norm(read, weighted):
+    """The certificate of the whole program knows nothing of the square."""
+    A, n = indefinite(6, 5), 6
+    H = 1 + np.abs(indefinite(n, 4)) * weighted
+    Y = cp.Variable((n, n), PSD=True)
+    norm = 2 * cp.norm(cp.multiply(H, Y - A), "fro") + 7
+    program = read(cp.Problem(cp.Minimize(norm), [cp.diag(Y) == 1, Y[2, 3] == 0.5])).program()
+    presolved = presolve(program, reductions(("least norm",)), Settings())
+    assert len(presolved.steps) == 1
+    sol = routing.solve(presolved.program, solver="bregman", tol=1e-10)
+    square = Answer(sol.X, sol.u, sol.duals, StopReason.CONVERGED, 0, S=sol._S)
+    answer = presolved.restore(square)
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    assert certificate.worst < 1e-8
+    constant = program.offset  # CVXPY keeps that of its conic form
+    assert certificate.primal == pytest.approx(constant + 2 * np.linalg.norm(H * (answer.X[0] - A)))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-6])
+def test_a_norm_of_nearly_zero_is_proven(off):
+    """At a distance of zero a small gap of the square is no small gap of the norm."""
+    A = (np.eye(6) + 0.1) / 1.1
+    problem = norms(A + off * np.eye(6))
+    sol = problem.solve(tol=1e-8)
     assert sol.status == "optimal"
-    np.testing.assert_array_equal(sol.u["F"][i, j], M[i, j])
-    # The same without F: only its known entries are rows, and their duals differ by F's costs.
-    own = bo.Problem(bo.Minimize(bo.trace(X) / 2), [X[i, n + j] == M[i, j], rows[2]]).solve(solver)
-    added = 0.1 * float((A * M)[known].sum())
-    assert sol.value - added == pytest.approx(own.value, rel=1e-5)
-    np.testing.assert_allclose(sol.duals[1] - sol.duals[0][i, j], -0.1 * A[i, j], atol=1e-9)
+    assert sol.value == pytest.approx(off * np.sqrt(6), abs=1e-8)
+
+
+def test_contradictions_are_proven():
+    A = indefinite(5)
+    X = bo.PSD(5, name="X")
+    problem = bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.diag(X) == 1, X[0, 1] >= 1.5])
+    assert problem.solve().status == "infeasible"
+
+
+def test_a_norm_of_few_entries_or_beside_costs_stays_a_cone():
+    A = indefinite(6)
+    X = bo.PSD(6, name="X")
+    for objective in (bo.norm2(X[0] - A[0]), bo.norm2(X - A) + bo.trace(A @ X)):
+        problem = bo.Problem(bo.Minimize(objective), [bo.diag(X) == 1])
+        assert "the square of the norm" not in routing.explain(problem.program())
+        assert problem.solve(tol=1e-8).status == "optimal"
+
+
+def test_a_start_is_used():
+    problem = norms(indefinite(10))
+    first = problem.solve(tol=1e-9)
+    again = problem.solve(tol=1e-9, warm_start=first)
+    assert again.status == "optimal"
+    assert again.value == pytest.approx(first.value, rel=1e-8)

@@ -22,9 +22,9 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
-from bregopt.presolve.boxes import Boxes
 from bregopt.presolve.faces import implied_faces
 from bregopt.presolve.reduction import Tolerances
+from bregopt.presolve.variables import Boxes
 from bregopt.program import Program
 from bregopt.program.convex_terms import Tangent, row_vectors
 from bregopt.records import replace

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
-from bregopt.presolve.boxes import Slacks
+from bregopt.presolve.epigraphs import Slacks
 from bregopt.program import StopReason
 from bregopt.routes import working_set
 from bregopt.routes.ipm import path_route as route

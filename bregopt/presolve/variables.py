@@ -1,0 +1,564 @@
+"""Variables and rows that Newton's system does not need.
+
+Modeling languages write ``X[i, j] == a``, ``u >= 0`` and ``|a| <= t`` with a variable or a row for each:
+
+- A row that bounds a single variable, such as ``u >= 0``, becomes its *box*, where a method handles it at
+  less cost. The multipliers of such rows follow from the reduced costs ``c - B'y``.
+- A *fixed* variable has an equation of its own: the known entries of a matrix that is to be completed. It
+  becomes a constant.
+- A *dominated* variable has no cost, and increasing it (or decreasing) relaxes all of its rows but one, which
+  is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
+- The column of a *dependent* variable, which is free, is a combination of those of others. Newton's system is
+  singular with it.
+- *Parallel* rows are equal up to sign, such as those of two mirrored entries of a symmetric matrix. Hard ones
+  are one row with the tightest bounds, hinges on the same bounds are one with the sum of the prices.
+
+A bound on the entries of a matrix of order 40 is 1,600 variables and 4,800 rows of CVXPY, and 820 rows here
+(Andersen, Andersen 1995, Presolving in linear programming, section 3: dominated and duplicate rows).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregopt.arrays import Array, IntArray, Mask, scattered
+from bregopt.certify import is_farkas
+from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
+from bregopt.presolve.reduction import Reduced, Tolerances, with_multipliers
+from bregopt.presolve.svec import alike, orientation, sparse_svec
+from bregopt.program import Answer, Penalty, Program, Start, StopReason
+from bregopt.records import dataclass, replace
+
+__all__ = [
+    "Boxed",
+    "Boxes",
+    "Dominated",
+    "FixedVariables",
+    "IndependentColumns",
+    "ParallelRows",
+    "coefficients",
+    "comparable",
+]
+
+_MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
+# Terms of all rows above which rows are not compared, of families of few terms and of all families.
+_LARGEST_LISTED, _LARGEST_DENSE = 10_000_000, 1_000_000
+_SAME = 1e-12  # relative distance of two sums above which they are sums of other numbers
+_HINGE, _PENALTIES = int(Penalty.HINGE), {Penalty.HARD, Penalty.HINGE}
+
+
+# --- Boxes ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Boxed(Reduced):
+    """A program with the bounds on single variables in the box.
+
+    Parameters
+    ----------
+    kept : int array
+        The remaining rows.
+    below, above : int array of shape (k,)
+        The row that gives a variable its lower or its upper bound; -1 where the box was as tight before.
+    farkas : array of shape (m,), optional
+        A Farkas vector, where the bounds on a variable contradict each other.
+    """
+
+    kept: IntArray
+    below: IntArray
+    above: IntArray
+    farkas: Array | None = None
+
+    @property
+    def summary(self) -> str:
+        count = self.whole.m - len(self.kept)
+        return f"{count} row{'s' if count > 1 else ''} in the box of the variables" if count else ""
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, y=start.y[self.kept])
+
+    def restore(self, answer: Answer) -> Answer:
+        costs = 0 * self.whole.c if answer.stop is StopReason.INFEASIBLE else self.whole.c
+        return with_multipliers(answer, lambda own: self._multipliers(own, costs))
+
+    def _multipliers(self, own: Array, costs: Array) -> Array:
+        """Return multipliers of all rows; the reduced costs give those of the box."""
+        y = scattered(self.kept, self.program.bounds.clip(own), self.whole.m)
+        reduced = costs - self.program.B.T @ y[self.kept]
+        for row, left in ((self.below, np.maximum(reduced, 0.0)), (self.above, np.minimum(reduced, 0.0))):
+            at = np.flatnonzero(row >= 0)
+            y[row[at]] += left[at] / _only_entries(self.whole, row[at])[1]
+        return y
+
+
+# Pays on: 300 triplets.
+class Boxes:
+    """Move hard inequalities in a single variable to its box.
+
+    The box stays as it is where the bounds cross by no more than round-off.
+    """
+
+    name: ClassVar[str] = "boxes"
+    universal: ClassVar[bool] = True
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Boxed | None:
+        rows = _bounding(program)
+        if len(rows) == 0:
+            return None
+        column, weight = _only_entries(program, rows)
+        ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
+        u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
+        u_hi, above = _tightest(-program.u_hi, column, -ends[1], rows)
+        crossed = u_lo > -u_hi
+        farkas = _contradiction(program, crossed, below, above)
+        below[crossed] = above[crossed] = -1
+        kept = np.setdiff1d(np.arange(program.m), rows[~crossed[column]])
+        if farkas is None and len(kept) == program.m:
+            return None
+        smaller = replace(
+            program,
+            A=program.A.slice(kept),
+            B=program.B[kept],
+            bounds=program.bounds.slice(kept),
+            u_lo=np.where(crossed, program.u_lo, u_lo),
+            u_hi=np.where(crossed, program.u_hi, -u_hi),
+            labels=program.labels_of(kept),
+        )
+        return Boxed(program, smaller, kept, below, above, farkas)
+
+
+def _bounding(program: Program) -> IntArray:
+    """Return the indices of the hard inequalities in one variable, which is in no cone, and no matrix."""
+    bounds = program.bounds
+    if program.k == 0:
+        return np.zeros(0, dtype=np.intp)
+    rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
+    if not len(rows):
+        return rows
+    column, weight = _only_entries(program, rows)
+    return rows[(program.A.norms()[rows] == 0) & (weight != 0) & ~program.in_cones[column]]
+
+
+def _only_entries(program: Program, rows: IntArray) -> tuple[IntArray, Array]:
+    """Return the variables of rows with one entry, and their weights."""
+    at = program.B.indptr[rows]
+    return program.B.indices[at], program.B.data[at]
+
+
+def _tightest(own: Array, column: IntArray, ends: Array, rows: IntArray) -> tuple[Array, IntArray]:
+    """Return each variable's largest lower bound, and the row that gives it; -1 for the variable's own."""
+    tightest, giver = own.copy(), np.full(len(own), -1)
+    np.maximum.at(tightest, column, ends)
+    gives = (ends == tightest[column]) & (ends > own[column])
+    giver[column[gives]] = rows[gives]
+    return tightest, giver
+
+
+def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntArray) -> Array | None:
+    """Return a Farkas vector that combines two bounds of one variable, None where there is none."""
+    for j in np.flatnonzero(crossed):
+        y = np.zeros(program.m)
+        for row, sign in ((below[j], 1.0), (above[j], -1.0)):
+            if row >= 0:
+                y[row] += sign / _only_entries(program, row)[1]
+        if is_farkas(program, y):
+            return y
+    return None
+
+
+# --- Fixed and dominated variables ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Substituted(Reduced):
+    """A program without its fixed or dominated variables, ``u_J = first + slope u_kept``.
+
+    Parameters
+    ----------
+    J, kept : int array
+        The fixed or dominated variables, and the others.
+    first : array of shape (len(J),)
+    slope : csr_array of shape (len(J), len(kept))
+    row : int array of shape (len(J),)
+        The row that fixes or bounds each; -1 where its box does.
+    left : int array
+        The remaining rows.
+    """
+
+    J: IntArray
+    kept: IntArray
+    first: Array
+    slope: Any
+    row: IntArray
+    left: IntArray
+
+    @property
+    def summary(self) -> str:
+        count = len(self.J)
+        return f"{count} variable{'s' if count > 1 else ''} fixed by rows or at bounds of epigraphs"
+
+    def contradiction(self) -> Array | None:
+        """Return a Farkas vector where a row has nothing left and may not be zero."""
+        own, bounds = self.program, self.program.bounds
+        empty = (own.A.norms() == 0) & (np.diff(own.B.indptr) == 0) & bounds.hard
+        for k in np.flatnonzero(empty & ((bounds.lo > 0) | (bounds.hi < 0))):
+            y = np.zeros(own.m)
+            y[k] = 1.0 if bounds.lo[k] > 0 else -1.0
+            y = self._multipliers(y, 0 * self.whole.c)
+            if is_farkas(self.whole, y):
+                return y
+        return None
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, u=start.u[self.kept], y=start.y[self.left])
+
+    def restore(self, answer: Answer) -> Answer:
+        u = np.zeros(self.whole.k)
+        u[self.kept] = answer.u
+        u[self.J] = self.slope @ answer.u + (0.0 if answer.stop is StopReason.UNBOUNDED else self.first)
+        costs = self.whole.c if answer.stop is not StopReason.INFEASIBLE else 0 * self.whole.c
+        return with_multipliers(answer, lambda own: self._multipliers(own, costs), u=u)
+
+    def _multipliers(self, own: Array, costs: Array) -> Array:
+        """Return multipliers of all rows; those of the variables' own rows leave them no reduced cost."""
+        y, bounded = scattered(self.left, own, self.whole.m), self.row >= 0
+        J, row = self.J[bounded], self.row[bounded]
+        y[row] = (costs - self.whole.B.T @ y)[J] / _elements(self.whole.B, row, J)
+        return y
+
+
+# Pays on: completion of 24 x 24.
+class FixedVariables:
+    """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
+
+    Penalties other than hinges are no functions of differences, so that their rows keep their variables.
+    """
+
+    name: ClassVar[str] = "fixed variables"
+    universal: ClassVar[bool] = True
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
+        bounds = program.bounds
+        if program.k == 0 or program.terms:
+            return None
+        row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
+        row = row[program.A.norms()[row] == 0]
+        if not len(row):
+            return None
+        column = program.B.indices[program.B.indptr[row]]
+        weight = program.B.data[program.B.indptr[row]]
+        value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
+        movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
+        tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
+        once = np.bincount(column, minlength=program.k)[column] == 1
+        inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
+        taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
+        found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
+        return _substituted(program, found) if found else None
+
+
+class Dominated:
+    """Give variables without cost, which relax all rows but one, the largest value that this one allows."""
+
+    name: ClassVar[str] = "epigraphs"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
+        free = (program.c == 0) & ~program.in_cones
+        if not free.any():
+            return None
+        B, bounds = sp.csr_array(program.B, copy=True), program.bounds
+        B.eliminate_zeros()
+        B = B.tocoo()
+        row, column, value = B.row, B.col, B.data
+        below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
+        one_sided = bounds.hard[row] & (below ^ above)
+        # Whether an increase of the variable relaxes the row, and a decrease.
+        up, down = one_sided & ((value > 0) == below), one_sided & ((value > 0) == above)
+        several = np.bincount(column, minlength=program.k) > 1
+        relaxed = np.bincount(column, up, program.k), np.bincount(column, down, program.k)
+        found = []
+        for relaxes, number, end, other in (
+            (up, relaxed[0], program.u_hi, program.u_lo),
+            (down, relaxed[1], program.u_lo, program.u_hi),
+        ):
+            blocked = np.bincount(column, minlength=program.k) - number
+            boxed = free & (number > 0) & (blocked == 0) & np.isfinite(end)
+            found += [(int(j), -1) for j in np.flatnonzero(boxed)]
+            single = free & several & (number > 0) & (blocked == 1) & np.isinf(end) & np.isinf(other)
+            if single.any():
+                k = np.flatnonzero(single[column] & ~relaxes & one_sided)
+                found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
+        return _substituted(program, found) if found else None
+
+
+def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
+    """Return the program without variables that are given with their bounding rows.
+
+    A bounding row has few terms, no matrix, and no other variable of these.
+    """
+    J, row = np.array(sorted({j: (j, r) for j, r in reversed(found)}.values()), dtype=np.intp).T
+    by_row, norms = row >= 0, program.A.norms()
+    good = ~by_row | ((norms[row] == 0) & (np.diff(program.B.indptr)[row] <= _MOST_TERMS))
+    chosen = np.zeros(program.k)
+    chosen[J[good]] = 1.0
+    good &= ~by_row | ((abs(program.B) > 0).astype(float) @ chosen == 1)[row]
+    J, row, by_row = J[good], row[good], by_row[good]
+    if not len(J):
+        return None
+    mask = np.zeros(program.k, dtype=bool)
+    mask[J] = True
+    kept, bounding = np.flatnonzero(~mask), row[by_row]
+    left = np.setdiff1d(np.arange(program.m), bounding)
+    bounds, first = program.bounds, np.zeros(len(J))
+    end = np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi)[bounding]
+    first[~by_row] = _finite_end(program, J[~by_row])
+    own = _elements(program.B, bounding, J[by_row])
+    first[by_row] = end / own
+    place = sp.csr_array((-1 / own, (np.flatnonzero(by_row), np.arange(len(own)))), (len(J), len(own)))
+    slope = sp.csr_array(place @ program.B[bounding][:, kept])
+    in_rows = program.B[left][:, J]
+    moved = in_rows @ first
+    smaller = replace(
+        program.of_variables(kept),
+        A=program.A.slice(left),
+        B=sp.csr_array(program.B[left][:, kept] + in_rows @ slope),
+        bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
+        labels=program.labels_of(left),
+    )
+    if program.c[J].any():  # of fixed variables, whose slopes are zero
+        cost = float(program.c[J] @ first)
+        smaller = replace(smaller, offset=program.offset + cost, constant=program.stated_constant)
+    return Substituted(program, smaller, J, kept, first, slope, row, left)
+
+
+def _finite_end(program: Program, J: IntArray) -> Array:
+    """Return the end of the box that each variable goes to, which relaxes all of its rows."""
+    starts, row, value = program.by_columns
+    first = starts[J]  # of all rows of a variable, which it relaxes in the same direction
+    rises = (value[first] > 0) == np.isfinite(program.bounds.lo[row[first]])
+    return np.where(rises, program.u_hi[J], program.u_lo[J])
+
+
+def _elements(B: Any, row: IntArray, column: IntArray) -> Array:
+    """Return the given elements of a sparse matrix."""
+    return np.asarray(B[row, column]).ravel() if len(row) else np.zeros(0)
+
+
+# --- Dependent variables --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutColumns(Reduced):
+    """A program without free variables whose columns are combinations of others; these are zero.
+
+    Parameters
+    ----------
+    kept, others : int array
+        The variables of `program`, and those without.
+    T : array of shape (kept, others)
+        With ``B_others = B_kept T``.
+    """
+
+    kept: IntArray
+    others: IntArray
+    T: Array
+
+    @property
+    def summary(self) -> str:
+        return f"{len(self.others)} free variables that others can replace are zero"
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, u=start.u[self.kept] + self.T @ start.u[self.others])
+
+    def restore(self, answer: Answer) -> Answer:
+        u = np.zeros(self.whole.k)
+        u[self.kept] = answer.u
+        return replace(answer, u=u)
+
+
+# Pays on: one row with two free variables.
+class IndependentColumns:
+    """Leave out free variables whose columns are combinations of those of others.
+
+    Newton's system is singular with them, and along the combination the variables grow beyond bounds.
+    """
+
+    name: ClassVar[str] = "independent columns"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> WithoutColumns | None:
+        if not program.k or not program.m or program.A.plans.get(IndependentColumns) is program.B:
+            return None
+        free = program.free.nonzero()[0]
+        if len(free) == 0 or len(free) ** 2 * program.m > LARGEST_QR:
+            return None
+        vectors = program.columns_of(free).T
+        sizes = np.linalg.norm(vectors, axis=1)
+        sizes[sizes == 0] = 1.0
+        vectors /= sizes[:, None]
+        if clearly_independent(vectors):
+            program.A.plans[IndependentColumns] = program.B
+            return None
+        own, others, T = combinations(vectors)
+        if len(others) == 0:
+            return None
+        T *= sizes[others] / sizes[own, None]
+        own, others = free[own], free[others]
+        c = program.c
+        if (
+            np.abs(c[others] - c[own] @ T) > DEPENDENT * (np.abs(c[others]) + np.abs(c[own]) @ np.abs(T))
+        ).any():
+            return None  # along the combination the objective has no bound
+        kept = np.setdiff1d(np.arange(program.k), others)
+        whole = np.zeros((len(kept), len(others)))
+        whole[np.searchsorted(kept, own)] = T
+        return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
+
+
+# --- Parallel rows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Merged(Reduced):
+    """A program in which one row stands for all that are parallel to it.
+
+    Parameters
+    ----------
+    left : int array
+        The remaining rows.
+    of : int array of shape (m,)
+        The place among them of the row that stands for each.
+    sign : array of shape (m,)
+        Its sign in that.
+    farkas : array of shape (m,), optional
+        A Farkas vector, where two rows contradict each other.
+    """
+
+    left: IntArray
+    of: IntArray
+    sign: Array
+    farkas: Array | None = None
+
+    rescales: ClassVar[bool] = True  # each of the rows counts in the norm of the violations
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
+
+    @property
+    def summary(self) -> str:
+        count = self.whole.m - len(self.left)
+        return f"{count} row{'s' if count > 1 else ''} parallel to another"
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, y=np.bincount(self.of, self.sign * start.y, len(self.left)).astype(float))
+
+    def restore(self, answer: Answer) -> Answer:
+        return with_multipliers(answer, self._multipliers)
+
+    def _multipliers(self, own: Array) -> Array:
+        """Return multipliers of all rows: those with the tightest bound share one, hinges by their prices."""
+        bounds, y = self.whole.bounds, own[self.of]
+        lo, hi = _oriented(bounds, self.sign)
+        tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
+        weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
+        total = np.bincount(self.of, weight, len(self.left))[self.of]
+        shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
+        return shared
+
+
+class ParallelRows:
+    """Merge hard rows, and hinges on the same bounds, that are equal up to sign."""
+
+    name: ClassVar[str] = "parallel rows"
+    universal: ClassVar[bool] = False
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Merged | None:
+        if program.m < 2 or not program.bounds.kinds <= _PENALTIES or _all_differ(program):
+            return None
+        if not comparable(program):
+            return None
+        rows = coefficients(program)
+        first = orientation(rows)
+        lo, hi = _oriented(program.bounds, first)
+        hinge = program.bounds.kind == _HINGE
+        # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
+        group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
+        if group is None:
+            return None
+        return _merged(program, group, first, lo, hi)
+
+
+def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Array) -> Merged | None:
+    count = int(group.max()) + 1
+    tightest = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(tightest[0], group, lo)
+    np.minimum.at(tightest[1], group, hi)
+    crossed, farkas = tightest[0] > tightest[1], None
+    if crossed.any():  # they stay apart, and contradict each other if that is more than round-off
+        rows = np.flatnonzero(group == np.argmax(crossed))
+        y = np.zeros(program.m)
+        for k, price in ((rows[np.argmax(lo[rows])], 1.0), (rows[np.argmin(hi[rows])], -1.0)):
+            y[k] += price * first[k]
+        farkas = y if is_farkas(program, y) else None
+        group = np.where(crossed[group], count + np.arange(program.m), group)
+    _, leader, of = np.unique(group, return_index=True, return_inverse=True)
+    if len(leader) == program.m and farkas is None:
+        return None
+    left = np.sort(leader)
+    of = np.searchsorted(left, leader)[np.ravel(of)]
+    bounds, sign = program.bounds.slice(left), first * first[left][of]
+    own = _oriented(program.bounds, sign)
+    lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
+    np.maximum.at(lo, of, own[0])
+    np.minimum.at(hi, of, own[1])
+    hinge = bounds.kind == _HINGE
+    gamma = np.where(
+        hinge, np.bincount(of, np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)), np.inf
+    )
+    merged = replace(
+        program,
+        A=program.A.slice(left),
+        B=program.B[left],
+        bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma),
+        labels=program.labels_of(left),
+    )
+    return Merged(program, merged, left, of, sign, farkas)
+
+
+def _all_differ(program: Program) -> bool:
+    """Whether no two rows have the same weighted sum of coefficients, up to sign; kept with the rows."""
+    known = program.A.plans.get(ParallelRows)
+    if known is None or known[0] is not program.B:
+        rng = np.random.default_rng(0)
+        weights = [rng.uniform(1.0, 2.0, (n, n)) for n in program.A.orders]
+        sums = program.activity([W + W.T for W in weights], rng.uniform(1.0, 2.0, program.k))
+        size = np.sort(np.abs(sums))
+        known = program.A.plans[ParallelRows] = program.B, bool((np.diff(size) > _SAME * size[1:]).all())
+    return bool(known[1])
+
+
+def _oriented(bounds: Any, sign: Array) -> tuple[Array, Array]:
+    """Return the bounds of rows times signs."""
+    return np.where(sign > 0, bounds.lo, -bounds.hi), np.where(sign > 0, bounds.hi, -bounds.lo)
+
+
+def comparable(program: Program) -> bool:
+    """Whether all rows are listed by few terms, or by few enough."""
+    rows = [term.rows for term in program.A.terms]
+    few, count = all(own.few_terms for own in rows), sum(own.count() for own in rows)
+    return count <= (_LARGEST_LISTED if few else _LARGEST_DENSE)
+
+
+def coefficients(program: Program) -> Any:
+    """Return the coefficients of all rows as one CSR matrix, entries of matrices first."""
+    both = sp.csr_array(sp.hstack([sparse_svec(program.A), program.B], format="csr"))
+    both.sum_duplicates()
+    both.eliminate_zeros()
+    return both
