@@ -24,19 +24,17 @@ import bregopt as bo
 from bregopt.arrays import memory
 from bregopt.clock import limited
 from bregopt.files import is_standard
-from bregopt.io.command_line import (
+from bregopt.io.answers import PARTS, WRITERS, write_answer
+from bregopt.io.spec import (
     ACCEPTED,
     DIVERGENCES,
-    PARTS,
     PROBLEMS,
-    WRITERS,
+    Spec,
     is_sdpa,
     problem_of_file,
     problem_of_matrix,
     states_problem,
-    write_answer,
 )
-from bregopt.io.spec import Spec
 from bregopt.many import Batch, Outcome
 from bregopt.problems.correlation.nearest import add_repair
 from bregopt.records import field_names

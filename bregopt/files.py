@@ -1,4 +1,7 @@
-"""Files: written whole or not at all; read if they fit in memory, and without pickled objects."""
+"""Files: written whole or not at all; read if they fit in memory, and without pickled objects.
+
+The lines of text formats come last, with errors that name them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import math
 import os
 import stat
 import sys
+import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -20,23 +24,28 @@ from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 
-from bregopt.arrays import check_memory
+from bregopt.arrays import Array, check_memory
+from bregopt.records import dataclass
 
 __all__ = [
     "ARRAYS",
+    "Lines",
     "archive_of",
     "array_of",
     "digest_of",
     "is_standard",
     "locked",
     "member_of",
+    "number",
     "path_of",
     "read_arrays",
     "read_bytes",
+    "read_latin",
     "read_text",
     "reading",
     "replacing",
     "unpacked",
+    "write_ascii",
     "zipped",
 ]
 
@@ -299,3 +308,76 @@ def array_of(path: Path, content: bytes, name: str = "") -> Any:
             raise ValueError(f"{found} bytes follow the header; expected {expected} for shape {shape}")
         order: Literal["C", "F"] = "F" if by_columns else "C"
         return np.ndarray(shape, dtype, content, offset=file.tell(), order=order).copy(order="K")
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """The lines of a text file, comments blanked, and the errors that name one of them."""
+
+    path: Path
+    lines: list[str]
+
+    def error(self, line: int, found: str, expected: str) -> ValueError:
+        """Return the error for the line with this index."""
+        return ValueError(f"{self.path}, line {line + 1}: {found}; expected {expected}")
+
+    def written(self, at: int) -> list[int]:
+        """Return the indices of the lines from `at` on that are not blank."""
+        return [k for k, text in enumerate(self.lines[at:], start=at) if text.strip()]
+
+    def table(self, which: Sequence[int], columns: Sequence[str]) -> Array:
+        """Return the numbers of lines; each line has one number for each of the `columns`.
+
+        Raises
+        ------
+        ValueError
+            If a line has other content; the message names the first such line.
+        """
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # lines without a number
+            table = np.loadtxt([self.lines[k] for k in which], ndmin=2, comments=None)
+            if table.shape == (len(which), len(columns)):
+                return table
+        return np.array(list(self._rows(which, columns)))  # slower, but names the bad line
+
+    def _rows(self, which: Sequence[int], columns: Sequence[str]) -> Iterator[list[float]]:
+        for k in which:
+            words = self.lines[k].split()
+            if len(words) != len(columns):
+                raise self.error(k, f"{len(words)} words", _listed(columns))
+            try:
+                yield [number(word) for word in words]
+            except ValueError as error:
+                raise self.error(k, repr(error.args[0]), "a number") from None
+
+
+def read_latin(path: Path) -> str:
+    """Return a text with the line ends of Unix, unpacked if its name ends with ``.gz``.
+
+    Latin-1 decodes every byte, so a comment may have any encoding; words that are no numbers fail later.
+    """
+    raw = read_bytes(path)
+    text = (unpacked(path, raw) if path.suffix.lower() == ".gz" else raw).decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_ascii(path: Path, text: str) -> None:
+    """Write a text, packed if the name ends with ``.gz``: without the time of day, so bytes repeat."""
+    data = text.encode("ascii")
+    with replacing(path) as file:
+        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+
+
+def number(word: str) -> float:
+    """Return a word as a number; if it is none, raise a ValueError with the word as its argument."""
+    if "_" in word:  # Python reads 1_0 as ten
+        raise ValueError(word)
+    try:
+        return float(word)
+    except ValueError:
+        raise ValueError(word) from None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    *first, last = columns
+    return f"{len(columns)} numbers: {', '.join(first)} and {last}" if first else f"1 number: {last}"

@@ -42,7 +42,7 @@ from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.answers import Answers, fingerprint, folder_of
-from bregopt.io.command_line import problem_of_file
+from bregopt.io.spec import problem_of_file
 from bregopt.modeling.complex_variables import ComplexOperand
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import Parameter

@@ -24,8 +24,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray, check_memory
 from bregopt.errors import did_you_mean
-from bregopt.files import path_of
-from bregopt.io.text_files import Lines, check_linear, number, read_latin, write_ascii
+from bregopt.files import Lines, number, path_of, read_latin, write_ascii
+from bregopt.io.sdpa import check_linear
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize, Minimize

@@ -20,7 +20,7 @@ from bregopt.arrays import (
     symmetrized,
 )
 from bregopt.errors import require
-from bregopt.io.pandas_labels import labels_of
+from bregopt.io.matrices import labels_of
 from bregopt.records import dataclass
 
 __all__ = ["Graph", "GraphLike", "read_graph"]

@@ -16,7 +16,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, check_memory, rectangular
 from bregopt.errors import require
 from bregopt.files import path_of, reading, replacing
-from bregopt.io.pandas_labels import Labels, pandas_module
+from bregopt.io.matrices import Labels, pandas_module
 from bregopt.io.stacks import ANSWERS, BLOCK, Group, MatrixStack, real_numbers
 from bregopt.records import cached_property, dataclass
 

@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray, check_memory
-from bregopt.files import path_of
-from bregopt.io.text_files import Lines, check_linear, number, read_latin, write_ascii
+from bregopt.files import Lines, number, path_of, read_latin, write_ascii
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
@@ -29,7 +28,7 @@ from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, field_names, replace
 
-__all__ = ["SUFFIXES", "SdpaEntries", "read_sdpa", "write_sdpa"]
+__all__ = ["SUFFIXES", "SdpaEntries", "check_linear", "read_sdpa", "write_sdpa"]
 
 SUFFIXES = (".dat-s", ".dat-s.gz")
 _PUNCTUATION = str.maketrans("{}(),", "     ")
@@ -332,3 +331,27 @@ def _text(sizes: Sequence[int], c: Array, e: SdpaEntries) -> str:
     entries = [f"{row} {block} {i} {j} {value!r}" for row, block, i, j, value in lines]
     head = [str(len(c)), str(len(sizes)), " ".join(map(str, sizes)), " ".join(map(repr, (c + 0.0).tolist()))]
     return "\n".join([*head, *entries, ""])
+
+
+def check_linear(program: Program, file: str) -> None:
+    """Refuse a program with a divergence, a bound on eigenvalues or a soft row; `file` is the kind of file.
+
+    Raises
+    ------
+    ValueError
+        The message names the term or row.
+    """
+    for block, divergence in zip(program.blocks, program.divergences, strict=True):
+        if divergence is not None:
+            raise ValueError(
+                f"the objective has the {divergence} divergence of {block.name}; "
+                f"{file} takes linear objectives only"
+            )
+        if block.cap is not None:
+            raise ValueError(
+                f"lambda_max({block.name}) <= {block.cap:g} is no row; {file} takes rows only. Declare "
+                f"S = bo.PSD({block.n}) and the rows {block.name} + S == {block.cap:g} * np.eye({block.n})"
+            )
+    soft = np.flatnonzero(~program.bounds.hard)
+    if len(soft):
+        raise ValueError(f"{program.row_name(int(soft[0]))} is soft; {file} takes hard rows only")

@@ -1,4 +1,4 @@
-"""Spec files: a whole problem, its data and how to solve it, in one TOML file.
+"""Problems in files: spec files, with a whole problem, its data and how to solve it, in one TOML file.
 
 Its data are numbers in it, and arrays in files of its folder. The file ``spec.schema.json`` beside this
 module describes the keys (JSON Schema, draft 2020-12). Nothing in a spec file is run as Python; see
@@ -12,7 +12,7 @@ import math
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -22,15 +22,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import check_memory, complex_array, finite_array
+from bregopt.arrays import check_memory, complex_array, finite_array, symmetric_matrix
 from bregopt.errors import did_you_mean
 from bregopt.files import path_of, read_arrays, read_text
+from bregopt.io.cbf import SUFFIXES as CBF
+from bregopt.io.cbf import read_cbf
 from bregopt.io.evaluate import FUNCTIONS, evaluate
+from bregopt.io.matrices import SUFFIXES as MATRICES
 from bregopt.io.matrices import Table, read_matrix
+from bregopt.io.sdpa import SUFFIXES as SDPA
+from bregopt.io.sdpa import read_sdpa
 from bregopt.io.serialization import PlainReader, in_program
+from bregopt.modeling.atoms import diag
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD
 from bregopt.modeling.expressions import holds_complex
-from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.lowrank import LowRank
@@ -38,7 +44,21 @@ from bregopt.records import dataclass
 from bregopt.routes.registry import RouteOptions, check_options
 from bregopt.routes.solution import Solution
 
-__all__ = ["KEYS", "Errors", "Spec", "is_name", "load_spec", "typed"]
+__all__ = [
+    "ACCEPTED",
+    "DIVERGENCES",
+    "KEYS",
+    "PROBLEMS",
+    "Errors",
+    "Spec",
+    "is_name",
+    "is_sdpa",
+    "load_spec",
+    "problem_of_file",
+    "problem_of_matrix",
+    "states_problem",
+    "typed",
+]
 
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
@@ -66,6 +86,16 @@ _BACKEND_OPTIONS = frozenset(
         *("tol_gap_rel", "tol_infeas_abs", "tol_infeas_rel", "tol_ktratio"),
     )
 )
+ACCEPTED = (
+    f"a spec (.toml), an SDPA file ({', '.join(SDPA)}), a CBF file ({', '.join(CBF)}) or a matrix "
+    f"({', '.join(MATRICES)})"
+)
+DIVERGENCES: dict[str, Callable[..., Any]] = {
+    "frobenius": frobenius_div,
+    "logdet": logdet_div,
+    "von_neumann": von_neumann_div,
+}
+PROBLEMS = ("nearest-correlation", "nearest-psd")  # of one matrix
 _KINDS = (FileNotFoundError, TypeError, ValueError)
 
 
@@ -459,3 +489,67 @@ def _beside(name: str, folder: Path) -> Path:
 def _kinds(table: dict[str, Any]) -> dict[str, bool]:
     """Return which kinds of complex numbers a parameter or an ordinary variable has."""
     return {kind: typed(table.get(kind, False), bool, kind) for kind in ("complex", "hermitian")}
+
+
+# --- The files of the command line ---
+
+
+def is_sdpa(path: Path) -> bool:
+    """Whether a name has an ending of SDPA's sparse format."""
+    return path.name.lower().endswith(SDPA)
+
+
+def states_problem(path: Path) -> bool:
+    """Whether a name has the ending of a file that states a whole problem."""
+    return path.suffix.lower() == ".toml" or is_sdpa(path) or _is_cbf(path)
+
+
+def _is_cbf(path: Path) -> bool:
+    return path.name.lower().endswith(CBF)
+
+
+def problem_of_file(path: Path, parameters: Mapping[str, Any]) -> Spec:
+    """Return the problem that a file states; `parameters` are values for those of a spec.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the file cannot be read, or a parameter has no value.
+    """
+    if not (is_sdpa(path) or _is_cbf(path)):
+        spec = load_spec(path, parameters)
+        for p in spec.problem.parameters:
+            if p.value is None:
+                raise ValueError(f"{path}: parameter {p.name} has no value; give one by --set {p.name}=...")
+        return spec
+    problem = read_sdpa(path) if is_sdpa(path) else read_cbf(path)
+    program, n = problem.program(), [X.n for X in problem.matrices]
+    orders = f"{len(n)} matrices of order up to {max(n)}" if len(n) > 1 else f"1 matrix of order {n[0]}"
+    sizes = f"{program.m} equalities, {orders}, {program.k} nonnegative numbers"
+    if not is_sdpa(path):
+        cones = f"second-order cones: {program.cones.count}"
+        sizes = f"{program.m} rows, {orders}, {program.k} scalars, {cones}"
+    return Spec(f"{path.name}: {sizes}", problem)
+
+
+def problem_of_matrix(path: Path, key: str | None, problem: str | None, divergence: str) -> Spec:
+    """Return a problem of the matrix in a file, one of :data:`PROBLEMS`.
+
+    Raises
+    ------
+    ValueError
+        If the matrix cannot be read or is not symmetric, its labels differ, or `problem` is None.
+    """
+    if path.suffix.lower() not in MATRICES:
+        raise ValueError(f"{path}: files of type {path.suffix!r} are not read; expected {ACCEPTED}")
+    table = read_matrix(path, key)
+    if problem is None:
+        choices = " or ".join(f"--problem {name}" for name in PROBLEMS)
+        raise ValueError(f"{path} is a matrix: say what to find, {choices}")
+    if table.index is not None and table.columns is not None and table.index != table.columns:
+        raise ValueError(f"{path}: the labels of the rows and of the columns differ; expected the same")
+    A = symmetric_matrix(table.values, str(path))
+    X = PSD(len(A), name="X")
+    rows = [diag(X) == 1] if problem == PROBLEMS[0] else []
+    objective = Minimize(DIVERGENCES[divergence](X, A))
+    return Spec(f"{problem} of {path.name}, {divergence}", Problem(objective, rows), labeled=table)

@@ -24,7 +24,7 @@ from bregopt.arrays import (
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean, is_one_of
-from bregopt.io.pandas_labels import Labels
+from bregopt.io.matrices import Labels
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div

@@ -20,7 +20,7 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.io.pandas_labels import Labels, labeled, labels_of
+from bregopt.io.matrices import Labels, labeled, labels_of
 from bregopt.linalg import root_of
 from bregopt.modeling.atoms import quad_form, sq_distance, trace
 from bregopt.modeling.atoms import sum as total

@@ -9,8 +9,7 @@ import numpy as np
 
 from bregopt.arrays import symmetric_matrix, unlike_sizes
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.matrices import opened
-from bregopt.io.pandas_labels import Labels, labeled, labels_of
+from bregopt.io.matrices import Labels, labeled, labels_of, opened
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem

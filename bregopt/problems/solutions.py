@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, require, warn_caller
-from bregopt.io.pandas_labels import labeled
+from bregopt.io.matrices import labeled
 from bregopt.plotting import Axes
 from bregopt.program import StopReason
 from bregopt.program.lowrank import LowRank

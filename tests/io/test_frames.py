@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.io.pandas_labels import aligned, labels_of
+from bregopt.io.matrices import aligned, labels_of
 
 pd = pytest.importorskip("pandas")
 

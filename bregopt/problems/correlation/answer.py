@@ -13,7 +13,7 @@ from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular, unl
 from bregopt.certify import proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.pandas_labels import Labels, is_pandas, labeled
+from bregopt.io.matrices import Labels, is_pandas, labeled
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request, left_out_message
 from bregopt.problems.reports import Report, Table, caption

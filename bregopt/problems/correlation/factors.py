@@ -47,7 +47,7 @@ from bregopt.arrays import (
 )
 from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
-from bregopt.io.pandas_labels import aligned, framed, is_pandas, labels_of
+from bregopt.io.matrices import aligned, framed, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
 from bregopt.plotting import Axes, plot_loadings
 from bregopt.problems.arguments import diagonal_message, least_eigenvalue, row_weights

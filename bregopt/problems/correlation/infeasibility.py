@@ -14,7 +14,7 @@ import numpy as np
 
 from bregopt.arrays import Array, Frame, IntArray, Mask
 from bregopt.errors import UnsupportedProblemError, require
-from bregopt.io.pandas_labels import Labels
+from bregopt.io.matrices import Labels
 from bregopt.modeling.atoms import diag, trace
 from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.objectives import Minimize

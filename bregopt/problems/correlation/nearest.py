@@ -23,8 +23,7 @@ from bregopt.clock import CutShort, threads_for
 from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
-from bregopt.io.matrices import SUFFIXES, Table, csv_text, opened, read_matrix
-from bregopt.io.pandas_labels import framed, labeled, pair_labels
+from bregopt.io.matrices import SUFFIXES, Table, csv_text, framed, labeled, opened, pair_labels, read_matrix
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
 from bregopt.problems.correlation.answer import CorrelationSolution, reportable

@@ -23,7 +23,7 @@ from bregopt.arrays import (
 )
 from bregopt.divergences import Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
-from bregopt.io.pandas_labels import Labels, aligned, is_pandas, labels_of
+from bregopt.io.matrices import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import rows_with_data
 from bregopt.problems.arguments import (
     LABELS_SHOWN,

@@ -29,7 +29,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import threads_for
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
-from bregopt.io.pandas_labels import pair_labels
+from bregopt.io.matrices import pair_labels
 from bregopt.linalg import root_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.bounds import between

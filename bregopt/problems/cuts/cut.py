@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, MatrixLike, finite_array
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.io.pandas_labels import labels_of
+from bregopt.io.matrices import labels_of
 from bregopt.modeling.atoms import diag, inner, quad_form
 from bregopt.modeling.bounds import between
 from bregopt.modeling.objectives import Maximize, Minimize

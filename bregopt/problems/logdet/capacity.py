@@ -22,7 +22,7 @@ from bregopt.arrays import (
 )
 from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, SolverError
-from bregopt.io.pandas_labels import framed, is_pandas
+from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import diag, inner, trace
 from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.objectives import Maximize

@@ -27,7 +27,7 @@ from bregopt.arrays import (
 )
 from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
-from bregopt.io.pandas_labels import framed, is_pandas
+from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.objectives import Minimize

@@ -21,7 +21,7 @@ from bregopt import clock
 from bregopt.arrays import EPS, SMALLEST, Array, Mask, check_columns, check_magnitude, finite_array, scattered
 from bregopt.clock import remaining, threads_for
 from bregopt.errors import SolverError
-from bregopt.io.pandas_labels import is_pandas
+from bregopt.io.matrices import is_pandas
 from bregopt.linalg import inverse_of, log_det, root_of
 from bregopt.problems.logdet.answer import verdict
 from bregopt.problems.logdet.loewner_ellipsoid import Ellipsoid, labeled, log_ellipsoid_volume

@@ -21,7 +21,7 @@ from bregopt.arrays import (
     unlike_sizes,
 )
 from bregopt.errors import DataWarning, did_you_mean, warn_caller
-from bregopt.io.pandas_labels import Labels, aligned, labeled, labels_of
+from bregopt.io.matrices import Labels, aligned, labeled, labels_of
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import fixed_pairs, standard_deviations
 from bregopt.problems.logdet.precision import GraphicalLassoPath, GraphicalLassoSolution

@@ -24,7 +24,7 @@ from bregopt.arrays import (
     finite_array,
 )
 from bregopt.clock import threads_for
-from bregopt.io.pandas_labels import framed, is_pandas
+from bregopt.io.matrices import framed, is_pandas
 from bregopt.linalg import root_of
 from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_ellipse, verdict

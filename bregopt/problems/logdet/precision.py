@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, Frame, positive_integer, rectangular, symmetric_matrix
 from bregopt.errors import did_you_mean, is_one_of, require
 from bregopt.io.graphs import GraphLike
-from bregopt.io.pandas_labels import Labels, aligned, framed, is_pandas, labeled, labels_of, pair_labels
+from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, labels_of, pair_labels
 from bregopt.linalg import inverse_of, root_of
 from bregopt.modeling.atoms import diag, inner
 from bregopt.modeling.convex.divergence import log_det

@@ -1,7 +1,6 @@
 """The route `cvxpy`: every problem, by a foreign solver; the reference for the other routes."""
 
-from bregopt.routes.reference.backend import ReferenceTuning
-from bregopt.routes.reference.route import Reference, ReferenceSettings
+from bregopt.routes.reference.route import Reference, ReferenceSettings, ReferenceTuning
 
 __all__ = [
     "Reference",
