@@ -44,8 +44,8 @@ from cvxpy.tests import solver_test_helpers as helpers
 from textbook_problems import PROBLEMS
 
 from bregopt.cvxpy import BREGOPT
-from bregopt.cvxpy.conic.solve import certified
 from bregopt.cvxpy.conic_solver import _conic, _extended, _quadratic
+from bregopt.cvxpy.outcomes import certified
 
 RESULTS = Path(__file__).parent / "results" / "packages.md"
 CLARABEL, METHOD, SOLVER = "Clarabel", 'method="bregopt"', 'solver="BREGOPT"'

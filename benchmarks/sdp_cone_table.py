@@ -17,7 +17,8 @@ from sdp_targets import FEASIBLE, Result
 
 import bregopt as bo
 import bregopt.cvxpy
-from bregopt.cvxpy.cones import cones_of, triangle
+from bregopt.cvxpy.cone_check import cones_of
+from bregopt.cvxpy.conic_program import triangle
 
 Array = Any
 _NAMES = {METHOD: METHOD, SOLVER: SOLVER, CLARABEL: "Clarabel", SCS: "SCS"}

@@ -46,7 +46,7 @@ import bregopt as bo
 from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
 from bregopt.cvxpy import BREGOPT
-from bregopt.cvxpy.conic.form import Names
+from bregopt.cvxpy.conic_program import Names
 from bregopt.cvxpy.problems import convex_atoms
 
 Array = Any
@@ -1340,31 +1340,31 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a correlation matrix by Huber's loss, n = 10", lambda: by_method(by_huber(10))),
         ),
         (
-            *("log-determinants", "cvxpy.conic.log_det:with_log_dets"),
-            answering("cvxpy.conic.with_log_dets", None),
+            *("log-determinants", "cvxpy.logarithms:with_log_dets"),
+            answering("cvxpy.readings.with_log_dets", None),
             *("a sparse inverse covariance through CVXPY, n = 10", partial(inverse_covariance, 10)),
         ),
         (
-            *("names of squared expressions", "cvxpy.conic.form:_names"),
-            answering("cvxpy.conic.form._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),
+            *("names of squared expressions", "cvxpy.conic_program:_names"),
+            answering("cvxpy.conic_program._names", Names(*[np.zeros(0, np.intp)] * 2, np.zeros(0))),
             *("least squares of a matrix beside a cost, n = 30", partial(squares_beside_a_cost, 30)),
         ),
         (
-            *("copies of Hermitian variables", "cvxpy.conic.hermitian:with_copies"),
-            answering("cvxpy.conic.with_copies", None),
+            *("copies of Hermitian variables", "cvxpy.reductions:with_copies"),
+            answering("cvxpy.readings.with_copies", None),
             *("phase retrieval of complex signals, n = 36", lambda: by_solver(complex_phases(36))),
         ),
         (
-            *("boosts of rotated cones", "cvxpy.cones:_boost"),
-            answering("cvxpy.cones._boost", None),
+            *("boosts of rotated cones", "cvxpy.reductions:_boost"),
+            answering("cvxpy.reductions._boost", None),
             *(
                 "squares of a matrix below a variable, n = 60",
                 lambda: by_method(squares_below_a_variable(60)),
             ),
         ),
         (
-            *("scalars read together", "cvxpy.problems.rows:_scalars"),
-            answering("cvxpy.problems.rows._scalars", {}),
+            *("scalars read together", "cvxpy.problems.constraints:_scalars"),
+            answering("cvxpy.problems.constraints._scalars", {}),
             *("moments of a cycle of 9", lambda: by_method(hierarchies.cycle_cut(9, 2))),
         ),
         # Certificates and proofs.

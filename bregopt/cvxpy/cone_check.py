@@ -1,19 +1,20 @@
-"""CVXPY problems with second-order or exponential cones: solved by CVXPY's solvers, certified here.
+"""CVXPY problems that no route of ours reads: solved by CVXPY's solvers, certified here.
 
-None of our routes reads such cones, but a certificate needs only the conic data,
+They have second-order or exponential cones alone. A certificate needs only the conic data,
 
     minimize c'x   subject to  A x + s = b,  s in K,
     maximize -b'z  subject to  A'z = -c,     z in K*,
 
-so these problems can be cross-checked like all others. CVXPY does not return Farkas vectors and rays: they
-are computed as solutions of auxiliary problems.
+so that these problems can be cross-checked like all others. CVXPY does not return Farkas vectors and rays:
+they are computed as solutions of auxiliary problems.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import cvxpy as cp
 import cvxpy.settings as names
@@ -23,7 +24,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, bracket
-from bregopt.cvxpy.cones import cones_of
+from bregopt.cvxpy.conic_program import triangle
 from bregopt.cvxpy.conic_solver import conic_data
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import StopReason
@@ -32,8 +33,9 @@ from bregopt.routes.registry import REFERENCE, route
 from bregopt.routes.registry import settings as settings_of
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["ConeProblem"]
+__all__ = ["Cone", "ConeProblem", "cones_of"]
 
+_LEAST = 1e-300  # replaces zero in logarithms
 _PROOF_TOL = 1e-9  # tolerance of the problems for rays and Farkas vectors
 _PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its objective
 
@@ -209,3 +211,176 @@ class ConeProblem:
 def _no_point(value: float) -> Certificate:
     """Return the certificate where there is no answer."""
     return Certificate(value, value, np.nan, np.nan, np.nan, np.nan)
+
+
+# --- The cones ----------------------------------------------------------------------------------------------
+
+
+class Cone(Protocol):
+    """A cone ``K`` and the `rows` of ``s`` that lie in it, those of ``z`` in its dual."""
+
+    @property
+    def rows(self) -> slice:
+        """The rows."""
+        ...
+
+    def outside(self, s: Array) -> float:
+        """Return the violation of the cone by a vector; at most zero inside."""
+        ...
+
+    def outside_dual(self, z: Array) -> float:
+        """Return the violation of the dual cone by a vector; at most zero inside."""
+        ...
+
+    def inside(self) -> Array:
+        """Return a vector strictly inside; zero if there is none."""
+        ...
+
+    def constraint(self, s: Any) -> Any:
+        """Return CVXPY's constraint that an expression lies in the cone."""
+        ...
+
+    def multiplier(self, constraint: Any) -> Array:
+        """Return the ``z`` of such a constraint that CVXPY has solved."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Zero:
+    rows: slice
+
+    def outside(self, s: Array) -> float:
+        return float(np.abs(s).max(initial=0.0))
+
+    def outside_dual(self, z: Array) -> float:
+        return 0.0
+
+    def inside(self) -> Array:
+        return np.zeros(self.rows.stop - self.rows.start)
+
+    def constraint(self, s: Any) -> Any:
+        return s == 0
+
+    def multiplier(self, constraint: Any) -> Array:
+        return -np.ravel(constraint.dual_value)
+
+
+@dataclass(frozen=True)
+class _Nonnegative:
+    rows: slice
+
+    def outside(self, s: Array) -> float:
+        return float(-s.min(initial=np.inf))
+
+    outside_dual = outside
+
+    def inside(self) -> Array:
+        return np.ones(self.rows.stop - self.rows.start)
+
+    def constraint(self, s: Any) -> Any:
+        return s >= 0
+
+    def multiplier(self, constraint: Any) -> Array:
+        return np.ravel(constraint.dual_value)
+
+
+@dataclass(frozen=True)
+class _SecondOrder:
+    """``|(s_1, ...)| <= s_0``."""
+
+    rows: slice
+
+    def outside(self, s: Array) -> float:
+        return float(np.linalg.norm(s[1:]) - s[0])
+
+    outside_dual = outside
+
+    def inside(self) -> Array:
+        return np.r_[1.0, np.zeros(self.rows.stop - self.rows.start - 1)]
+
+    def constraint(self, s: Any) -> Any:
+        return cp.SOC(s[0], s[1:]) if self.rows.stop > self.rows.start + 1 else s >= 0
+
+    def multiplier(self, constraint: Any) -> Array:
+        parts = constraint.dual_value
+        return np.concatenate([np.ravel(part) for part in (parts if isinstance(parts, list) else [parts])])
+
+
+@dataclass(frozen=True)
+class _Psd:
+    rows: slice
+    n: int
+
+    def outside(self, s: Array) -> float:
+        i, j, weight = triangle(self.n)
+        S = np.zeros((self.n, self.n))
+        S[i, j] = S[j, i] = s / weight
+        return float(-np.linalg.eigvalsh(S)[0])
+
+    outside_dual = outside
+
+    def inside(self) -> Array:
+        i, j, _ = triangle(self.n)
+        return np.where(i == j, 1.0, 0.0)
+
+    def constraint(self, s: Any) -> Any:
+        i, j, weight = triangle(self.n)
+        off, n, row = np.flatnonzero(i != j), self.n, np.arange(len(i))
+        places = np.concatenate([i + n * j, (j + n * i)[off]])
+        spread = sp.csr_array(
+            (np.concatenate([1 / weight, 1 / weight[off]]), (places, np.concatenate([row, off]))),
+            (n * n, len(i)),
+        )
+        return cp.reshape(spread @ s, (n, n), order="F") >> 0
+
+    def multiplier(self, constraint: Any) -> Array:
+        i, j, weight = triangle(self.n)
+        Z = np.asarray(constraint.dual_value)
+        return np.asarray(weight * (Z + Z.T)[i, j] / 2)
+
+
+@dataclass(frozen=True)
+class _Exponential:
+    """Triples ``s_1 exp(s_0 / s_1) <= s_2``, one after the other."""
+
+    rows: slice
+
+    def outside(self, s: Array) -> float:
+        x, y, z = s.reshape(-1, 3).T
+        reach = np.maximum(y, 0.0) * np.log(np.maximum(z, _LEAST) / np.maximum(y, _LEAST))
+        return float(np.max([-y, -z, x - reach], initial=-np.inf))
+
+    def outside_dual(self, z: Array) -> float:
+        """Return the violation of ``-u exp(v / u) <= e w``, ``u <= 0``."""
+        u, v, w = z.reshape(-1, 3).T
+        p = np.maximum(-u, 0.0)
+        least = -p - p * np.log(np.maximum(w, _LEAST) / np.maximum(p, _LEAST))
+        return float(np.max([u, -w, least - v], initial=-np.inf))
+
+    def inside(self) -> Array:
+        return np.tile([0.0, 1.0, 2.0], (self.rows.stop - self.rows.start) // 3)
+
+    def constraint(self, s: Any) -> Any:
+        return cp.ExpCone(s[0::3], s[1::3], s[2::3])
+
+    def multiplier(self, constraint: Any) -> Array:
+        return np.column_stack([np.ravel(part) for part in constraint.dual_value]).ravel()
+
+
+def cones_of(dims: Any) -> Iterator[Cone]:
+    """Yield the cones of CVXPY's ``ConeDims`` that have rows, in their order."""
+    start = 0
+
+    def rows(count: int) -> slice:
+        nonlocal start
+        start += count
+        return slice(start - count, start)
+
+    if dims.zero:
+        yield _Zero(rows(int(dims.zero)))
+    if dims.nonneg:
+        yield _Nonnegative(rows(int(dims.nonneg)))
+    yield from (_SecondOrder(rows(int(size))) for size in dims.soc)
+    yield from (_Psd(rows(int(n) * (int(n) + 1) // 2), int(n)) for n in dims.psd)
+    if dims.exp:
+        yield _Exponential(rows(3 * int(dims.exp)))

@@ -19,9 +19,8 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from bregopt import clock
 from bregopt.arrays import Array, check_memory
 from bregopt.clock import threads_for
-from bregopt.cvxpy.conic import Conic, read_conic, too_large
-from bregopt.cvxpy.conic.form import QuadraticCost, with_quadratic_cost
-from bregopt.cvxpy.conic.solve import (
+from bregopt.cvxpy.conic_program import QuadraticCost, with_quadratic_cost
+from bregopt.cvxpy.outcomes import (
     INFEASIBLE_OR_UNBOUNDED,
     UNBOUNDED,
     Outcome,
@@ -30,6 +29,7 @@ from bregopt.cvxpy.conic.solve import (
     status_of,
     with_a_point,
 )
+from bregopt.cvxpy.readings import Conic, read_conic, too_large
 from bregopt.errors import UnsupportedProblemError
 from bregopt.linalg import csr_of
 from bregopt.program import Program

@@ -7,9 +7,9 @@ import pytest
 import bregopt as bo
 import bregopt.cvxpy
 from bregopt.cvxpy import BREGOPT
-from bregopt.cvxpy.conic import read_conic
-from bregopt.cvxpy.conic.hermitian import with_copies
 from bregopt.cvxpy.conic_solver import _conic
+from bregopt.cvxpy.readings import read_conic
+from bregopt.cvxpy.reductions import with_copies
 from bregopt.routes import routing
 
 HOOKS = [{"method": "bregopt", "strict": True, "tol": 1e-9}, {"solver": "BREGOPT"}]
@@ -172,7 +172,7 @@ def test_copies_of_variables_meet_the_conic_program(make, seed, monkeypatch):
     """Optimality of ``x`` and ``z``, with matrices of the form of Hermitian ones."""
     conic = conic_form(cp.Problem(*make(4, np.random.default_rng(seed))))
     assert with_copies(conic) is not None
-    monkeypatch.setattr(bregopt.cvxpy.conic, "_MUCH_LESS", np.inf)  # the larger reading, too
+    monkeypatch.setattr(bregopt.cvxpy.readings, "_MUCH_LESS", np.inf)  # the larger reading, too
     reading = next(r for r in read_conic(conic) if not r.dual)
     found = routing.solve(reading.program, "path", tol=1e-9)
     x, z = (part(*found._point) for part in (reading.x, reading.z))

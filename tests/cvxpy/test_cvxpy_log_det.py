@@ -4,8 +4,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic, conic_data
+from bregopt.cvxpy.readings import read_conic
 
 
 def samples(n, seed=0):

@@ -12,10 +12,10 @@ from samples import first
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT
-from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
 from bregopt.cvxpy.problems import method
 from bregopt.cvxpy.problems.lower import lower
+from bregopt.cvxpy.readings import read_conic
 
 N = 4
 RNG = np.random.default_rng(20261121)

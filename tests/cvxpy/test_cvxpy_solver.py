@@ -15,8 +15,8 @@ from cvxpy_problems import graph as random_graph
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
-from bregopt.cvxpy.conic import read_conic
 from bregopt.cvxpy.conic_solver import _conic
+from bregopt.cvxpy.readings import read_conic
 from bregopt.presolve import presolve, reductions
 from bregopt.presolve.svec import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows

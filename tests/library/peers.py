@@ -26,7 +26,8 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from cvxpy.reductions.solvers.conic_solvers.scs_conif import SCS
 
 import bregopt as bo
-from bregopt.cvxpy.cones import cones_of, triangle
+from bregopt.cvxpy.cone_check import cones_of
+from bregopt.cvxpy.conic_program import triangle
 from bregopt.routes.base import Settings
 
 LOOSE = float(os.environ.get("BREGOPT_TEST_PEER_LOOSE", "1"))

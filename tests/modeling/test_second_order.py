@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 import bregopt.cvxpy  # makes BREGOPT known to CVXPY
 from bregopt.certify import PrimalDualPoint, certify, dimacs_errors, is_farkas, is_ray
-from bregopt.cvxpy.cones import coordinates_of
+from bregopt.cvxpy.reductions import coordinates_of
 from bregopt.io.evaluate import evaluate
 from bregopt.presolve import presolve, reductions
 from bregopt.program import Block, Bounds, LinearMap, Program, SecondOrderCones, Term

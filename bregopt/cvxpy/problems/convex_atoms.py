@@ -23,7 +23,7 @@ from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, is_affine, one_number
-from bregopt.cvxpy.problems.psd_constraints import is_symmetric
+from bregopt.cvxpy.problems.constraints import SENSES, is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.entropies import (
@@ -38,7 +38,6 @@ from bregopt.modeling.convex.entropies import (
 from bregopt.records import dataclass
 
 __all__ = [
-    "SENSES",
     "AtomTerms",
     "Curved",
     "ElementPenalty",
@@ -49,7 +48,6 @@ __all__ = [
     "read_convex_atom",
 ]
 
-SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
 _CONES = ("PSD", "SOC", "ExpCone")
 _APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
 

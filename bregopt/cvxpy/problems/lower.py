@@ -12,12 +12,10 @@ import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cvxpy.cones import coordinates_of
 from bregopt.cvxpy.conic_solver import check_sizes
 from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
-from bregopt.cvxpy.problems.convex_atoms import SENSES, Spectral, affine_problem
-from bregopt.cvxpy.problems.objective import Goal, objective_of, read_objective
-from bregopt.cvxpy.problems.psd_constraints import (
+from bregopt.cvxpy.problems.constraints import (
+    SENSES,
     Claim,
     Link,
     claim_of,
@@ -25,9 +23,18 @@ from bregopt.cvxpy.problems.psd_constraints import (
     compared,
     is_symmetric_array,
     links_of,
+    numbered,
+    rows_of_constraints,
+    text_of,
 )
-from bregopt.cvxpy.problems.rows import numbered, rows_of_constraints, text_of
-from bregopt.cvxpy.problems.soft_rows import RelaxedBound, eliminate_relaxed_bounds
+from bregopt.cvxpy.problems.convex_atoms import Spectral, affine_problem
+from bregopt.cvxpy.problems.objective import (
+    Goal,
+    RelaxedBound,
+    eliminate_relaxed_bounds,
+    objective_of,
+    read_objective,
+)
 from bregopt.cvxpy.problems.variables import (
     MatrixForm,
     VariableForm,
@@ -41,6 +48,7 @@ from bregopt.cvxpy.problems.variables import (
     square,
     vector,
 )
+from bregopt.cvxpy.reductions import coordinates_of
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, multiplier_of_cone
 from bregopt.modeling.convex.entropies import rel_entr

@@ -13,8 +13,8 @@ import cvxpy.reductions.solution as cp_solution
 import numpy as np
 
 from bregopt.clock import threads_for
-from bregopt.cvxpy.conic.solve import contradiction_of
 from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
+from bregopt.cvxpy.outcomes import contradiction_of
 from bregopt.cvxpy.problems.affine import constant_value
 from bregopt.cvxpy.problems.lower import Lowered, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller

@@ -19,13 +19,36 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cvxpy.cones import triangle
 from bregopt.program import SecondOrderCones
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = ["Conic", "Names", "Places", "QuadraticCost", "others", "with_quadratic_cost"]
+__all__ = [
+    "Conic",
+    "Names",
+    "Places",
+    "QuadraticCost",
+    "Triangle",
+    "others",
+    "triangle",
+    "with_quadratic_cost",
+]
 
+_ROOT = np.sqrt(2.0)
 _ZERO = 1e-14  # relative to the largest eigenvalue: smaller ones are round-off of zero
+
+
+class Triangle(NamedTuple):
+    """The entry of each row of a psd matrix, which is ``weight * S[i, j]``, ``i <= j``."""
+
+    i: IntArray
+    j: IntArray
+    weight: Array
+
+
+def triangle(n: int) -> Triangle:
+    """Return the entries and weights of the rows of a psd matrix of order `n`."""
+    j, i = np.tril_indices(n)
+    return Triangle(i, j, np.where(i == j, 1.0, _ROOT))
 
 
 class Places(NamedTuple):

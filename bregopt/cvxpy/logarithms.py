@@ -22,8 +22,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
-from bregopt.cvxpy.cones import triangle
-from bregopt.cvxpy.conic.form import Conic, others
+from bregopt.cvxpy.conic_program import Conic, others, triangle
 from bregopt.records import dataclass
 
 __all__ = ["WithLogDets", "with_log_dets"]

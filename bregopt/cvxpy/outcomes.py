@@ -9,7 +9,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.cvxpy.conic import Conic, Reading, read_conic, read_dual, too_large
+from bregopt.cvxpy.readings import Conic, Reading, read_conic, read_dual, too_large
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.records import dataclass, field_names, replace

@@ -1,29 +1,107 @@
-"""A conic program read directly or as its dual, in the parts of a :class:`~bregopt.program.Program`.
+"""Conic programs with second-order and psd cones as a :class:`~bregopt.program.Program`.
 
-Read directly, the matrices are the blocks of ``s``. Variables that are entries of a block or second-order
-cone, such as those of a psd variable, are eliminated: they are the pivots. Read as the dual, the matrices are
-the blocks of ``z``, and each variable ``x`` has a row.
+They are read from either side of the pair
+
+    minimize  c'x   subject to  A x + s = b,  s in K        (P)
+    minimize  b'z   subject to  A'z = -c,     z in K*       (D)
+
+with ``K`` the zero cone, the nonnegative numbers, second-order cones and psd matrices, in this order. A psd
+matrix is given by its upper triangle, column by column; entries off the diagonal are multiplied by the square
+root of two.
+
+Read directly, the matrices are the blocks of ``s``; variables that are entries of a block or second-order
+cone, such as those of a psd variable, are eliminated. Read as the dual, the matrices are the blocks of ``z``,
+and each variable has a row: this suits linear matrix inequalities. :func:`read_conic` prefers the direct
+reading, which presolve may dualize like any program, unless it sees a matrix inequality in few variables. A
+program with exponential cones has one reading, with convex rows, after one with the log-determinants that its
+logarithms state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cvxpy.conic.form import Conic, others
+from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.cvxpy.conic_program import Conic, others
+from bregopt.cvxpy.logarithms import with_log_dets
+from bregopt.cvxpy.reductions import (
+    Copies,
+    distribution,
+    in_other_coordinates,
+    needed,
+    parallel_rows,
+    with_copies,
+    with_rows,
+)
 from bregopt.linalg import csr_of
 from bregopt.presolve.dual_form import without_round_off
 from bregopt.presolve.svec import recognize
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
+from bregopt.program.convex_functions import NumbersRelativeEntropy
+from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass
 
-__all__ = ["Direct", "Dual", "Pivots", "blocks_of", "map_of", "pivots_of", "read_directly", "read_dual"]
+__all__ = [
+    "Conic",
+    "Direct",
+    "Dual",
+    "Exponential",
+    "Pivots",
+    "Reading",
+    "blocks_of",
+    "map_of",
+    "pivots_of",
+    "read_conic",
+    "read_directly",
+    "read_dual",
+    "too_large",
+]
+
+_LAST = "BREGOPT readings"  # key of the last readings in the solver cache
+# Entries of the matrices for each variable from which a program is one of matrix inequalities.
+_INEQUALITY = 2
+# Ratio of the sizes of two readings, rows and free variables, from which the smaller one is the only one.
+_MUCH_LESS = 4
+# Exponential cones, and variables beside them, up to which a route takes them: its equations are dense.
+_MOST_EXPONENTIALS, _MOST_VARIABLES = 300, 1_000
+
+
+class Reading(Protocol):
+    """A conic program as a :class:`Program`, and the map from its answers back to ``x`` and ``z``.
+
+    If (D) was read, an unbounded program means that (P) is infeasible, and vice versa.
+    """
+
+    @property
+    def program(self) -> Program:
+        """The program that solvers receive."""
+        ...
+
+    @property
+    def dual(self) -> bool:
+        """Whether (D) was read."""
+        ...
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        """Return the ``x`` of an answer, shape ``(k,)``."""
+        ...
+
+    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
+        """Return the ``z`` of an answer, shape ``(m,)``.
+
+        If (P) is infeasible, ``z`` is a Farkas vector, ``A'z = 0`` and ``b'z < 0``. It comes from the
+        multipliers `y`, with `priced` false (the cost is zero), or, if (D) was read, from the ray `S`, `u`.
+        """
+        ...
+
+
+# --- Read directly ------------------------------------------------------------------------------------------
 
 
 class Elimination(NamedTuple):
@@ -210,6 +288,9 @@ def _elimination(conic: Conic, pivots: Pivots) -> Elimination:
     return Elimination(D, P, T, F, R, own, at, entry, per_entry, substituted, A_map, sp.csr_array(B))
 
 
+# --- Read as the dual ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Dual:
     """(D): its rows belong to the variables ``x``; its ``u`` is the part of ``z`` outside the matrices."""
@@ -296,3 +377,178 @@ def _sparse(
         if len(own):
             at, local = np.unique(row[own], return_inverse=True)
             yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))
+
+
+# --- With exponential cones ---------------------------------------------------------------------------------
+
+
+def too_large(conic: Conic) -> str | None:
+    """Return why no route takes a program with exponential cones, None if one does."""
+    count, variables = conic.exponential, len(conic.c)
+    many = count > _MOST_EXPONENTIALS or (count and variables > _MOST_VARIABLES)
+    return f"it has {count} exponential cones and {variables} variables" if many else None
+
+
+class Exponential:
+    """(P) with a free variable for each ``x``, and ``s`` in second-order cones and matrices.
+
+    An element ``(s_0, s_1, s_2)`` of the exponential cone, ``s_1 exp(s_0 / s_1) <= s_2``, is the convex row
+    ``s_0 + s_1 log(s_1 / s_2) <= 0``. Its multiplier times the derivatives of that row is an element of the
+    dual cone.
+
+    Parameters
+    ----------
+    conic : Conic
+        With exponential cones.
+    """
+
+    dual: ClassVar[bool] = False
+
+    def __init__(self, conic: Conic) -> None:
+        self._conic = conic
+        A, b, count, k = conic.A, conic.b, conic.exponential, conic.A.shape[1]
+        self._first = first = len(b) - 3 * count
+        cones, psd = np.arange(conic.linear, conic.first_psd), np.arange(conic.first_psd, first)
+        in_s = sp.csr_array((np.ones(len(cones)), (cones, np.arange(len(cones)))), (first, len(cones)))
+        none = sp.csr_array((count, len(cones)))
+        B = sp.hstack([sp.vstack([A[:first], -A[first::3]]), sp.vstack([in_s, none])], format="csr")
+        hi = np.concatenate([b[:first], -b[first::3]])
+        lo = hi.copy()
+        lo[conic.zero : conic.linear] = lo[first:] = -np.inf
+        m = first + count
+        blocks: tuple[Block, ...] = ()
+        A_map = LinearMap(m, (), ())
+        if conic.orders:
+            blocks = blocks_of(conic, np.zeros(len(psd)))
+            A_map = map_of(conic, m, psd, np.arange(len(psd)), conic.places.weight)
+        self.program = Program(
+            blocks=blocks,
+            A=A_map,
+            B=sp.csr_array(B),
+            bounds=Bounds.of_hard_rows(lo, hi),
+            c=np.concatenate([conic.c, np.zeros(len(cones))]),
+            u_lo=np.full(k + len(cones), -np.inf),
+            u_hi=np.full(k + len(cones), np.inf),
+            offset=conic.stated_constant,
+            cones=conic.cones(k),
+            terms=(_term(conic, first, len(cones)),),
+        )
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        """Return the ``x`` of an answer."""
+        return u[: len(self._conic.c)]
+
+    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
+        """Return the ``z`` of an answer, or of a Farkas vector of tangents at `u`."""
+        A, b, first = self._conic.A, self._conic.b, self._first
+        z = np.zeros(len(b))
+        z[:first] = -y[:first]
+        _, s, t = (b - A @ self.x(S, u, y))[first:].reshape(-1, 3).T
+        ratio = np.maximum(s, TINY) / np.maximum(t, TINY)
+        z[first:] = (y[first:] * np.array([np.ones_like(ratio), np.log(ratio) + 1, -ratio])).T.ravel()
+        return z
+
+
+def _term(conic: Conic, first: int, others: int) -> ConvexTerm:
+    """Return the relative entropies of the rows."""
+    own = np.arange(first, len(conic.b)).reshape(-1, 3)
+    pairs = np.concatenate([own[:, 1], own[:, 2]])
+    B = sp.hstack([-conic.A[pairs], sp.csr_array((len(pairs), others))], format="csr")
+    return ConvexTerm(
+        NumbersRelativeEntropy(len(own)),
+        LinearMap(len(pairs), conic.orders, ()),
+        sp.csr_array(B),
+        conic.b[pairs],
+        np.ones(len(own)),
+        np.arange(first, first + len(own)),
+    )
+
+
+# --- The readings of a program ------------------------------------------------------------------------------
+
+
+def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Reading]:
+    """Yield the readings of a conic program with at least one psd matrix or exponential cone.
+
+    The direct one comes first unless the matrices have many entries for each variable, and one that is much
+    larger than the other is left out. The second one may have an interior where the first has none.
+
+    Parameters
+    ----------
+    conic : Conic
+    cache : dict, optional
+        Keeps the last readings. If the next program differs from theirs in ``b`` and ``c`` alone, as one of
+        CVXPY with other parameters, its readings have the same rows, and all that is known of them.
+    """
+    if conic.exponential:
+        logarithms = with_log_dets(conic)
+        if logarithms is not None:
+            yield from map(logarithms.reading, read_conic(logarithms.conic))
+        if too_large(conic) is None:
+            yield Exponential(conic)
+        return
+    parallel = parallel_rows(conic)
+    kept = needed(conic, parallel)
+    smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)
+    smaller, turned = in_other_coordinates(smaller)
+    if turned is not None:
+        shared = turned if shared is None else sp.csr_array(shared @ turned)
+    copies = (None if conic.log_dets else with_copies(smaller)) or Copies(smaller, None, None)
+    last: _Last | None = None if cache is None else cache.get(_LAST)
+    if last is None or not (last.conic.has_rows_of(smaller) and last.copied.has_rows_of(copies.conic)):
+        (m, k), pivots = copies.conic.A.shape, pivots_of(copies.conic)
+        boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
+        sizes = m - boxes + k - 2 * len(pivots.rows), len(smaller.c) + smaller.zero
+        last = _Last(smaller, copies.conic, pivots, sizes, {})
+        if cache is not None:
+            cache[_LAST] = last
+    dual_first = _INEQUALITY * last.sizes[1] <= len(smaller.b) - smaller.first_psd
+    for dual in (False,) if conic.log_dets else (dual_first, not dual_first):
+        if conic.log_dets or last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
+            reading = last.read(smaller if dual else copies.conic, dual)
+            yield _Given(reading, shared) if dual else _Given(reading, *_both(shared, copies))
+
+
+def _both(distribution: Any, copies: Copies) -> tuple[Any, Any]:
+    """Return the maps of the ``z`` and ``x`` with copies to those of the given program."""
+    if distribution is None or copies.paired is None:
+        return copies.paired if distribution is None else distribution, copies.mean
+    return sp.csr_array(distribution @ copies.paired), copies.mean
+
+
+class _Last(NamedTuple):
+    """A program, with copies, too, the sizes of its readings, direct and dual, and those that were read."""
+
+    conic: Conic
+    copied: Conic
+    pivots: Pivots
+    sizes: tuple[int, int]
+    readings: dict[bool, Any]
+
+    def read(self, conic: Conic, dual: bool) -> Any:
+        """Return the reading of a program of the same rows."""
+        known = self.readings.get(dual)
+        if known is None or known.conic is not conic:
+            known = read_dual(conic, known) if dual else read_directly(conic, self.pivots, known)
+            self.readings[dual] = known
+        return known
+
+
+class _Given:
+    """A reading as one of the given program.
+
+    `distribution` maps the ``z`` of the needed rows to the ``z`` of all rows, and `mean` the ``x`` with
+    copies to that without; None stands for the identity.
+    """
+
+    def __init__(self, reading: Reading, distribution: Any, mean: Any = None) -> None:
+        self.program, self.dual = reading.program, reading.dual
+        self._reading, self._distribution, self._mean = reading, distribution, mean
+
+    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
+        x: Array = self._reading.x(S, u, y)
+        return x if self._mean is None else self._mean @ x
+
+    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
+        z: Array = self._reading.z(S, u, y, priced)
+        return z if self._distribution is None else self._distribution @ z
