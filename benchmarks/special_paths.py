@@ -1189,8 +1189,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
         ),
         (
-            *("dominated vertices", "problems.cuts.dominated_vertices:_dominated"),
-            replaced("problems.cuts.dominated_vertices._dominated", lambda _, w: ([], [{0, 1}] * len(w))),
+            *("dominated vertices", "problems.cuts.theta:_dominated"),
+            replaced("problems.cuts.theta._dominated", lambda _, w: ([], [{0, 1}] * len(w))),
             "theta of 300 points in a square",
             lambda: partial(bo.lovasz_theta, nx.random_geometric_graph(300, 0.15, seed=0)),
         ),

@@ -39,7 +39,8 @@ from bregopt.routes.solution import Solution
 
 if _TYPE_CHECKING:
     from bregopt.chunks import RowChunks, TripletChunks
-    from bregopt.crosscheck import CrossCheck, cross_check
+    from bregopt.crosscheck import CrossCheck, cross_check, dimacs_errors, verify
+    from bregopt.cvxpy.problems.lower import from_cvxpy
     from bregopt.io.cbf import read_cbf, write_cbf
     from bregopt.io.sdpa import read_sdpa, write_sdpa
     from bregopt.io.spec import load_spec
@@ -65,7 +66,6 @@ if _TYPE_CHECKING:
     from bregopt.problems.cuts.cut import BinaryMinimum, Cut, max_cut, min_balanced_cut, qubo
     from bregopt.problems.cuts.partition import Partition, partition
     from bregopt.problems.cuts.theta import ThetaNumber, lovasz_theta
-    from bregopt.problems.from_cvxpy import from_cvxpy
     from bregopt.problems.logdet.capacity import ChannelCapacity, mimo_capacity, water_filling
     from bregopt.problems.logdet.designs import Design, a_optimal, d_optimal, e_optimal
     from bregopt.problems.logdet.exact_designs import ExactDesign
@@ -83,7 +83,6 @@ if _TYPE_CHECKING:
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.reports import PanelReport
     from bregopt.problems.solutions import Solutions
-    from bregopt.problems.verify import dimacs_errors, verify
     from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.conflict import Conflict
 
@@ -241,7 +240,7 @@ _MODULES = {
     "cross_check": "bregopt.crosscheck",
     "read_cbf": "bregopt.io.cbf",
     "write_cbf": "bregopt.io.cbf",
-    "dimacs_errors": "bregopt.problems.verify",
+    "dimacs_errors": "bregopt.crosscheck",
     "read_sdpa": "bregopt.io.sdpa",
     "write_sdpa": "bregopt.io.sdpa",
     "load_spec": "bregopt.io.spec",
@@ -291,7 +290,7 @@ _MODULES = {
     "Partition": "bregopt.problems.cuts.partition",
     "partition": "bregopt.problems.cuts.partition",
     "qubo": "bregopt.problems.cuts.cut",
-    "from_cvxpy": "bregopt.problems.from_cvxpy",
+    "from_cvxpy": "bregopt.cvxpy.problems.lower",
     "entr": "bregopt.modeling.convex.entropies",
     "exp": "bregopt.modeling.convex.entropies",
     "key_rate": "bregopt.modeling.convex.entropies",
@@ -325,7 +324,7 @@ _MODULES = {
     "soft_margin": "bregopt.problems.metric_learning",
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
-    "verify": "bregopt.problems.verify",
+    "verify": "bregopt.crosscheck",
     "BoundCertificate": "bregopt.rigorous.certificate",
     "ProvenBound": "bregopt.rigorous.certificate",
     "Verification": "bregopt.rigorous.certificate",

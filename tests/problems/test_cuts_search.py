@@ -12,9 +12,8 @@ import bregopt as bo
 from bregopt import clock
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts.coarsening import SignGraph, contracted, cycle, refined
-from bregopt.problems.cuts.kway import assigned, divided
 from bregopt.problems.cuts.partition import PartSearch, clustered
-from bregopt.problems.cuts.search import Search, ascended
+from bregopt.problems.cuts.search import Search, ascended, assigned, divided
 
 KINDS = ("balanced", "free", "unequal", "loose")
 

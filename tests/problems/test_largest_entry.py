@@ -9,7 +9,7 @@ from peers import ask
 from scipy.optimize import minimize_scalar
 
 import bregopt as bo
-from bregopt.problems.correlation.largest_entry import Entries, distance_of
+from bregopt.problems.correlation.norms import Entries, distance_of
 
 
 def indefinite(n, rng, size=1.0):

@@ -8,7 +8,7 @@ import pytest
 import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts import theta
-from bregopt.problems.cuts.dominated_vertices import WithoutDominated
+from bregopt.problems.cuts.theta import WithoutDominated
 
 networkx = pytest.importorskip("networkx")
 

@@ -59,10 +59,39 @@ from bregopt.modeling.variables import PSD, Parameter
 from bregopt.records import Text, dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "lower"]
+__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "from_cvxpy", "lower"]
 
 _MOST_EXPONENTIALS = 300  # each has variables and a row of its own in dense equations
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
+
+
+def from_cvxpy(problem: cp.Problem) -> Problem:
+    """Return a CVXPY problem as one of ours, read as it was written: nothing is canonicalized.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+        Parameters that are added to rows become ours, with their current values; other parameters are
+        replaced by their values. Constraints keep their order. A psd constraint on anything but a variable
+        becomes an equation with a psd matrix.
+
+    Returns
+    -------
+    Problem
+        Its variables have the names of CVXPY's; equal names are followed by ``#`` and the variable's id.
+
+    Raises
+    ------
+    TypeError
+        If `problem` is no ``cvxpy.Problem``.
+    UnsupportedProblemError
+        If our modeling language cannot express a part of the problem; the message names it.
+    ValueError
+        If a parameter has no value, or the problem does not fit in memory.
+    """
+    if not isinstance(problem, cp.Problem):
+        raise TypeError(f"problem is {type(problem).__name__}; expected a cvxpy.Problem")
+    return lower(problem).problem
 
 
 def lower(problem: Any) -> Lowered:

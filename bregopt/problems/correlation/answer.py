@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular, unlike_sizes
-from bregopt.certify import proven_bound
+from bregopt.certify import bracket, proven_bound
 from bregopt.certify.accuracy import Accuracy
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import Labels, is_pandas, labeled
 from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request, left_out_message
 from bregopt.problems.reports import Report, Table, caption
+from bregopt.program import StopReason
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.accuracy import Units, summary
 from bregopt.routes.solution import MatricesLike, Solution
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CorrelationReport",
     "CorrelationSolution",
+    "bracketed",
     "reportable",
     "with_rows_left_out",
 ]
 
+_RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds of `bracketed`
 _LARGEST_PRODUCTS = 60  # order up to which products with the derivative take less time than its general form
 
 _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
@@ -474,3 +478,38 @@ def _condition(eigenvalues: Array) -> float:
 
 def _round_off(eigenvalues: Array) -> float:
     return len(eigenvalues) * float(np.finfo(float).eps) * float(np.abs(eigenvalues).max())
+
+
+def bracketed(
+    value: float,
+    lower: float,
+    scale: float,
+    tol: float,
+    X: Array,
+    u: dict[str, float],
+    duals: tuple[Any, ...],
+    residual: float,
+    iterations: int,
+    solver: str,
+    citation: str,
+    begin: float,
+) -> Solution:
+    """Return the solution; it is optimal if the gap and the residual of its rows meet the tolerance.
+
+    `lower` is a bound on the optimum, `scale` that of the objective, and `begin` when the work began.
+    """
+    certificate = bracket(value, min(lower, value), resolution=_RESOLUTION * scale, primal_residual=residual)
+    stop = StopReason.CONVERGED if certificate.meets(tol) else StopReason.STALLED
+    return Solution(
+        status=certificate.status(tol, stop).value,
+        stop_reason=stop.value,
+        X=X,
+        u=u,
+        duals=duals,
+        **(certificate.fields | {"value": value, "dual_value": lower}),
+        iterations=iterations,
+        timings={"total": time.perf_counter() - begin},
+        solver=solver,
+        history={},
+        citation=citation,
+    )

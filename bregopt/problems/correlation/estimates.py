@@ -27,8 +27,8 @@ from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, lab
 from bregopt.io.stacks import is_stack, rows_with_data
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import LABELS_SHOWN, diagonal_message, fixed_pairs, least_eigenvalue
+from bregopt.problems.correlation.answer import bracketed
 from bregopt.problems.correlation.infeasibility import least_block
-from bregopt.problems.correlation.norms import bracketed
 from bregopt.program.lowrank import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution

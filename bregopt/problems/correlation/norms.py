@@ -1,4 +1,4 @@
-"""Nearness in the largest entry and in the spectral norm: semidefinite programs.
+"""Nearness in the largest entry and in the spectral norm: semidefinite programs, and methods without them.
 
 In the spectral norm mostly the smallest eigenvalue alone decides, by one smaller problem. Let ``v`` be a unit
 eigenvector of the smallest eigenvalue ``-d < 0`` of ``A``. Then ``v'(X - A)v >= d`` for every psd ``X``, so
@@ -7,7 +7,13 @@ basis ``Q`` of the complement of ``v``. Among these, the one nearest to ``A`` in
 candidate. It is optimal if ``|Q'(X - A)Q| <= d``, which an eigendecomposition proves. It is on 8 of the 10
 indefinite matrices of the tests' data folder, and on the random ones of the tests.
 
-Optima that lie between a value and a bound that are computed directly are :func:`bracketed`.
+Larger problems in the largest entry are solved by Douglas-Rachford splitting (Eckstein, Bertsekas 1992), with
+Anderson's acceleration (Walker, Ni 2011):
+
+    minimize  d   subject to   |Y_ij - a_ij| <= d k_ij,   l_ij <= Y_ij <= u_ij,   Y_ii = c_i,   Y psd.
+
+The psd matrices and the other rows alternate, at the cost of one eigendecomposition. The negative part of the
+matrix that is projected onto the psd matrices is a multiplier of ``Y psd``, so each iterate has a bound.
 """
 
 from __future__ import annotations
@@ -15,34 +21,33 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.certify import bracket
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.clock import checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
 from bregopt.modeling.objectives import Minimize, frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import divergence_class
+from bregopt.problems.correlation.answer import bracketed
 from bregopt.problems.correlation.infeasibility import explained
-from bregopt.problems.correlation.largest_entry import entry_rows, measured, splitting_route
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import correlation_rows, solve_request
-from bregopt.program import StopReason
+from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.lowrank import LowRank
-from bregopt.records import field_names, replace
-from bregopt.routes.base import Settings
+from bregopt.records import dataclass, field_names, replace
+from bregopt.routes.base import Capabilities, Settings
 from bregopt.routes.driver import warn_unproven
+from bregopt.routes.monitor import Method, Monitor
+from bregopt.routes.progress import Progress
 from bregopt.routes.solution import Solution, Status
 
-__all__ = [
-    "bracketed",
-    "solve_norm",
-]
-
-_RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds
+__all__ = ["Entries", "distance_of", "solve_norm"]
 
 _SMALL = 40  # largest order at which `path`, in less than a second, replaces a splitting that is slow
 _TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems (test_largest_entry.py)
@@ -50,40 +55,18 @@ _FINER = 1e-2  # tolerance of the candidate's problem, as a fraction of that of 
 _FINEST = 1e-9
 _CITATION = "Qi, Sun (2006), A Quadratically Convergent Newton Method, SIAM J. Matrix Anal. Appl. 28"
 
-
-def bracketed(
-    value: float,
-    lower: float,
-    scale: float,
-    tol: float,
-    X: Array,
-    u: dict[str, float],
-    duals: tuple[Any, ...],
-    residual: float,
-    iterations: int,
-    solver: str,
-    citation: str,
-    begin: float,
-) -> Solution:
-    """Return the solution; it is optimal if the gap and the residual of its rows meet the tolerance.
-
-    `lower` is a bound on the optimum, `scale` that of the objective, and `begin` when the work began.
-    """
-    certificate = bracket(value, min(lower, value), resolution=_RESOLUTION * scale, primal_residual=residual)
-    stop = StopReason.CONVERGED if certificate.meets(tol) else StopReason.STALLED
-    return Solution(
-        status=certificate.status(tol, stop).value,
-        stop_reason=stop.value,
-        X=X,
-        u=u,
-        duals=duals,
-        **(certificate.fields | {"value": value, "dual_value": lower}),
-        iterations=iterations,
-        timings={"total": time.perf_counter() - begin},
-        solver=solver,
-        history={},
-        citation=citation,
-    )
+# Of the splitting:
+_BATCH = 20  # iterations between certificates, whose cost is that of two iterations
+_ITERATIONS = 10_000
+_NOISE = 10  # round-off of the eigenvalues of S, which its multiple enlarges
+_RELAXATION = 1.6  # of the steps; 1 is without, 2 the limit of convergence
+_MEMORY = 8  # differences of Anderson's acceleration; with 15 it needs as many iterations at order 200
+_RIDGE = 1e-10  # regularization of its normal equations, relative to their trace
+_LARGEST_MIX = 1e3  # sum of its coefficients beyond which they are round-off
+_GROWTH = 2.0  # of the residual, at which the acceleration starts again
+_LAST_BALANCE = 1_280  # iteration after which the penalty stays as it is: a constant one converges
+_BALANCED, _LARGEST_CHANGE = 1.5, 5.0  # ratios of the residuals, and of penalties
+_ROUNDS = 60  # of the search over the distance; it ends after about four
 
 
 def solve_norm(request: Request, options: Mapping[str, Any]) -> Solution:
@@ -261,3 +244,356 @@ def _scaled(request: Request, Y: Array, iterations: int) -> _Candidate | None:
         at = Y[entries.i, entries.j] / (request.s[entries.i] * request.s[entries.j])
         violations += [float(np.max(gap, initial=0.0)) for gap in (entries.lo - at, at - entries.hi)]
     return _Candidate(Y, max(violations), iterations)
+
+
+def entry_rows(Y: PSD, d: Variable, request: Request) -> list[Any]:
+    """Return ``H_ij |X_ij - A_ij| <= d`` for the entries that can move."""
+    A, (H, free), least = np.asarray(request.A), measured(request), _least(request)
+    i, j = np.nonzero(free)
+    if len(i) == 0:
+        return [d == least]
+    slack = (1 / H[i, j]) * d
+    rows: list[Any] = [
+        (Y[i, j] - slack <= A[i, j]).named("above"),
+        (Y[i, j] + slack >= A[i, j]).named("below"),
+    ]
+    return [*rows, d >= least] if least else rows
+
+
+def measured(request: Request) -> tuple[Array, Mask]:
+    """Return the weights of the entries, and the mask of the pairs ``i < j`` whose distance counts."""
+    H = np.outer(request.s, request.s) if request.H is None else request.H
+    free = np.triu(H > 0, 1)
+    free[request.fixed.i, request.fixed.j] = False
+    return H, free
+
+
+def _least(request: Request) -> float:
+    """Return the distance on the diagonal."""
+    weights = request.s**2 if request.H is None else request.H.diagonal()
+    return float(np.abs(weights * (1 - np.asarray(request.A).diagonal())).max())
+
+
+def splitting_route(request: Request, first: Array) -> type[_EntrySplitting]:
+    """Return the route that starts at a matrix, for one block and the variable of :func:`entry_rows`."""
+    return type("EntrySplitting", (_EntrySplitting,), {"request": request, "first": first})
+
+
+class _EntrySplitting:
+    """Douglas-Rachford splitting for one request, whose program it gets."""
+
+    name: ClassVar[str] = "splitting"
+    summary: ClassVar[str] = "nearness in the largest entry, one eigendecomposition an iteration"
+    citation: ClassVar[str] = (
+        "Eckstein, Bertsekas (1992), On the Douglas-Rachford Splitting Method, Mathematical Programming 55"
+    )
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        objectives=frozenset({"linear"}), blocks=1, penalties=frozenset(), matrices=30
+    )
+    Settings: ClassVar[type[Settings]] = Settings
+    request: ClassVar[Request]
+    first: ClassVar[Array]
+
+    def refusal(self, program: Program, settings: Any) -> str | None:
+        return None
+
+    def choice(self, program: Program, settings: Any) -> str:
+        return ""
+
+    def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+        first = self.first if start is None or not start.X else np.asarray(start.X[0])
+        method = _Batches(program, self.request, first)
+        limit = -(-(settings.max_iter or _ITERATIONS) // _BATCH)
+        found = Monitor(program, settings, progress).follow(method, method.point(), limit)
+        return Answer((found.at.X,), found.at.u, found.at.y, found.stop, method.splitting.iterations)
+
+
+class _Point(NamedTuple):
+    """A feasible matrix and its distance, up to the residual of the rows, and multipliers."""
+
+    X: Array
+    u: Array
+    y: Array
+
+
+class _Batches(Method):
+    """Iterations of the splitting between certificates."""
+
+    tests_multipliers = False
+
+    def __init__(self, program: Program, request: Request, first: Array) -> None:
+        self._program, self._request = program, request
+        self._entries = _entries(request)
+        self.splitting = _Splitting.started(self._entries, first)
+
+    def certificate(self, at: _Point) -> Certificate:
+        return certify(PrimalDualPoint(self._program, (at.X,), at.u, at.y))
+
+    def advance(self, at: _Point) -> _Point:
+        for _ in range(_BATCH):
+            self.splitting.iterate()
+        return self.point()
+
+    def point(self) -> _Point:
+        """Return the iterate's psd part scaled to the diagonal, and its multipliers scaled to the costs."""
+        entries, request = self._entries, self._request
+        Y, c = self.splitting.Y, entries.diagonal
+        size = np.sqrt(c / np.maximum(Y.diagonal(), TINY))
+        X = np.outer(size, size) * (Y + Y.T) / 2
+        np.fill_diagonal(X, c)
+        share, *shares = _shares(entries, self.splitting, _least(request))
+        own, distances = np.zeros((2, *X.shape))
+        own[entries.i, entries.j], distances[entries.i, entries.j] = shares
+        unit = np.ones(request.n) if request.scale is None else request.scale
+        rows = [-share * self.splitting.S.diagonal() / unit**2]
+        for pairs in (request.fixed, request.bounded):
+            i, j = np.minimum(pairs.i, pairs.j), np.maximum(pairs.i, pairs.j)
+            rows.append(own[i, j] / (unit[i] * unit[j]))
+        i, j = np.nonzero(measured(request)[1])
+        y = np.concatenate([*rows, np.minimum(distances[i, j], 0.0), np.maximum(distances[i, j], 0.0)])
+        return _Point(X, np.array([entries.distance(X)]), np.pad(y, (0, self._program.m - len(y))))
+
+
+def _entries(request: Request) -> Entries:
+    """Return the rows as arrays over the pairs."""
+    A, (H, free), n = np.asarray(request.A), measured(request), request.n
+    k = np.zeros((n, n))
+    k[free] = 1 / H[free]
+    lo, hi = np.full((n, n), -np.inf), np.full((n, n), np.inf)
+    for own in (request.fixed, request.bounded):
+        i, j = np.minimum(own.i, own.j), np.maximum(own.i, own.j)
+        lo[i, j], hi[i, j] = own.lo, own.hi
+    forced = np.maximum(lo - A, A - hi)[free] * H[free]
+    i, j = np.triu_indices(n, 1)
+    return Entries(
+        i=i,
+        j=j,
+        a=A[i, j],
+        k=k[i, j],
+        lo=lo[i, j],
+        hi=hi[i, j],
+        least=max(_least(request), float(forced.max(initial=0.0))),
+        diagonal=np.broadcast_to(1 - request.t, n).astype(float),
+    )
+
+
+def _shares(entries: Entries, state: _Splitting, on_diagonal: float) -> tuple[float, Array, Array]:
+    """Return the best multiple of ``S``, and with it the multipliers of the bounds and of the distances.
+
+    The proven bound is linear in the multiple as long as the multipliers of the distances, weighted by ``k``,
+    add up to at most one. If they add up to less, the entry whose own bounds force the least distance, or the
+    diagonal, has the rest.
+    """
+    n, k, S = len(state.S), entries.k, state.S
+    y = -(S[entries.i, entries.j] + S[entries.j, entries.i])
+    lower, upper = entries.ends(state.d)
+    of_bounds = np.where(y > 0, lower == entries.lo, upper == entries.hi) | (k == 0)
+    end = np.where(of_bounds, np.where(y > 0, entries.lo, entries.hi), entries.a)
+    y[~np.isfinite(end)] = 0.0  # nothing holds an unknown entry
+    used = float(np.abs(np.where(of_bounds, 0.0, y)) @ k)
+    gain = float(y @ np.where(y == 0, 0.0, end)) - float(S.diagonal() @ entries.diagonal)
+    noise = _NOISE * EPS * n * float(np.linalg.norm(state.Y))
+    size = (1 - 4 * EPS) / used if used and gain - noise > entries.least * used else 0.0
+    of_bound, of_distance = size * np.where(of_bounds, y, 0.0), size * np.where(of_bounds, 0.0, y)
+    forced = np.maximum(entries.lo - entries.a, entries.a - entries.hi)
+    at = int(np.argmax(np.where(k > 0, forced / np.maximum(k, TINY), -np.inf)))
+    if k[at] > 0 and forced[at] > on_diagonal * k[at]:
+        rest = (1 - size * used) / k[at] * (1.0 if entries.a[at] > entries.hi[at] else -1.0)
+        of_bound[at] -= rest
+        of_distance[at] += rest
+    return size, of_bound, of_distance
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The rows on the pairs ``i < j`` and the diagonal, with ``k = 0`` where no distance is measured.
+
+    Parameters
+    ----------
+    i, j : integer array of shape (p,)
+    a, k, lo, hi : array of shape (p,)
+    least : float
+        A lower bound on ``d``; no bound ``lo <= Y <= hi`` forces a larger one.
+    diagonal : array of shape (n,)
+    """
+
+    i: IntArray
+    j: IntArray
+    a: Array
+    k: Array
+    lo: Array
+    hi: Array
+    least: float
+    diagonal: Array
+
+    def ends(self, d: float) -> tuple[Array, Array]:
+        """Return the least and the largest values of the pairs at the distance ``d``."""
+        width = np.where(self.k > 0, d * self.k, np.inf)
+        return np.maximum(self.lo, self.a - width), np.minimum(self.hi, self.a + width)
+
+    def matrix(self, values: Array) -> Array:
+        """Return the symmetric matrix of the pairs' values, with the given diagonal."""
+        Z = np.diag(self.diagonal)
+        Z[self.i, self.j] = Z[self.j, self.i] = values
+        return Z
+
+    def distance(self, Y: Array) -> float:
+        """Return the least ``d`` that a matrix allows, and at least `least`."""
+        moved, measured = np.abs(Y[self.i, self.j] - self.a), self.k > 0
+        return max(self.least, float((moved[measured] / self.k[measured]).max(initial=0.0)))
+
+
+def distance_of(entries: Entries, r: Array, price: float, d: float) -> float:
+    """Return the ``d >= least`` that minimizes ``price d + dist(r, [lo(d), hi(d)])^2 / 2``.
+
+    The derivative is nondecreasing and piecewise linear: Newton's method from `d`, with bisection at jumps.
+    """
+    k = entries.k
+    moved = np.abs(r - entries.a)
+    reach = np.minimum(moved, np.where(r > entries.a, entries.hi - entries.a, entries.a - entries.lo))
+    measured = (k > 0) & (reach > entries.least * k)
+    k, moved, reach = k[measured], moved[measured], reach[measured]
+    if float(k @ (moved - entries.least * k)) <= price:
+        return entries.least
+    low, high = entries.least, float((moved / k).max())
+    d = min(max(d, low), high)
+    for _ in range(_ROUNDS):
+        active = reach > d * k
+        own = k[active]
+        slope = float(own @ own)
+        excess = float(own @ moved[active]) - slope * d - price
+        low, high = (d, high) if excess > 0 else (low, d)
+        new = d + excess / slope if slope else low
+        if abs(new - d) <= 1e-15 * high:
+            return new
+        d = new if low < new < high else (low + high) / 2
+    return d
+
+
+class _Anderson:
+    """Anderson's acceleration of a nonexpansive iteration ``w -> w + g(w)``.
+
+    A point whose residual is far larger than the least one is dropped for a plain step from the one before,
+    whose residual is not larger.
+    """
+
+    def __init__(self, size: int) -> None:
+        # Differences of residuals, and of residuals plus points.
+        self._G, self._T = np.empty((2, _MEMORY, size))
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all points, as the iteration changes."""
+        self._held, self._least = 0, np.inf
+        self._before = np.zeros(0), np.zeros(0)
+
+    def next(self, w: Array, g: Array) -> Array:
+        """Return the next point, from the point `w` and its residual `g`."""
+        old, last = self._before
+        size = float(np.linalg.norm(g))
+        if self._held and not size <= _GROWTH * self._least:
+            self._held = 0
+            return old + last
+        self._least = min(self._least, size)
+        if self._held:
+            at = (self._held - 1) % _MEMORY
+            np.subtract(g, last, out=self._G[at])
+            np.subtract(w, old, out=self._T[at])
+            self._T[at] += self._G[at]
+        self._held += 1
+        self._before = w, g
+        count = min(self._held - 1, _MEMORY)
+        if count < 2:
+            return w + g
+        G, T = self._G[:count], self._T[:count]
+        normal = G @ G.T
+        normal.flat[:: count + 1] += _RIDGE * np.trace(normal) + TINY
+        mix = np.linalg.solve(normal, G @ g)
+        if not np.abs(mix).sum() <= _LARGEST_MIX:  # a NaN is none
+            return w + g
+        accelerated: Array = w + g - mix @ T
+        return accelerated
+
+
+@dataclass
+class _Splitting:
+    """The state of the iteration.
+
+    Parameters
+    ----------
+    entries : Entries
+    W : array of shape (n, n)
+        The fixed point's iterate: ``Y - S / penalty``.
+    d : float
+        The distance.
+    penalty : float
+
+    Attributes
+    ----------
+    Y, S : array of shape (n, n)
+        The positive part of ``W``, and the negative one, a multiple of the multiplier of ``Y psd``.
+    """
+
+    entries: Entries
+    W: Array
+    d: float
+    penalty: float
+    Y: Array = field(init=False)
+    S: Array = field(init=False)
+    iterations: int = 0
+    _last: Array | None = None
+
+    def __post_init__(self) -> None:
+        self._anderson = _Anderson(self.W.size)
+        self.split()
+
+    @classmethod
+    def started(cls, entries: Entries, W: Array) -> _Splitting:
+        """Return the state at a matrix; the penalty is that of a distance spread over all its entries."""
+        eigenvalues = np.linalg.eigvalsh(W)
+        negative = float(np.maximum(-eigenvalues, 0.0).sum())
+        size = max(negative, 1e-3 * float(np.abs(eigenvalues).max()), TINY)
+        return cls(entries, W, 0.0, 1 / (np.sqrt(len(W)) * size))
+
+    def split(self) -> None:
+        """Split ``W`` into its positive and negative parts, from the smaller one."""
+        checkpoint(len(self.W))
+        eigenvalues, Q = np.linalg.eigh(self.W)
+        first = int(np.searchsorted(eigenvalues, 0.0))
+        if 2 * first > len(Q):
+            self.Y = (Q[:, first:] * eigenvalues[first:]) @ Q[:, first:].T
+            self.S = self.Y - self.W
+        else:
+            self.S = -(Q[:, :first] * eigenvalues[:first]) @ Q[:, :first].T
+            self.Y = self.W + self.S
+
+    def iterate(self) -> None:
+        """Do one iteration."""
+        rows, R = self.entries, self.Y + self.S
+        r = (R[rows.i, rows.j] + R[rows.j, rows.i]) / 2
+        # Each pair stands twice in the squared distance.
+        self.d = distance_of(rows, r, 1 / (2 * self.penalty), self.d)
+        Z = rows.matrix(np.clip(r, *rows.ends(self.d)))
+        step = Z - self.Y
+        self.iterations += 1
+        if not self._balanced(Z, step):
+            new = self._anderson.next(self.W.ravel(), (_RELAXATION * step).ravel())
+            self.W = new.reshape(self.W.shape)
+        self._last = Z
+        self.split()
+
+    def _balanced(self, Z: Array, step: Array) -> bool:
+        """Change the penalty, at iterations 20, 40, 80, ..., if one residual is far larger."""
+        turn, rest = divmod(self.iterations, 20)
+        if rest or turn & (turn - 1) or self.iterations > _LAST_BALANCE or self._last is None:
+            return False
+        primal = np.linalg.norm(step) / max(float(np.linalg.norm(self.Y)), TINY)
+        dual = np.linalg.norm(Z - self._last) / max(float(np.linalg.norm(self.S)), TINY)
+        change = float(np.sqrt(primal / (dual + TINY)))
+        if 1 / _BALANCED <= change <= _BALANCED:
+            return False
+        change = float(np.clip(change, 1 / _LARGEST_CHANGE, _LARGEST_CHANGE))
+        self.penalty *= change
+        self.W = self.Y + (_RELAXATION * step - self.S) / change
+        self._anderson.restart()
+        return True

@@ -39,9 +39,9 @@ from bregopt.problems.cuts.answer import (
 from bregopt.problems.cuts.branch_and_bound.certificate import Task
 from bregopt.problems.cuts.coarsening import SignGraph, cycle
 from bregopt.problems.cuts.cut import proven_cut
-from bregopt.problems.cuts.kway import assigned, divided
 from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
+from bregopt.problems.cuts.search import assigned, divided
 from bregopt.problems.cuts.triangles import LARGEST_ORDER, tightened
 from bregopt.program.lowrank import Matrix
 from bregopt.records import dataclass, field_names, replace
