@@ -27,6 +27,7 @@ from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, rea
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.integer_faces import IntegerFace
+from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
@@ -407,8 +408,8 @@ def _read_digits(fields: schema.Fields, data: Data) -> Digits | None:
         "digits_u": u,
         **{f"digits_X{b}": own for b, own in enumerate(X)},
     }.items():
-        if not 0 < len(parts) <= schema.LARGEST_PARTS:
-            raise fields.error(name, len(parts), f"1 to {schema.LARGEST_PARTS} parts of each number")
+        if not 0 < len(parts) <= LARGEST_PARTS:
+            raise fields.error(name, len(parts), f"1 to {LARGEST_PARTS} parts of each number")
     return Digits(y, X, u, fields.subset("digits_equations", data.m), np.zeros((1, 1)))
 
 

@@ -24,6 +24,7 @@ from bregopt.program import Penalty, Program
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.linear_algebra import terms_of
 from bregopt.tables import table_lines
 
 __all__ = ["TraceProfile", "with_bounded_slack"]
@@ -76,8 +77,7 @@ def with_bounded_slack(program: Program, bound: float) -> tuple[Program, Data]:
     costs = Fraction(bound)
     for block in given.matrices:
         on = block.i == block.j
-        A = block.A.tocoo()
-        for k, at, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+        for k, at, a in terms_of(block.A):
             if on[at]:
                 sums[k] -= Fraction(a)
         costs -= sum(map(Fraction, block.C.mid[on].tolist()), Fraction(0))

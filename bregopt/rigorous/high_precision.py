@@ -27,10 +27,18 @@ from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.integer_faces import IntegerFace, exposes
-from bregopt.rigorous.rational import bound_of_point, changes_for
-from bregopt.rigorous.rational_proofs import bound_of_multipliers, eliminated, sums_of_doubles
+from bregopt.rigorous.linear_algebra import (
+    LARGEST_PARTS,
+    Vector,
+    changes_for,
+    eliminated,
+    fractions_of,
+    sums_of_doubles,
+    terms_of,
+)
+from bregopt.rigorous.rational import bound_of_point
+from bregopt.rigorous.rational_proofs import bound_of_multipliers
 from bregopt.rigorous.reduction import implied_bounds
-from bregopt.rigorous.schema import LARGEST_PARTS
 
 __all__ = ["Digits", "check_exact", "coordinate_face", "exact_digits", "proven_by_digits"]
 
@@ -45,8 +53,6 @@ _LAG = 1e2  # of the residual behind mu, in relation to the first iterate
 _FRACTION, _FULL = 0.9, 0.99  # of the way to the boundary, after a short and after a full predictor
 _LEAST_STEP = 1e-8
 _WORK = 4e6  # rows times the cubes of the orders, a minute or so
-
-Vector = dict[int, Fraction]
 
 
 class Digits(NamedTuple):
@@ -140,9 +146,8 @@ def coordinate_face(data: Data) -> IntegerFace | None:
     directions = []
     for block in data.matrices:
         sums: dict[int, dict[int, Fraction]] = {}
-        A = block.A[list(w)].tocoo()
-        for row, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
-            sums.setdefault(p, {})[list(w)[row]] = Fraction(a)
+        for k, p, a in terms_of(block.A[list(w)]):
+            sums.setdefault(p, {})[list(w)[k]] = Fraction(a)
         slack = np.zeros(block.n)
         for p, own in sums.items():
             if block.i[p] == block.j[p]:
@@ -180,9 +185,9 @@ def proven_by_digits(
     """
     implied = implied_bounds(data).with_traces(traces)
     lower, upper = -math.inf, math.inf
-    (t,) = _sums(digits.shift)
+    (t,) = fractions_of(digits.shift)
     try:
-        y = _at_no_cost(data, _sums(digits.y))
+        y = _at_no_cost(data, fractions_of(digits.y))
         least = bound_of_multipliers(data, implied, y)
     except ValueError:  # equations of free variables that depend on each other
         least = None
@@ -190,11 +195,11 @@ def proven_by_digits(
         lower = -_above(-least)
     matrices = []
     for parts in digits.X:
-        n, flat = parts.shape[1], _sums(parts.reshape(len(parts), -1))
+        n, flat = parts.shape[1], fractions_of(parts.reshape(len(parts), -1))
         matrices.append([flat[k * n : (k + 1) * n] for k in range(n)])
     most = None
     if t >= 0 and (not t or math.isfinite(bound)):
-        most = bound_of_point(data, matrices, _sums(digits.u), digits.equations, t)
+        most = bound_of_point(data, matrices, fractions_of(digits.u), digits.equations, t)
     if most is not None:
         upper = _above(most + (t * Fraction(bound) if t else 0))
     return lower, upper
@@ -230,8 +235,7 @@ def _trace_of_slacks(data: Data, y: dict[int, Fraction]) -> Fraction:
     for block in data.matrices:
         on = block.i == block.j
         total += sum(map(Fraction, block.C.mid[on].tolist()), Fraction(0))
-        A = block.A[:, np.flatnonzero(on)].tocoo()
-        terms = (Fraction(a) * y[k] for k, a in zip(A.row.tolist(), A.data.tolist(), strict=True))
+        terms = (Fraction(a) * y[k] for k, _, a in terms_of(block.A[:, np.flatnonzero(on)]))
         total -= sum(terms, Fraction(0))
     return total
 
@@ -246,10 +250,6 @@ def _parts(numbers: Sequence[Fraction]) -> Array:
     """Return numbers, rounded to a small unit, as sums of doubles."""
     unit = 1 << _UNIT_BITS
     return sums_of_doubles([Fraction(round(x * unit), unit) for x in numbers])
-
-
-def _sums(parts: Array) -> list[Fraction]:
-    return [sum(map(Fraction, column), Fraction(0)) for column in parts.T.tolist()]
 
 
 Entry = tuple[int, int, int]  # block, i and j, ``i <= j``
@@ -299,8 +299,7 @@ class _StandardForm:
         for b, block in enumerate(data.matrices):
             entries = list(zip([b] * len(block.i), block.i.tolist(), block.j.tolist(), strict=True))
             self.costs |= {e: Fraction(c) for e, c in zip(entries, block.C.mid.tolist(), strict=True) if c}
-            A = block.A.tocoo()
-            for k, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+            for k, p, a in terms_of(block.A):
                 self.rows[k][entries[p]] = Fraction(a)
         places: dict[int, Entry] = {}
         for start, size in zip(data.cones.starts, data.cones.dimensions, strict=True):

@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
+from bregopt.rigorous.linear_algebra import Vector, eliminated, terms_of
 
 __all__ = ["Relations", "are_integers", "as_integers", "product_of_integers", "relations_of"]
 
@@ -97,22 +98,11 @@ def _is_combination(rows: Any, kept: list[int], last: int) -> bool:
     """Whether the last row is a combination of some others, by elimination in fractions."""
     if len(kept) ** 2 * int(np.diff(rows.indptr)[[*kept, last]].max()) > _LARGEST_ELIMINATION:
         return False
-    basis: dict[int, dict[int, Fraction]] = {}
-    left: dict[int, Fraction] = {}
-    for k in (*kept, last):
-        at = slice(rows.indptr[k], rows.indptr[k + 1])
-        left = {
-            p: Fraction(a) for p, a in zip(rows.indices[at].tolist(), rows.data[at].tolist(), strict=True)
-        }
-        for p, other in basis.items():
-            factor = left.get(p, Fraction(0))
-            for q, a in other.items() if factor else ():
-                left[q] = left.get(q, Fraction(0)) - factor * a
-        left = {p: a for p, a in left.items() if a}
-        pivot = next(iter(left), None)
-        if pivot is not None:
-            basis[pivot] = {p: a / left[pivot] for p, a in left.items()}
-    return not left
+    table = rows[[*kept, last]]
+    vectors: list[Vector] = [{} for _ in range(table.shape[0])]
+    for k, p, a in terms_of(table):
+        vectors[k][p] = Fraction(a)
+    return len(eliminated(vectors)) == len(eliminated(vectors[:-1]))
 
 
 def as_integers(M: Array) -> tuple[Array, Array]:

@@ -29,7 +29,7 @@ from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, sparse_product
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.implied_rows import are_integers, product_of_integers
-from bregopt.rigorous.linear_algebra import exceeds
+from bregopt.rigorous.linear_algebra import exceeds, fractions_of, ldl, terms_of
 
 __all__ = [
     "IntegerFace",
@@ -77,9 +77,7 @@ def exposes(data: Data, face: IntegerFace) -> bool:
 
 def _exposes_coordinates(data: Data, parts: Array, used: Mask, directions: tuple[Array, ...]) -> bool:
     """Whether ``A*(w)`` is definite in some coordinates of each block, else zero, and ``b'w = 0``."""
-    from bregopt.rigorous.rational_proofs import integers, is_semidefinite  # it proves bounds on faces
-
-    w = {int(k): sum(map(Fraction, parts[:, k].tolist()), Fraction(0)) for k in np.flatnonzero(used)}
+    w = {k: v for k, v in enumerate(fractions_of(parts)) if used[k]}
     if sum((v * Fraction(float(data.lo[k])) for k, v in w.items()), Fraction(0)):
         return False
     for block, T in zip(data.matrices, directions, strict=True):
@@ -89,8 +87,7 @@ def _exposes_coordinates(data: Data, parts: Array, used: Mask, directions: tuple
         place = {int(i): k for k, i in enumerate(J)}
         S = [[-_LEAST if i == j else Fraction(0) for j in range(len(J))] for i in range(len(J))]
         coefficients: dict[int, Fraction] = {}
-        A = block.A[list(w)].tocoo()
-        for k, p, a in zip(A.row.tolist(), A.col.tolist(), A.data.tolist(), strict=True):
+        for k, p, a in terms_of(block.A[list(w)]):
             coefficients[p] = coefficients.get(p, Fraction(0)) + list(w.values())[k] * Fraction(a)
         for p, value in coefficients.items():
             i, j = place.get(int(block.i[p])), place.get(int(block.j[p]))
@@ -99,7 +96,7 @@ def _exposes_coordinates(data: Data, parts: Array, used: Mask, directions: tuple
                 S[j][i] += value / 2
             elif value:
                 return False
-        if len(J) > _LARGEST_ORDER or not is_semidefinite(integers(S, 1)):
+        if len(J) > _LARGEST_ORDER or ldl(S) is None:
             return False
     return True
 

@@ -6,12 +6,16 @@ Let ``A`` have full row rank, and ``r = b - A x``. The least change of ``x`` tha
 ``A'(A A')^-1 r``, of norm ``(r'(A A')^-1 r)^(1/2) <= ||r|| / lambda_min(A A')^(1/2)``. So a proven least
 eigenvalue of ``A A'`` and an enclosure of ``r`` prove a solution within that radius of ``x``, for every ``A``
 within given radii (Jansson, Chaykin and Keil 2007, §4, bound the change by interval solutions instead).
+
+On the boundary of the cone radii prove nothing. Doubles are rational numbers, and elimination in fractions
+decides about small matrices and systems without rounding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,18 +29,29 @@ from bregopt.records import dataclass
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, log, up
 
 __all__ = [
+    "LARGEST_PARTS",
     "LARGEST_SYSTEM",
     "Found",
     "Part",
+    "Rational",
     "Rows",
+    "Vector",
+    "changes_for",
     "cholesky_error",
     "eigenvalues",
+    "eliminated",
     "exceeds",
+    "fractions_of",
+    "ldl",
     "least_eigenvalue",
     "log_det",
     "nearest_solution",
+    "product_of",
     "proven_shift",
+    "solution",
     "squares",
+    "sums_of_doubles",
+    "terms_of",
     "triangular_inverse",
 ]
 
@@ -47,6 +62,12 @@ LARGEST_SYSTEM = 6000  # equations whose normal matrix is factorized densely
 _ROUNDS = 4  # of refinement
 _POWER_STEPS = 5
 _DENSE = 0.05  # share of nonzeros above which a dense product is faster
+LARGEST_PARTS = 64  # doubles whose sum is a number of a file
+_LARGEST_EXACT = 200  # equations of a system that is eliminated in fractions
+_INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
+
+Vector = dict[int, Fraction]  # the numbers that are not zero
+Rational = list[list[Fraction]]
 
 
 def proven_shift(W: Array, t: float) -> float | None:
@@ -412,3 +433,154 @@ def _normal(A: Any, share: Array) -> Array:
         return product
     found: Array = (sp.csr_array(A * share) @ A.T).toarray()
     return found
+
+
+# --- Fractions --------------------------------------------------------------------------------------
+
+
+def terms_of(A: Any) -> Iterator[tuple[int, int, float]]:
+    """Yield the row, column and value of the entries of a sparse array that are not zero."""
+    coo = A.tocoo()
+    for row, column, value in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
+        if value:
+            yield row, column, value
+
+
+def sums_of_doubles(numbers: Sequence[Fraction]) -> Array:
+    """Return numbers as sums of doubles, one row for each part, the largest first, up to `LARGEST_PARTS`."""
+    parts: list[list[float]] = []
+    rest = list(numbers)
+    while (any(rest) and len(parts) <= LARGEST_PARTS) or not parts:
+        parts.append([float(x) for x in rest])
+        rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
+    return np.array(parts)
+
+
+def fractions_of(parts: Array) -> list[Fraction]:
+    """Return sums of doubles, one row for each part."""
+    return [sum(map(Fraction, column), Fraction(0)) for column in parts.T.tolist()]
+
+
+def product_of(A: Rational, B: Rational) -> Rational:
+    """Return a product."""
+    columns = list(zip(*B, strict=True))
+    return [
+        [sum((a * b for a, b in zip(row, column, strict=True) if a and b), Fraction(0)) for column in columns]
+        for row in A
+    ]
+
+
+def ldl(M: Rational) -> tuple[Rational, list[Fraction]] | None:
+    """Return ``L`` and ``d > 0`` with ``M = L diag(d) L'``, None if the symmetric matrix is not psd.
+
+    The largest diagonal entry that is left is the next pivot. All steps are in integers (Bareiss 1968).
+    """
+    common = math.lcm(*(x.denominator for row in M for x in row)) if M else 1
+    rest = [[x.numerator * (common // x.denominator) for x in row] for row in M]
+    left, last = list(range(len(M))), 1
+    columns: list[list[Fraction]] = []
+    d: list[Fraction] = []
+    while left:
+        k = max(left, key=lambda i: rest[i][i])
+        pivot, column = rest[k][k], rest[k]
+        if pivot <= 0 or any(rest[i][i] < 0 for i in left):
+            break
+        d.append(Fraction(pivot, last * common))
+        columns.append([Fraction(column[i], pivot) if i in left else Fraction(0) for i in range(len(M))])
+        left.remove(k)
+        for i in left:
+            row = rest[i]
+            for j in left:
+                row[j] = (pivot * row[j] - column[i] * column[j]) // last
+        last = pivot
+    if any(rest[i][j] for i in left for j in left):
+        return None
+    return [[column[i] for column in columns] for i in range(len(M))], d
+
+
+def solution(A: Rational, B: Rational) -> Rational:
+    """Return the solution of ``A X = B`` for a regular ``A``, by elimination in integers (Bareiss 1968)."""
+    m, rows = len(A), []
+    for row, right in zip(A, B, strict=True):
+        common = math.lcm(*(x.denominator for x in (*row, *right)))
+        rows.append([x.numerator * (common // x.denominator) for x in (*row, *right)])
+    last = 1
+    for k in range(m):
+        p = max(range(k, m), key=lambda i: abs(rows[i][k]))
+        rows[k], rows[p] = rows[p], rows[k]
+        pivot, top = rows[k][k], rows[k]
+        for i in range(k + 1, m):
+            own = rows[i]
+            rows[i] = [(pivot * x - own[k] * y) // last for x, y in zip(own, top, strict=True)]
+        last = pivot
+    X: Rational = [[]] * m
+    for k in reversed(range(m)):
+        later = [(j, rows[k][j]) for j in range(k + 1, m) if rows[k][j]]
+        ends = enumerate(rows[k][m:])
+        X[k] = [(end - sum((a * X[j][c] for j, a in later), Fraction(0))) / rows[k][k] for c, end in ends]
+    return X
+
+
+def changes_for(equations: Sequence[Vector], movable: Sequence[int], missing: Sequence[Fraction]) -> Vector:
+    """Return changes of as many unknowns as there are equations that supply what these miss.
+
+    Parameters
+    ----------
+    equations : sequence of dict from int to Fraction
+        The coefficients of the unknowns.
+    movable : sequence of int
+        The unknowns that may change.
+    missing : sequence of Fraction
+
+    Raises
+    ------
+    ValueError
+        If there are too many equations, or they depend on each other.
+    """
+    if not equations:
+        return {}
+    if len(equations) > _LARGEST_EXACT:
+        raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_EXACT} are eliminated")
+    columns = {p: number for number, p in enumerate(movable)}
+    A = np.zeros((len(equations), len(columns)))
+    for row, equation in zip(A, equations, strict=True):
+        for p, a in equation.items():
+            if p in columns:
+                row[columns[p]] = float(a)
+    R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
+    size = np.abs(R.diagonal())
+    if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
+        raise ValueError("the rows without room are not independent; leave out those that others imply")
+    pivots = [movable[p] for p in order[: len(A)]]
+    square = [[equation.get(p, Fraction(0)) for p in pivots] for equation in equations]
+    found = solution(square, [[own] for own in missing])
+    return {p: change for p, (change,) in zip(pivots, found, strict=True)}
+
+
+def eliminated(equations: Iterable[Vector]) -> dict[int, Vector]:
+    """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``."""
+    pivots: dict[int, Vector] = {}
+    for equation in equations:
+        row = dict(equation)
+        for p in [k for k in row if k in pivots]:
+            _add(row, pivots[p], -row.pop(p))
+        if not row:
+            continue
+        p = max(row, key=lambda k: abs(row[k]))
+        unit = row.pop(p)
+        row = {k: a / unit for k, a in row.items()}
+        for other in pivots.values():
+            if p in other:
+                _add(other, row, -other.pop(p))
+        pivots[p] = row
+    return pivots
+
+
+def _add(row: Vector, other: Vector, factor: Fraction) -> None:
+    """Add a multiple of another row."""
+    for k, a in other.items():
+        total = row.get(k, Fraction(0)) + factor * a
+        if total:
+            row[k] = total
+        else:
+            row.pop(k, None)

@@ -16,26 +16,22 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
 
 from bregopt.arrays import TINY, IntArray
 from bregopt.program import Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.linear_algebra import exceeds
+from bregopt.rigorous.linear_algebra import Rational, changes_for, exceeds, ldl, product_of
 from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.upper import Point
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import BoundCertificate
 
-__all__ = ["RationalAnswer", "bound_of_point", "changes_for", "ldl", "rational_point"]
+__all__ = ["RationalAnswer", "bound_of_point", "rational_point"]
 
-_LARGEST_ORDER, _LARGEST_SYSTEM = 40, 200  # of singular matrices and of systems that are eliminated
-_INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
-
-Matrix = list[list[Fraction]]
+_LARGEST_ORDER = 40  # of singular matrices
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,7 @@ def rational_point(
             )
         if H is not None:
             lift = [[Fraction(h) for h in row] for row in H.tolist()]
-            M = _product(_product(lift, M), [list(column) for column in zip(*lift, strict=True)])
+            M = product_of(product_of(lift, M), [list(column) for column in zip(*lift, strict=True)])
         X.append(M)
     found = _Point(whole, X, rounded.variables())
     found.check()
@@ -131,7 +127,7 @@ def _first_entry(data: Data) -> str:
 
 def bound_of_point(
     data: Data,
-    matrices: Sequence[Matrix],
+    matrices: Sequence[Rational],
     u: Sequence[Fraction],
     equations: IntArray,
     shift: Fraction = Fraction(0),
@@ -183,7 +179,7 @@ def _rounded(data: Data, point: Point, denominator: int) -> _Point:
 class _Point:
     """Matrices and variables in fractions; those of their entries that occur in rows or costs may change."""
 
-    def __init__(self, data: Data, matrices: Sequence[Matrix], u: Sequence[Fraction]) -> None:
+    def __init__(self, data: Data, matrices: Sequence[Rational], u: Sequence[Fraction]) -> None:
         self.data, self.matrices = data, matrices
         self.places = [
             (b, i, j)
@@ -224,7 +220,7 @@ class _Point:
                 "rounding moves a variable out of its box or cone; expected a larger denominator"
             )
 
-    def matrix(self, b: int) -> Matrix:
+    def matrix(self, b: int) -> Rational:
         """Return a matrix."""
         M = [list(row) for row in self.matrices[b]]
         for (own, i, j), x in zip(self.places, self.x, strict=False):
@@ -242,100 +238,12 @@ class _Point:
         return sum(terms, Fraction(self.data.offset))
 
 
-def changes_for(
-    equations: Sequence[dict[int, Fraction]], movable: Sequence[int], missing: Sequence[Fraction]
-) -> dict[int, Fraction]:
-    """Return changes of as many unknowns as there are equations that supply what these miss.
-
-    Parameters
-    ----------
-    equations : sequence of dict from int to Fraction
-        The coefficients of the unknowns.
-    movable : sequence of int
-        The unknowns that may change.
-    missing : sequence of Fraction
-
-    Raises
-    ------
-    ValueError
-        If there are too many equations, or they depend on each other.
-    """
-    if not equations:
-        return {}
-    if len(equations) > _LARGEST_SYSTEM:
-        raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_SYSTEM} are eliminated")
-    columns = {p: number for number, p in enumerate(movable)}
-    A = np.zeros((len(equations), len(columns)))
-    for row, equation in zip(A, equations, strict=True):
-        for p, a in equation.items():
-            if p in columns:
-                row[columns[p]] = float(a)
-    R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
-    size = np.abs(R.diagonal())
-    if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
-        raise ValueError("the rows without room are not independent; leave out those that others imply")
-    pivots = [movable[p] for p in order[: len(A)]]
-    square = [[equation.get(p, Fraction(0)) for p in pivots] for equation in equations]
-    return dict(zip(pivots, _solution(square, missing), strict=True))
-
-
-def ldl(M: Matrix) -> tuple[Matrix, list[Fraction]] | None:
-    """Return ``L`` and ``d > 0`` with ``M = L diag(d) L'``, None if the symmetric matrix is not psd.
-
-    The largest diagonal entry that is left is the next pivot. All steps are in integers (Bareiss 1968).
-    """
-    common = math.lcm(*(x.denominator for row in M for x in row)) if M else 1
-    rest = [[x.numerator * (common // x.denominator) for x in row] for row in M]
-    left, last = list(range(len(M))), 1
-    columns: list[list[Fraction]] = []
-    d: list[Fraction] = []
-    while left:
-        k = max(left, key=lambda i: rest[i][i])
-        pivot, column = rest[k][k], rest[k]
-        if pivot <= 0:
-            break
-        d.append(Fraction(pivot, last * common))
-        columns.append([Fraction(column[i], pivot) if i in left else Fraction(0) for i in range(len(M))])
-        left.remove(k)
-        for i in left:
-            row = rest[i]
-            for j in left:
-                row[j] = (pivot * row[j] - column[i] * column[j]) // last
-        last = pivot
-    if any(rest[i][j] for i in left for j in left):
-        return None
-    return [[column[i] for column in columns] for i in range(len(M))], d
-
-
-def _is_psd(M: Matrix) -> bool:
+def _is_psd(M: Rational) -> bool:
     """Whether a matrix is psd: proven definite with the rounding of its entries enclosed, or by fractions."""
     near = np.array(M, dtype=float).reshape(len(M), len(M))
     if exceeds(Ball(near, inflated(UNIT * np.abs(near)) + TINY), 0.0):
         return True
     return len(M) <= _LARGEST_ORDER and ldl(M) is not None
-
-
-def _solution(A: Matrix, b: Sequence[Fraction]) -> list[Fraction]:
-    """Return the solution of a square system, by elimination in integers (Bareiss 1968)."""
-    m = len(A)
-    rows = []
-    for row, right in zip(A, b, strict=True):
-        common = math.lcm(*(x.denominator for x in (*row, right)))
-        rows.append([x.numerator * (common // x.denominator) for x in (*row, right)])
-    last = 1
-    for k in range(m):
-        p = max(range(k, m), key=lambda i: abs(rows[i][k]))
-        rows[k], rows[p] = rows[p], rows[k]
-        pivot, top = rows[k][k], rows[k]
-        for i in range(k + 1, m):
-            own = rows[i]
-            rows[i] = [(pivot * x - own[k] * y) // last for x, y in zip(own, top, strict=True)]
-        last = pivot
-    x = [Fraction(0)] * m
-    for k in reversed(range(m)):
-        known = sum((a * v for a, v in zip(rows[k][k + 1 : m], x[k + 1 :], strict=True) if a), Fraction(0))
-        x[k] = (rows[k][m] - known) / rows[k][k]
-    return x
 
 
 def _terms(data: Data, k: int) -> dict[int, Fraction]:
@@ -350,20 +258,12 @@ def _terms(data: Data, k: int) -> dict[int, Fraction]:
     return found
 
 
-def _below(M: Matrix, cap: Fraction) -> Matrix:
+def _below(M: Rational, cap: Fraction) -> Rational:
     """Return ``cap I - M``."""
     return [[(cap if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(M)]
 
 
-def _product(A: Matrix, B: Matrix) -> Matrix:
-    columns = list(zip(*B, strict=True))
-    return [
-        [sum((a * b for a, b in zip(row, column, strict=True) if a and b), Fraction(0)) for column in columns]
-        for row in A
-    ]
-
-
-def _array(M: Matrix, width: int) -> Any:
+def _array(M: Rational, width: int) -> Any:
     found = np.empty((len(M), width), dtype=object)
     for i, row in enumerate(M):
         for j, x in enumerate(row):

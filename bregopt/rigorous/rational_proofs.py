@@ -22,25 +22,17 @@ from bregopt.program.rows import RankOne, RowFamily, Rows
 from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import replace
 from bregopt.rigorous.data import EXACT, Data, MatrixData
+from bregopt.rigorous.linear_algebra import Rational, Vector, eliminated, ldl, product_of, solution, terms_of
 from bregopt.rigorous.reduction import Implied
-from bregopt.rigorous.schema import LARGEST_PARTS
 
 __all__ = [
-    "Rational",
     "bound_of_multipliers",
-    "eliminated",
     "exact_bound",
     "exact_farkas",
     "exact_inverse",
     "exact_ray",
-    "integers",
-    "is_semidefinite",
     "keeps_sign",
-    "sums_of_doubles",
 ]
-
-Vector = dict[int, Fraction]  # the numbers that are not zero
-Rational = list[list[Fraction]]
 
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
 _LARGER = 4  # times the order, and its square the terms, where a matrix of low rank decides
@@ -201,26 +193,6 @@ def exact_ray(data: Data, X: Sequence[Array], u: Array, recessions: Sequence[Rat
     return False
 
 
-def is_semidefinite(M: Sequence[Sequence[int]]) -> bool:
-    """Whether a symmetric matrix of integers is psd, by Bareiss's elimination without fractions."""
-    rows, last = [list(row) for row in M], 1
-    while rows:
-        order = range(len(rows))
-        if any(rows[k][k] < 0 for k in order):
-            return False
-        pivot = next((k for k in order if rows[k][k]), None)
-        if pivot is None:
-            return not any(map(any, rows))
-        p, row = rows[pivot][pivot], rows[pivot]
-        rows = [
-            [(p * rows[i][j] - row[i] * row[j]) // last for j in order if j != pivot]
-            for i in order
-            if i != pivot
-        ]
-        last = p
-    return True
-
-
 def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
     """Whether one row times `sign` is never negative for psd ``X``, or for those with the range of `F`.
 
@@ -235,8 +207,7 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
     if type(rows).definite_signs is not RowFamily.definite_signs and rows.definite_signs()[0] * sign > 0:
         return True  # a product of vectors, or entries
     if F is not None and isinstance(rows, RankOne):
-        z = dense_row(rows.Z, 0)
-        return not any(map(any, _of_range([[z_i] for z_i in z.tolist()], F)))
+        return not any(map(any, product_of(_fractions(dense_row(rows.Z, 0)[None]), _fractions(F))))
     t = rows.coordinates()
     if (t.i == t.j).all() and (sign * t.value >= 0).all():
         return True
@@ -244,24 +215,12 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
     if not isinstance(rows, EXACT) or len(occurs) > _LARGEST_ORDER:
         return False
     M = [[Fraction(0)] * len(occurs) for _ in occurs]
-    for i, j, value in zip(*np.split(place, 2), t.value.tolist(), strict=True):
+    for i, j, value in zip(*np.split(place, 2), (t.value * sign).tolist(), strict=True):
         M[i][j] += Fraction(value) / 2
         M[j][i] += Fraction(value) / 2
     if F is not None:
-        M = _of_range(_of_range(M, F[occurs]), F[occurs])
-    return is_semidefinite(integers(M, 1 if sign > 0 else -1))
-
-
-def _of_range(M: Sequence[Sequence[Any]], F: Array) -> list[list[Fraction]]:
-    """Return ``M'F``."""
-    columns = [[Fraction(x) for x in column] for column in F.T.tolist()]
-    return [
-        [
-            sum((Fraction(a) * f for a, f in zip(own, column, strict=True) if a), Fraction(0))
-            for column in columns
-        ]
-        for own in zip(*M, strict=True)
-    ]
+        M = product_of(product_of(_fractions(F[occurs].T), M), _fractions(F[occurs]))
+    return ldl(M) is not None
 
 
 class _Combination:
@@ -301,21 +260,24 @@ class _Combination:
         for b in range(len(data.matrices)):
             if supply is None:
                 return None
-            own = self._matrix(b, y)
-            most = (
-                Fraction(0) if is_semidefinite(integers(own, -1)) else _trace_supply(own, implied.traces[b])
-            )
+            slack = self._slack(b, y)
+            most = Fraction(0) if ldl(slack) is not None else _trace_supply(slack, implied.traces[b])
             supply = None if most is None else supply + most
         return None if supply is None else demand - supply
 
     def is_negative(self, b: int, y: Vector) -> bool:
         """Whether ``A*(y)`` is negative semidefinite, and not zero, in one matrix."""
-        own = self._matrix(b, y)
-        return any(map(any, own)) and is_semidefinite(integers(own, -1))
+        slack = self._slack(b, y)
+        return any(map(any, slack)) and ldl(slack) is not None
 
-    def _matrix(self, b: int, y: Vector) -> Rational:
-        columns = self.columns[b].items()
-        return _matrix(self.data.matrices[b], {p: _sum(column, y) for p, column in columns})
+    def _slack(self, b: int, y: Vector) -> Rational:
+        """Return ``-A*(y)`` of one matrix: half a coefficient beside the diagonal is that of each entry."""
+        block = self.data.matrices[b]
+        M = [[Fraction(0)] * block.n for _ in range(block.n)]
+        for p, column in self.columns[b].items():
+            i, j = int(block.i[p]), int(block.j[p])
+            M[i][j] = M[j][i] = -_sum(column, y) / (1 if i == j else 2)
+        return M
 
     def _supply_of_variables(self, y: Vector) -> Fraction | None:
         """Return the largest ``(B'y)'u``, None where it is not bounded."""
@@ -360,12 +322,12 @@ class _Direction:
             if not X[b].any():
                 continue
             self.is_exact &= block.A_rad is None
-            for row, p, value in _terms(block.A):
+            for row, p, value in terms_of(block.A):
                 k = place.get((b, int(block.i[p]), int(block.j[p])))
                 if k is not None:
                     self.rows[row][k] = Fraction(value)
         number = {int(j): len(self.entries) + k for k, j in enumerate(self.kept)}
-        for row, j, value in _terms(data.B):
+        for row, j, value in terms_of(data.B):
             if j in number:
                 self.rows[row][number[j]] = Fraction(value)
         self.number = number
@@ -400,7 +362,7 @@ class _Direction:
             ]
             if not any(map(any, M)):
                 continue
-            if block.cap is not None or not is_semidefinite(integers(M, 1)):
+            if block.cap is not None or ldl(M) is None:
                 return False
             growth = self._growth(b, block, M)
             if growth is None:
@@ -441,45 +403,6 @@ def _solutions(equations: Sequence[Vector], support: IntArray, v: Array) -> Iter
             yield {k: x for k, x in near.items() if x}
 
 
-def sums_of_doubles(numbers: Sequence[Fraction]) -> Array:
-    """Return numbers as sums of doubles, one row for each part, the largest first, up to `LARGEST_PARTS`."""
-    parts: list[list[float]] = []
-    rest = list(numbers)
-    while (any(rest) and len(parts) <= LARGEST_PARTS) or not parts:
-        parts.append([float(x) for x in rest])
-        rest = [x - Fraction(part) for x, part in zip(rest, parts[-1], strict=True)]
-    return np.array(parts)
-
-
-def eliminated(equations: Sequence[Vector]) -> dict[int, Vector]:
-    """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``."""
-    pivots: dict[int, Vector] = {}
-    for equation in equations:
-        row = dict(equation)
-        for p in [k for k in row if k in pivots]:
-            _add(row, pivots[p], -row.pop(p))
-        if not row:
-            continue
-        p = max(row, key=lambda k: abs(row[k]))
-        unit = row.pop(p)
-        row = {k: a / unit for k, a in row.items()}
-        for other in pivots.values():
-            if p in other:
-                _add(other, row, -other.pop(p))
-        pivots[p] = row
-    return pivots
-
-
-def _add(row: Vector, other: Vector, factor: Fraction) -> None:
-    """Add a multiple of another row."""
-    for k, a in other.items():
-        total = row.get(k, Fraction(0)) + factor * a
-        if total:
-            row[k] = total
-        else:
-            row.pop(k, None)
-
-
 def _cancels(row: Vector, v: Array) -> bool:
     """Whether a sum is zero up to the error of an approximate vector."""
     terms = [float(a) * float(v[k]) for k, a in row.items()]
@@ -490,18 +413,10 @@ def _sum(row: Vector, v: Vector) -> Fraction:
     return sum((a * v[k] for k, a in row.items() if k in v), Fraction(0))
 
 
-def _terms(A: Any) -> Iterator[tuple[int, int, float]]:
-    """Yield the row, column and value of the entries of a CSR array that are not zero."""
-    coo = A.tocoo()
-    for row, column, value in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
-        if value:
-            yield row, column, value
-
-
 def _columns(A: Any, support: IntArray) -> dict[int, Vector]:
     """Return the columns of some rows of a CSR array."""
     found: dict[int, Vector] = {}
-    for row, column, value in _terms(A[support]):
+    for row, column, value in terms_of(A[support]):
         found.setdefault(column, {})[int(support[row])] = Fraction(value)
     return found
 
@@ -523,29 +438,15 @@ def _is_small(data: Data, support: IntArray, larger: int = 1) -> bool:
     return linear and exact and data.B_rad is None and count <= larger**2 * _LARGEST_TERMS
 
 
-def _matrix(block: MatrixData, coefficients: Vector) -> list[list[Fraction]]:
-    """Return the matrix of coefficients, those beside the diagonal halved."""
-    M = [[Fraction(0)] * block.n for _ in range(block.n)]
-    for p, value in coefficients.items():
-        i, j = int(block.i[p]), int(block.j[p])
-        M[i][j] = M[j][i] = value if i == j else value / 2
-    return M
-
-
-def integers(M: Sequence[Sequence[Fraction]], sign: int) -> list[list[int]]:
-    """Return a positive multiple of a matrix, times a sign, in integers."""
-    common = math.lcm(*(x.denominator for row in M for x in row)) if M else 1
-    return [[sign * x.numerator * (common // x.denominator) for x in row] for row in M]
-
-
-def _trace_supply(M: Sequence[Sequence[Fraction]], trace: float) -> Fraction | None:
-    """Return an upper bound on ``<M, X>`` over psd ``X`` up to a trace, None where there is none."""
+def _trace_supply(slack: Rational, trace: float) -> Fraction | None:
+    """Return an upper bound on ``<A*(y), X>`` over psd ``X`` up to a trace, None where there is none."""
     if not math.isfinite(trace):
         return None
-    most = float(np.linalg.eigvalsh(np.array(M, dtype=float))[-1])
-    largest = Fraction(most + 1e-12 * max(float(np.abs(np.array(M, dtype=float)).max()), abs(most)))
-    below = [[(largest if i == j else 0) - x for j, x in enumerate(row)] for i, row in enumerate(M)]
-    return largest * Fraction(trace) if largest > 0 and is_semidefinite(integers(below, 1)) else None
+    M = np.array(slack, dtype=float)
+    least = float(np.linalg.eigvalsh(M)[0])
+    most = Fraction(1e-12 * max(float(np.abs(M).max()), abs(least)) - least)
+    above = [[(most if i == j else 0) + x for j, x in enumerate(row)] for i, row in enumerate(slack)]
+    return most * Fraction(trace) if most > 0 and ldl(above) is not None else None
 
 
 def _in_cones(data: Data, z: dict[int, Fraction]) -> bool:
@@ -558,28 +459,16 @@ def _in_cones(data: Data, z: dict[int, Fraction]) -> bool:
     return True
 
 
+def _fractions(M: Array) -> Rational:
+    return [[Fraction(x) for x in row] for row in M.tolist()]
+
+
 def exact_inverse(X0: Array) -> Rational | None:
     """Return the inverse of a matrix; None where there is none, or it is too large for fractions."""
-    n = len(X0)
-    if n > _LARGEST_ORDER:
+    n, diagonal = len(X0), not (X0 - np.diag(X0.diagonal())).any()
+    if n > (_LARGEST_ORDER if diagonal else _LARGEST_INVERTED):
         return None
-    if not (X0 - np.diag(X0.diagonal())).any():
-        if not X0.diagonal().all():
-            return None
-        inverses = [1 / Fraction(x) for x in X0.diagonal().tolist()]
-        return [[inverses[i] if i == j else Fraction(0) for j in range(n)] for i in range(n)]
-    if n > _LARGEST_INVERTED:
+    try:
+        return solution(_fractions(X0), _fractions(np.eye(n)))
+    except ZeroDivisionError:  # singular
         return None
-    rows = [
-        [*map(Fraction, row), *(Fraction(int(i == j)) for j in range(n))] for i, row in enumerate(X0.tolist())
-    ]
-    for k in range(n):
-        p = next((i for i in range(k, n) if rows[i][k]), None)
-        if p is None:
-            return None
-        rows[k], rows[p] = rows[p], rows[k]
-        rows[k] = [x / rows[k][k] for x in rows[k]]
-        for i in range(n):
-            if i != k and rows[i][k]:
-                rows[i] = [x - rows[i][k] * y for x, y in zip(rows[i], rows[k], strict=True)]
-    return [row[n:] for row in rows]

@@ -24,11 +24,11 @@ from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, Anchor, Data, MatrixData, Null
 from bregopt.rigorous.integer_faces import IntegerFace
+from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.upper import Point
 
 __all__ = [
     "FORMAT",
-    "LARGEST_PARTS",
     "OLDER_FORMAT",
     "Fields",
     "digest",
@@ -42,7 +42,6 @@ __all__ = [
 
 FORMAT = "bregopt bounds 3"
 OLDER_FORMAT = "bregopt bounds 2"  # without the statement for `bregopt-check`
-LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
 _DIVERGENCES = ("frobenius", "logdet", "von_neumann")
 _RELATIVE = (Penalty.LOGDET, Penalty.VON_NEUMANN)  # whose bounds are positive numbers

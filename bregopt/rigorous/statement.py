@@ -33,8 +33,7 @@ from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.epigraph import StatedTerm
 from bregopt.rigorous.integer_faces import IntegerFace
-from bregopt.rigorous.linear_algebra import least_eigenvalue
-from bregopt.rigorous.rational import changes_for
+from bregopt.rigorous.linear_algebra import changes_for, fractions_of, least_eigenvalue, terms_of
 from bregopt.rigorous.reduction import RowFace
 
 __all__ = ["Statement", "text"]
@@ -208,7 +207,7 @@ class Statement:
                 (_with_cost(block.A, data.m, block.C.mid), 0),
                 (_with_cost(block.A_rad, data.m, block.C.rad), 1),
             ):
-                for k, p, value in _terms(A):
+                for k, p, value in terms_of(A):
                     found[k].setdefault(places[p], [0, 0])[own] = units(value)
             if block.null is not None:
                 z = block.null.z.tolist()
@@ -221,7 +220,7 @@ class Statement:
             (_with_cost(data.B, data.m, data.c.mid), 0),
             (_with_cost(data.B_rad, data.m, data.c.rad), 1),
         ):
-            for k, j, value in _terms(B):
+            for k, j, value in terms_of(B):
                 entry = found[k].setdefault(variables.at[j], [0, 0])
                 entry[own] = units(value * (1.0 if own else variables.sign[j]))
                 if variables.shift[j]:
@@ -267,11 +266,9 @@ class Statement:
         """Return the faces that rows leave one after the other, and the indices of each block that stay."""
         kept, found = [list(range(n)) for n in self.orders], []
         if face is not None:
-            weights = np.atleast_2d(face.weight)
-            used = np.flatnonzero((weights != 0).any(axis=0)).tolist()
-            sums = {k: sum((Fraction(x) for x in weights[:, k].tolist()), Fraction(0)) for k in used}
+            sums = {k: v for k, v in enumerate(fractions_of(np.atleast_2d(face.weight))) if v}
             common = math.lcm(*(v.denominator for v in sums.values()))
-            rows = [[next(iter(self.sides[k].values())), int(v * common)] for k, v in sums.items() if v]
+            rows = [[next(iter(self.sides[k].values())), int(v * common)] for k, v in sums.items()]
             blocks = [self._direction(kept, b, T, 1) for b, T in enumerate(face.directions) if T.shape[1]]
             found.append([rows, blocks])
         for step in steps:
@@ -480,11 +477,6 @@ def integers_of(sums: Sequence[Sequence[float]]) -> tuple[list[int], int]:
 def text(facts: dict[str, Any]) -> Array:
     """Return facts as the bytes of a file."""
     return np.frombuffer(json.dumps(facts, separators=(",", ":")).encode(), dtype=np.uint8)
-
-
-def _terms(A: Any) -> Iterable[tuple[int, int, float]]:
-    coo = A.tocoo()
-    return zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
 
 
 def _with_cost(A: Any, m: int, cost: Array) -> Any:

@@ -13,7 +13,6 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.rigorous import proves_infeasible, proves_unbounded
-from bregopt.rigorous.rational_proofs import is_semidefinite
 
 
 def program(constraints, objective):
@@ -148,21 +147,6 @@ def test_two_bounds_of_one_form_exclude_each_other():
     assert not proves_infeasible(program(rows, bo.trace(X)), y)
     soft = bo.soft(bo.quad_form(z, X) >= 2, gamma=1.0, penalty="hinge")
     assert not proves_infeasible(program([bo.quad_form(z, X) <= 1, soft], bo.trace(X)), y)
-
-
-def test_semidefinite_integers():
-    rng = np.random.default_rng(0)
-    for n in range(1, 7):
-        for rank in range(1, n + 1):
-            F = rng.integers(-9, 10, (n, rank))
-            M = F @ F.T
-            assert is_semidefinite(M.tolist())
-            M[n - 1, n - 1] -= 1
-            known = rank == n and np.linalg.eigvalsh(M)[0] > 1e-6
-            assert known or not is_semidefinite(M.tolist()) or np.linalg.eigvalsh(M)[0] > -1e-6
-    assert not is_semidefinite([[0, 1], [1, 5]])
-    assert not is_semidefinite([[2**60, 2**60], [2**60, 2**60 - 1]])
-    assert is_semidefinite([[2**60, 2**60], [2**60, 2**60 + 1]])
 
 
 class TestFarkas:

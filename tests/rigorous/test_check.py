@@ -19,7 +19,7 @@ from rational import KINDS, pair, problem
 import bregopt as bo
 import bregopt_check as check
 from bregopt.rigorous import schema
-from bregopt.rigorous.rational import ldl
+from bregopt.rigorous.linear_algebra import ldl
 from bregopt.rigorous.statement import text
 
 

@@ -8,7 +8,7 @@ import pytest
 from rational import KINDS, problem
 
 import bregopt as bo
-from bregopt.rigorous.rational import ldl
+from bregopt.rigorous.linear_algebra import ldl
 
 
 def product(L, d):
@@ -185,6 +185,21 @@ def test_exact_factors(seed):
     assert len(d) == np.linalg.matrix_rank(np.array(M, dtype=float))
     M[0][0] -= 10**6
     assert ldl(M) is None
+
+
+def test_semidefinite_integers():
+    rng = np.random.default_rng(0)
+    for n in range(1, 7):
+        for rank in range(1, n + 1):
+            F = rng.integers(-9, 10, (n, rank))
+            M = F @ F.T
+            assert ldl(M.tolist()) is not None
+            M[n - 1, n - 1] -= 1
+            known = rank == n and np.linalg.eigvalsh(M)[0] > 1e-6
+            assert known or ldl(M.tolist()) is None or np.linalg.eigvalsh(M)[0] > -1e-6
+    assert ldl([[0, 1], [1, 5]]) is None
+    assert ldl([[2**60, 2**60], [2**60, 2**60 - 1]]) is None
+    assert ldl([[2**60, 2**60], [2**60, 2**60 + 1]]) is not None
 
 
 def test_refusals_say_why():
