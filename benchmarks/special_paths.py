@@ -949,8 +949,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
         (
-            *("clique merging", "presolve.clique_blocks:_clique_terms"),
-            replaced("presolve.clique_blocks.merged", lambda tree, *_: tree),
+            *("clique merging", "presolve.chordal:_clique_terms"),
+            replaced("presolve.chordal.merged", lambda tree, *_: tree),
             "max-cut of a band, n = 800",
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
@@ -1031,7 +1031,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(many_equalities, "von_neumann", 8, 400, 1.0),
         ),
         (
-            *("whitening", "presolve.whitening:Whitening", without("whitening")),
+            *("whitening", "presolve.coordinates:Whitening", without("whitening")),
             *("LogDet from a matrix of condition 1e11", solving(ill_conditioned, 30, 40, 1e11)),
         ),
         # Semidefinite programs.

@@ -36,7 +36,7 @@ from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
 from bregopt.errors import ConvergenceWarning, is_one_of, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite, root_of
-from bregopt.presolve.range_space import RANK_TOL
+from bregopt.presolve.coordinates import RANK_TOL
 from bregopt.program import ENDED, LowRank, Matrix, Nearness, Penalty, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible

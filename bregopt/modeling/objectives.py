@@ -22,7 +22,7 @@ from bregopt.modeling.convex.divergence import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import ExpressionLike, Operand
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.presolve.range_space import RANK_TOL, with_complement
+from bregopt.presolve.coordinates import RANK_TOL, with_complement
 from bregopt.program.lowrank import LowRank, Matrix
 
 __all__ = [

@@ -25,7 +25,7 @@ __all__ = [
 
 # A new reduction is one file and one line here: its module and its class, which are loaded on first use.
 UNIVERSAL: dict[str, str | Reduction] = {
-    "range space": "range_space:RangeSpaces",
+    "range space": "coordinates:RangeSpaces",
     "fixed variables": "variables:FixedVariables",
     "boxes": "variables:Boxes",
 }
@@ -44,8 +44,8 @@ REQUESTED: dict[str, str | Reduction] = {
     "faces": "faces:Faces",
     "face coordinates": "faces:FaceCoordinates",
     "chordal sparsity": "chordal:Chordal",
-    "whitening": "whitening:Whitening",
-    "scaling": "whitening:Scaling",
+    "whitening": "coordinates:Whitening",
+    "scaling": "coordinates:Scaling",
 }
 
 

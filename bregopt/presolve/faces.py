@@ -2,8 +2,9 @@
 
 A row, or a combination of rows, ``<F, X> <= 0`` with psd ``F`` implies ``X F = 0``. Then ``X`` is on the face
 ``X = V M V'``, with ``V`` an orthonormal basis of the null space of ``F``. Such ``F`` are found by
-:mod:`bregopt.presolve.exposures`. The multipliers of the rows on the face give those of all rows: adding a
-large enough multiple of ``F`` makes ``C - A*(y)`` psd everywhere.
+:mod:`bregopt.presolve.exposures`, and where no single row or diagonal shows them, by the multipliers of an
+answer that stalled (:mod:`bregopt.presolve.revealed_faces`). The multipliers of the rows on the face give
+those of all rows: adding a large enough multiple of ``F`` makes ``C - A*(y)`` psd everywhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 import scipy.linalg
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
+from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
+from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
@@ -24,16 +27,19 @@ from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, SparseRows
-from bregopt.records import dataclass, replace
+from bregopt.program.scale import scale_of
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import proves_infeasible
 
 __all__ = [
     "FaceCoordinates",
     "Faces",
     "OnFaces",
+    "OnRevealedFaces",
     "has_rows_of_integers",
     "implied_faces",
     "on_faces",
+    "shortfall",
 ]
 
 # Number of random vectors that show that a row does not vanish on a face.
@@ -50,6 +56,8 @@ _MULTIPLE_MARGIN = 1e-3
 _LARGEST_NULL_SPACE = 500
 # Rows of integers above which no face is sought that they imply together.
 _LARGEST_INTEGER_ROWS = 3_000
+# Singular values of their equations that count as zero: directions in which U does not change.
+_TURN_RANK = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,3 +377,111 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
 def _symmetric(S: Array) -> Array:
     symmetric: Array = (S + S.T) / 2
     return symmetric
+
+
+# --- Faces up to round-off ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OnRevealedFaces(OnFaces):
+    """A program on faces that equalities imply up to round-off.
+
+    Parameters
+    ----------
+    relations : array of shape (m, d)
+        A basis of the combinations of rows that vanish on the faces.
+    miss : float
+        Distance of the exposures from psd matrices that are fixed to zero, relative to their least positive
+        eigenvalue; infinite for a face of a face, where round-off grows once more.
+    """
+
+    relations: Array
+    miss: float
+
+    lifting_slacks: ClassVar[tuple[float, ...]] = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
+    """Slacks that are tried for the multiples of revealed F, relative to the size of ``C - A*(y)``. A smaller
+    slack needs larger multiples, which multiply the residuals of the rows and the round-off of F."""
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return the answer with the multipliers of least ``V'ZU``, lifted to all rows."""
+        if answer.stop is StopReason.INFEASIBLE:
+            return super().restore(answer)
+        y = self._turned(answer.y, answer.X)
+        lifted = [self._lifted(y, True, noise, answer.X) for noise in self.lifting_slacks]
+        if len(lifted) == 1:
+            return replace(answer, y=lifted[0], y_on_faces=y)
+        least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
+        return replace(answer, y=lifted[least], y_on_faces=y)
+
+    def _turned(self, on_faces: Array, X: Sequence[Matrix]) -> Array:
+        """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
+        y = np.zeros(self.whole.m)
+        y[self.kept] = on_faces
+        corners, turns = self._turns
+        y += turns @ (corners @ np.concatenate([corner.ravel() for corner in self._corner(y, X)]))
+        return y
+
+    @cached_property
+    def _turns(self) -> tuple[Array, Array]:
+        """Orthonormal ``V'A*(w)U`` of combinations of relations, as rows, and these ``w``, as columns."""
+        unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
+        P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
+        turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
+        return P[:, turning].T, unit @ (Q[turning].T / s[turning])
+
+    def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
+        """Return the certificate on the faces, with an error for the round-off of the exposures.
+
+        Psd matrices that meet the rows may leave the faces by ``miss``: ``tr U'XU <= miss max(rho, tr X)``,
+        with rho the scale of ``X``. The singular values of ``V'XU`` add up to at most ``sqrt(tr X tr U'XU)``.
+        So ``<Z, X>`` is at least ``-2 ||V'ZU|| sqrt(tr X tr U'XU)``, with the largest singular value of
+        ``V'ZU`` as its norm.
+        """
+        proven = certify(PrimalDualPoint(self.whole, X, u, y, faces=self.program.faces))
+        trace = sum(float(X_b.trace()) for X_b in X)
+        outside = np.sqrt(self.miss * max(scale_of(self.whole).primal, trace) * trace)
+        norms = [float(np.linalg.norm(corner, 2)) for corner in self._corner(y, X) if corner.size]
+        loss = 2 * max(norms, default=0.0) * float(outside)
+        size = objective_size(self.whole, proven.primal, proven.dual)
+        return replace(
+            proven, dual=proven.dual - loss, error=proven.error + loss, gap=proven.gap + loss / size
+        )
+
+    def _corner(self, y: Array, X: Sequence[Matrix]) -> list[Array]:
+        """Return ``V'ZU`` of each block; the slope of a divergence is that at ``X``."""
+        corners = []
+        for b, (block, X_b, (V, U)) in enumerate(zip(self.whole.blocks, X, self._bases, strict=True)):
+            slope, nearness = block.C, block.nearness
+            if nearness is not None:
+                slope = slope + nearness.mu * divergence_of(nearness).gradient(np.asarray(X_b))
+            corners.append(V.T @ ((slope - self.whole.A.adjoint(y, b)) @ U))
+        return corners
+
+    def _corners(self, combinations: Array) -> Array:
+        """Return ``V'A*(y)U`` of several ``y``, as columns."""
+        A = self.whole.A
+        columns = [
+            np.concatenate([(V.T @ (A.adjoint(y, b) @ U)).ravel() for b, (V, U) in enumerate(self._bases)])
+            for y in combinations
+        ]
+        return np.array(columns).T
+
+    @cached_property
+    def _bases(self) -> list[tuple[Array, Array]]:
+        """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
+        bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]
+        for e in self.exposures:
+            V, _ = bases[e.block]
+            bases[e.block] = V, np.column_stack([e.before, e.directions])
+        return bases
+
+
+def shortfall(program: Program, answer: Answer) -> float:
+    """Return the largest of gap and residuals, times the largest DIMACS error where that is defined.
+
+    Where multipliers diverge, each of the two alone may be small by chance.
+    """
+    worst = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
+    if not program.bounds.all_hard or any(program.divergences):
+        return worst
+    return worst * float(np.abs(dimacs_errors(program, answer.X, answer.u, answer.y)).max())

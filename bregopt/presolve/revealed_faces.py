@@ -1,54 +1,51 @@
-"""Faces that diverging multipliers reveal, and directions along which an answer recedes.
+"""Faces that multipliers and iterates reveal, where no single row or diagonal shows them.
 
-If the equalities leave ``X`` no interior, a combination ``F = A*(w)`` of them is psd and nonzero with
-``b'w = 0`` (Borwein and Wolkowicz 1981). No single row or diagonal need show it. The multipliers of an
-interior-point method then grow along such a ``w``, and an answer that does not meet its tolerance shows it to
-a few digits.
+**Diverging multipliers.** If the equalities leave ``X`` no interior, a combination ``F = A*(w)`` of them is
+psd and nonzero with ``b'w = 0`` (Borwein and Wolkowicz 1981). The multipliers of an interior-point method
+then grow along such a ``w``, and an answer that does not meet its tolerance shows it to a few digits.
 
-In turn a psd ``D`` with ``A(D) + B d = 0`` and ``<C, D> + c'd = 0`` changes neither rows nor objective, so
-the set of optima is unbounded, or the optimum is approached without being attained. For all multipliers
-``<Z, D> = 0``, hence ``Z D = 0`` wherever ``Z = C - A*(y)`` is psd: no ``Z`` is definite. A matrix that grows
-without bound shows such a ``D`` to a few digits. It is a psd combination of a basis of the directions that
-change nothing, as exposing vectors are of rows.
-
-Newton's methods find both to round-off. With ``U`` the range of ``F`` and ``V`` its null space, the first
+Newton's methods find it to round-off. With ``U`` the range of ``F`` and ``V`` its null space, the first
 method makes ``V'FV`` zero, which fixes the rank of ``F``. In some directions it converges only linearly: a
 row ``Q`` that vanishes on the face, ``V'QV = 0``, turns ``U`` if a multiple ``t`` of it is added to ``F``,
 but changes ``V'FV`` only to the second order in ``t``. The second method turns ``U`` until all rows vanish on
 the face that nearly do. Their parts on the face depend on ``U`` to the first order.
+
+**Early iterates.** Where equalities leave ``X`` no interior, the iterates soon show the null space ``W`` that
+all ``X`` share: its eigenvalues fall with the residual of the rows, the others stay. Relaxations of
+assignments and partitions have rows of integers, and then ``W`` is the range of a matrix ``T`` of small
+integers:
+
+1. The largest ratio of successive eigenvalues gives the dimension of ``W``. At an optimum of low rank the
+   largest ratio is that of the solution, so the search is early.
+2. ``T = W inv(W_J)`` for independent rows ``J``, rounded. The index of the largest diagonal entry, which
+   makes a quadratic form homogeneous, is not one of them: otherwise ``T`` has fractions.
+3. ``F = T S T'`` is a combination ``A*(w)`` of the equalities with ``b'w = 0``: linear equations in ``S``, of
+   few unknowns. Of the solutions, that nearest to the projector on ``W`` is the most definite one.
+4. ``w`` has a small denominator. The face is accepted if integers prove it
+   (:mod:`bregopt.rigorous.integer_faces`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from bregopt.arrays import EPS, TINY, Array, IntArray
-from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
-from bregopt.certify.certificate import objective_size
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.presolve.exposures import Exposure
-from bregopt.presolve.faces import OnFaces, on_faces
+from bregopt.presolve.faces import OnRevealedFaces, on_faces
 from bregopt.presolve.reduction import REVEALED
-from bregopt.presolve.svec import Svec, svec, svec_rows
-from bregopt.program import Answer, Face, Matrix, Program, StopReason
-from bregopt.program.program import divergence_of
-from bregopt.program.scale import scale_of
-from bregopt.records import cached_property, dataclass, replace
+from bregopt.presolve.svec import svec
+from bregopt.program import Face, Penalty, Program
+from bregopt.records import dataclass
+from bregopt.rigorous.data import Data, data_of
+from bregopt.rigorous.implied_rows import as_integers
+from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
 
-__all__ = [
-    "REVEALED",
-    "Equalities",
-    "ExposingVector",
-    "OnRevealedFaces",
-    "Recession",
-    "recession",
-    "revealed_faces",
-    "shortfall",
-]
+__all__ = ["Equalities", "ExposingVector", "OnIntegerFace", "integer_face", "revealed_faces"]
 
 # Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
 _LARGEST_EXPOSING = 1_000_000
@@ -77,116 +74,28 @@ _TURN_NOISE = 30.0
 _EXPOSING_NOISE = 1e-12
 # Least positive eigenvalue of F, for w of norm one.
 _LEAST_EXPOSED = 1e-4
-# Singular values of rows, of norm one, that count as zero.
-_RECEDING_RANK = 1e-11
-# Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
-# second, as even good answers are searched that are large.
-_LARGEST_RECEDING = 200_000
+# Least ratio of successive eigenvalues that may separate the null space.
+_LEAST_RATIO = 10.0
+# Eigenvalues, relative to the largest, that are round-off.
+_ZERO = 1e-13
+# Distance of T from integers at which it is not rounded.
+_FAR = 0.35
+# Dimensions of S above which it is not sought: the search costs less than a step.
+_LARGEST_UNKNOWNS = 600
+# Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
+_NULL = 1e-10
+# Entries of all rows on the face up to which those that others imply there are left out even where equalities
+# are independent: steps near the optimum then meet the rows to round-off.
+_LARGEST_RESTRICTED = 2_000_000
+# Residual of a row, relative to the largest bound, that is round-off.
+_MISSED = 1e-8
+# Square of what a row of norm one adds to those before it, below which they imply it; rows of one product.
+_DEPENDENT_SQUARE, _TOGETHER = 1e-12, 64
+# Eigenvalues of F, relative to the largest, above which they count.
+_RANGE = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class OnRevealedFaces(OnFaces):
-    """A program on faces that equalities imply up to round-off.
-
-    Parameters
-    ----------
-    relations : array of shape (m, d)
-        A basis of the combinations of rows that vanish on the faces.
-    miss : float
-        Distance of the exposures from psd matrices that are fixed to zero, relative to their least positive
-        eigenvalue; infinite for a face of a face, where round-off grows once more.
-    """
-
-    relations: Array
-    miss: float
-
-    lifting_slacks: ClassVar[tuple[float, ...]] = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
-    """Slacks that are tried for the multiples of revealed F, relative to the size of ``C - A*(y)``. A smaller
-    slack needs larger multiples, which multiply the residuals of the rows and the round-off of F."""
-
-    def restore(self, answer: Answer) -> Answer:
-        """Return the answer with the multipliers of least ``V'ZU``, lifted to all rows."""
-        if answer.stop is StopReason.INFEASIBLE:
-            return super().restore(answer)
-        y = self._turned(answer.y, answer.X)
-        lifted = [self._lifted(y, True, noise, answer.X) for noise in self.lifting_slacks]
-        if len(lifted) == 1:
-            return replace(answer, y=lifted[0], y_on_faces=y)
-        least = int(np.argmin([shortfall(self.whole, replace(answer, y=each)) for each in lifted]))
-        return replace(answer, y=lifted[least], y_on_faces=y)
-
-    def _turned(self, on_faces: Array, X: Sequence[Matrix]) -> Array:
-        """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
-        y = np.zeros(self.whole.m)
-        y[self.kept] = on_faces
-        corners, turns = self._turns
-        y += turns @ (corners @ np.concatenate([corner.ravel() for corner in self._corner(y, X)]))
-        return y
-
-    @cached_property
-    def _turns(self) -> tuple[Array, Array]:
-        """Orthonormal ``V'A*(w)U`` of combinations of relations, as rows, and these ``w``, as columns."""
-        unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
-        P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
-        turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
-        return P[:, turning].T, unit @ (Q[turning].T / s[turning])
-
-    def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
-        """Return the certificate on the faces, with an error for the round-off of the exposures.
-
-        Psd matrices that meet the rows may leave the faces by ``miss``: ``tr U'XU <= miss max(rho, tr X)``,
-        with rho the scale of ``X``. The singular values of ``V'XU`` add up to at most ``sqrt(tr X tr U'XU)``.
-        So ``<Z, X>`` is at least ``-2 ||V'ZU|| sqrt(tr X tr U'XU)``, with the largest singular value of
-        ``V'ZU`` as its norm.
-        """
-        proven = certify(PrimalDualPoint(self.whole, X, u, y, faces=self.program.faces))
-        trace = sum(float(X_b.trace()) for X_b in X)
-        outside = np.sqrt(self.miss * max(scale_of(self.whole).primal, trace) * trace)
-        norms = [float(np.linalg.norm(corner, 2)) for corner in self._corner(y, X) if corner.size]
-        loss = 2 * max(norms, default=0.0) * float(outside)
-        size = objective_size(self.whole, proven.primal, proven.dual)
-        return replace(
-            proven, dual=proven.dual - loss, error=proven.error + loss, gap=proven.gap + loss / size
-        )
-
-    def _corner(self, y: Array, X: Sequence[Matrix]) -> list[Array]:
-        """Return ``V'ZU`` of each block; the slope of a divergence is that at ``X``."""
-        corners = []
-        for b, (block, X_b, (V, U)) in enumerate(zip(self.whole.blocks, X, self._bases, strict=True)):
-            slope, nearness = block.C, block.nearness
-            if nearness is not None:
-                slope = slope + nearness.mu * divergence_of(nearness).gradient(np.asarray(X_b))
-            corners.append(V.T @ ((slope - self.whole.A.adjoint(y, b)) @ U))
-        return corners
-
-    def _corners(self, combinations: Array) -> Array:
-        """Return ``V'A*(y)U`` of several ``y``, as columns."""
-        A = self.whole.A
-        columns = [
-            np.concatenate([(V.T @ (A.adjoint(y, b) @ U)).ravel() for b, (V, U) in enumerate(self._bases)])
-            for y in combinations
-        ]
-        return np.array(columns).T
-
-    @cached_property
-    def _bases(self) -> list[tuple[Array, Array]]:
-        """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
-        bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]
-        for e in self.exposures:
-            V, _ = bases[e.block]
-            bases[e.block] = V, np.column_stack([e.before, e.directions])
-        return bases
-
-
-def shortfall(program: Program, answer: Answer) -> float:
-    """Return the largest of gap and residuals, times the largest DIMACS error where that is defined.
-
-    Where multipliers diverge, each of the two alone may be small by chance.
-    """
-    worst = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
-    if not program.bounds.all_hard or any(program.divergences):
-        return worst
-    return worst * float(np.abs(dimacs_errors(program, answer.X, answer.u, answer.y)).max())
+# --- Diverging multipliers ------------------------------------------------------------------------------
 
 
 def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
@@ -215,7 +124,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     implied, miss, w = np.zeros(0, dtype=np.intp), 0.0, -y[rows]
     while len(rows) and w.any():
         faces = [Face(directions) for directions in removed]
-        found, sizes = _exposing(program, rows, faces, w)
+        found, sizes = _on_given_faces(program, rows, faces, w)
         if found is None:
             break
         for b, U in enumerate(found.U):
@@ -241,7 +150,7 @@ def revealed_faces(program: Program, y: Array) -> OnRevealedFaces | None:
     return revealed
 
 
-def _exposing(
+def _on_given_faces(
     program: Program, rows: IntArray, faces: Sequence[Face], w: Array
 ) -> tuple[ExposingVector | None, Array]:
     """Return the exposing vector of equalities on faces, and the norms that they have there."""
@@ -251,115 +160,6 @@ def _exposing(
     sizes[sizes == 0] = 1.0  # of rows that vanish on the faces
     scaled = [stack / sizes[:, None, None] for stack in stacks]
     return Equalities(scaled, program.bounds.lo[rows] / sizes).exposing(w * sizes), sizes
-
-
-@dataclass(frozen=True, eq=False)
-class Recession:
-    """The range of a direction ``D`` that changes neither rows nor objective.
-
-    Parameters
-    ----------
-    program : Program
-    U : tuple of arrays of shape (n_b, r_b)
-        Orthonormal bases of the range of ``D`` in each block.
-    vector : array
-        ``D`` and ``d`` as one vector.
-    """
-
-    program: Program
-    U: tuple[Array, ...]
-    vector: Array
-
-    @property
-    def direction(self) -> tuple[tuple[Array, ...], Array]:
-        """``D``, without parts outside its range, and ``d``."""
-        stacks, u = Svec.of(self.program).points(self.vector[None])
-        D = [U @ (U.T @ stack[0] @ U) @ U.T for stack, U in zip(stacks, self.U, strict=True)]
-        return tuple((D_b + D_b.T) / 2 for D_b in D), u[0]
-
-    @property
-    def rank(self) -> int:
-        """The rank of ``D``."""
-        return sum(U.shape[1] for U in self.U)
-
-    def multipliers(self, y: Array) -> Array:
-        """Return the nearest multipliers, of rows of norm one, with ``Z U = 0`` and free variables priced.
-
-        Only these may have a psd ``Z``.
-        """
-        program = self.program
-        used = program.row_sizes > 0  # a row without coefficients has no price
-        units = (np.eye(program.m) / np.where(used, program.row_sizes, 1.0)[:, None])[used]
-        costs = [(block.C @ U).ravel() for block, U in zip(program.blocks, self.U, strict=True)]
-        right = np.concatenate([*costs, program.c[program.free]])
-        equations = np.array([self._on_range(unit) for unit in units]).T
-        left = right - self._on_range(y)
-        nearest: Array = y + np.linalg.lstsq(equations, left, rcond=_RECEDING_RANK)[0] @ units
-        return nearest
-
-    def _on_range(self, y: Array) -> Array:
-        """Return ``A*(y) U`` and ``B'y`` of the free variables, as a vector."""
-        program = self.program
-        parts = [(program.A.adjoint(y, b) @ U).ravel() for b, U in enumerate(self.U)]
-        return np.concatenate([*parts, (program.Bt @ y)[program.free]])
-
-
-def recession(program: Program, X: Sequence[Array]) -> Recession | None:
-    """Return the direction, near large matrices, that changes neither rows nor objective, None without one.
-
-    Only free variables change with it, and no slack of a row does.
-
-    Parameters
-    ----------
-    program : Program
-        With linear objective.
-    X : sequence of arrays of shape (n_b, n_b)
-    """
-    vectors = Svec.of(program)
-    matrices = vectors.width - program.k
-    entries = vectors.width * sum(n**2 for n in vectors.orders)
-    if entries > _LARGEST_RECEDING or not all(np.isfinite(X_b).all() for X_b in X):
-        return None
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
-    costs = vectors.vectors([block.C[None] for block in program.blocks], program.c[None])
-    fixed = np.concatenate([svec_rows(program, np.arange(program.m)), costs])[:, kept]
-    sizes = np.linalg.norm(fixed, axis=1)
-    unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
-    directions = _row_space(unchanged[:, :matrices])
-    w = directions @ np.concatenate([svec(X_b) for X_b in X])
-    if not w.any():
-        return None
-    stacks, _ = Svec(vectors.orders, 0).points(directions)
-    found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
-    return (
-        None
-        if found is None
-        else Recession(program, found.U, _whole(program, unchanged, directions, found.w))
-    )
-
-
-def _whole(program: Program, unchanged: Array, directions: Array, w: Array) -> Array:
-    """Return ``D``, a combination of directions of matrices, and a ``d`` as one vector."""
-    matrices = directions.shape[1]
-    weights = np.linalg.lstsq(unchanged[:, :matrices].T, w @ directions, rcond=None)[0]
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
-    whole: Array = np.zeros(len(kept))
-    whole[kept] = weights @ unchanged
-    return whole
-
-
-def _null_space(M: Array) -> Array:
-    """Return an orthonormal basis of the null space, its rows."""
-    _, s, Q = np.linalg.svd(M)
-    basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
-    return basis
-
-
-def _row_space(M: Array) -> Array:
-    """Return an orthonormal basis of the row space, its rows."""
-    _, s, Q = np.linalg.svd(M, full_matrices=False)
-    basis: Array = Q[s > _RECEDING_RANK]
-    return basis
 
 
 @dataclass(frozen=True, eq=False)
@@ -541,3 +341,205 @@ def _vanishing(K: Array, miss: float) -> tuple[Array, Array]:
     N, rest = P[:, :d], P[:, d:]
     N = np.linalg.qr(N - rest @ ((rest.T @ (K @ (K.T @ N))) / squares[d:, None]))[0]
     return N, np.linalg.qr(K.T @ rest)[0]
+
+
+# --- Faces of integers ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OnIntegerFace(OnRevealedFaces):
+    """A program on a face of integers, without the rows that others imply there.
+
+    Parameters
+    ----------
+    face : IntegerFace
+    """
+
+    face: IntegerFace
+    lifting_slacks = (1e-10,)  # the bound is that on the face
+    margin = 0.1  # violations of implied rows are sums of many
+
+
+def integer_face(program: Program, X: Sequence[Array], optimum: bool = False) -> OnIntegerFace | None:
+    """Return the program on the face of integers that an iterate shows, None where it shows none.
+
+    An `optimum` of low rank has a larger null space, and several gaps: each is tried, and of its null space
+    the part that rows imply.
+    """
+    found = _on_face_of(program, tuple(_integer_null_space(np.asarray(X_b)) for X_b in X), optimum)
+    for d in range(len(X[0]) - 2, 0, -1) if optimum and len(X) == 1 else ():
+        if found is None:
+            found = _on_face_of(program, (_integer_null_space(np.asarray(X[0]), d),), optimum)
+    return found
+
+
+def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) -> OnIntegerFace | None:
+    unknowns = sum(T.shape[1] * (T.shape[1] + 1) // 2 for T in directions)
+    if not 0 < unknowns <= _LARGEST_UNKNOWNS:
+        return None
+    data = data_of(program)
+    face, dependent = _exposing_integers(data, directions)
+    face = _of_its_range(data, face) if optimum and face is not None else face
+    on = None if face is None else on_integer_face(data, face)
+    if face is None or on is None:
+        return None
+    directions = face.directions
+    kept = np.arange(program.m)
+    rows = np.flatnonzero(face.weight)
+    exposures = tuple(
+        Exposure(b, rows, face.weight[rows], np.zeros((len(T), 0)), np.linalg.qr(T)[0])
+        for b, T in enumerate(directions)
+        if T.shape[1]
+    )
+    on_face = on_faces(program, exposures, kept)
+    entries = program.m * sum(face.order**2 for face in on_face.program.faces)
+    if dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED:
+        determining = _determining(data, on.data)
+        if determining is None:
+            return None
+        kept = determining
+        on_face = on_faces(program, exposures, kept)
+    relations = on.data.relations.combinations
+    free = (np.diff(on.data.B.indptr) == 0) & program.bounds.equal
+    relations = relations[~relations[:, ~free].any(axis=1)]
+    found = OnIntegerFace(program, on_face.program, kept, exposures, relations.T, 0.0, face)
+    program.reductions[REVEALED] = found
+    return found
+
+
+def _integer_null_space(X: Array, dimension: int = 0) -> Array:
+    """Return ``T`` of a matrix; without columns where there is no gap in its eigenvalues, or no integers."""
+    n = len(X)
+    none = np.zeros((n, 0))
+    if n < 3:
+        return none
+    values, Q = np.linalg.eigh(X)
+    ratio = values[1:] / np.maximum(values[:-1], max(EPS * values[-1], TINY))
+    zero = int((values <= _ZERO * values[-1]).sum())  # of an answer on the face
+    d = dimension or zero or int(np.argmax(ratio)) + 1
+    if d >= n - 1 or ratio[d - 1] < _LEAST_RATIO:
+        return none
+    return _integer_basis(Q[:, :d], int(np.argmax(X.diagonal())))
+
+
+def _integer_basis(W: Array, apart: int) -> Array:
+    """Return ``T`` with the range of `W`, whose identity is not in the row `apart`; no columns for none."""
+    n, d = W.shape
+    others = np.delete(np.arange(n), apart)
+    J = np.sort(others[scipy.linalg.qr(W[others].T, mode="r", pivoting=True)[1][:d]])
+    T = np.linalg.solve(W[J].T, W.T).T
+    near: Array = np.rint(T)
+    return near if np.abs(T - near).max(initial=0.0) <= _FAR else np.zeros((n, 0))
+
+
+def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
+    """Return the face with the range of ``F`` itself: an optimum shows directions that no rows ask for."""
+    found = []
+    for block, T in zip(data.matrices, face.directions, strict=True):
+        F = block.sparse_matrix(block.A.T @ face.weight).toarray()
+        values, Q = np.linalg.eigh(F)
+        d = int((values > _RANGE * np.abs(values).max(initial=0.0)).sum())
+        if T.shape[1] == 0 or d == 0 or d == T.shape[1]:
+            found.append(T if d else T[:, :0])
+        else:
+            found.append(_integer_basis(Q[:, len(Q) - d :], int(np.argmin(F.diagonal()))))
+    return IntegerFace(face.weight, tuple(found))
+
+
+def _determining(data: Data, on: Data) -> IntArray | None:
+    """Return the inequalities that do not vanish on the face, and equalities that imply the others there.
+
+    None is returned where a row that is left out contradicts the others: all rows together prove that.
+    """
+    lo, hi = data.lo, data.hi
+    vanishing, equal = np.diff(on.A.indptr) == 0, lo == hi
+    rows = np.flatnonzero(equal & ~vanishing)
+    few, x = _independent(on.A[rows].toarray(), np.diff(data.A.indptr)[rows], lo[rows])
+    missed = np.abs(on.A[rows] @ x - lo[rows])
+    if (missed > _MISSED * np.abs(lo[rows]).max(initial=0.0)).any():
+        return None
+    if (vanishing & ((lo > 0) | (hi < 0))).any():
+        return None
+    return np.union1d(rows[few], np.flatnonzero(~equal & ~vanishing))
+
+
+def _independent(rows: Array, terms: IntArray, right: Array) -> tuple[IntArray, Array]:
+    """Return rows of which none is implied by others, and the least point that has their right-hand sides.
+
+    Those of few terms come first: weights are then integers.
+    """
+    order, sizes = np.argsort(terms, kind="stable"), np.linalg.norm(rows, axis=1)
+    order = order[sizes[order] > 0]
+    unit = 1 / np.where(sizes > 0, sizes, 1.0)
+    basis, x, kept = np.zeros((rows.shape[1], 0)), np.zeros(rows.shape[1]), []
+    for first in range(0, len(order), _TOGETHER):
+        own = order[first : first + _TOGETHER]
+        V = rows[own] * unit[own, None]
+        left = right[own] * unit[own] - V @ x
+        for _ in range(2):
+            V = V - (V @ basis) @ basis.T
+        new = _pivots(V @ V.T)
+        if new.any():
+            Q, R = np.linalg.qr(V[new].T)
+            x = x + Q @ scipy.linalg.solve_triangular(R, left[new], trans=1)
+            basis = np.column_stack([basis, Q])
+            kept.append(own[new])
+    return np.concatenate([np.zeros(0, dtype=np.intp), *kept]), x
+
+
+def _pivots(G: Array) -> Mask:
+    """Return the mask of the rows of a Gram matrix that those before them do not imply."""
+    L, rank, new = np.zeros(G.shape), 0, np.zeros(len(G), dtype=bool)
+    for k in range(len(G)):
+        column = G[k:, k] - L[k:, :rank] @ L[k, :rank]
+        if column[0] > _DEPENDENT_SQUARE:
+            L[k:, rank] = column / np.sqrt(column[0])
+            rank, new[k] = rank + 1, True
+    return new
+
+
+def _exposing_integers(data: Data, directions: Sequence[Array]) -> tuple[IntegerFace | None, bool]:
+    """Return a combination of the rows that is ``T S T'``, in integers, and whether equalities are dependent.
+
+    ``S`` is nearest to the projectors, or the identity where the weights are then integers.
+    """
+    equal = (data.lo == data.hi) & (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
+    rows = np.flatnonzero(equal)
+    if not len(rows):
+        return None, False
+    A, share, b, dependent = data.A[rows], data.share, data.lo[rows], False
+    pairs = [np.triu_indices(T.shape[1]) for T in directions]
+    # The coordinates of S have an orthonormal basis of symmetric matrices.
+    unit = [np.where(i == j, 0.5, np.sqrt(0.5)) for i, j in pairs]  # times t_i t_j' + t_j t_i'
+    products = [
+        (T[block.i][:, i] * T[block.j][:, j] + T[block.i][:, j] * T[block.j][:, i]) * u
+        for block, T, (i, j), u in zip(data.matrices, directions, pairs, unit, strict=True)
+    ]
+    activity = A @ scipy.linalg.block_diag(*products)
+    try:
+        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
+    except np.linalg.LinAlgError:
+        dependent = True
+        own, _ = _independent((A * np.sqrt(share)).toarray(), np.diff(A.indptr), b)
+        rows, A, b, activity = rows[own], A[own], b[own], activity[own]
+        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
+    weights = scipy.linalg.cho_solve(root, activity)
+    sizes = [
+        2 * u[:, None] * u * (G[np.ix_(i, i)] * G[np.ix_(j, j)] + G[np.ix_(i, j)] * G[np.ix_(j, i)])
+        for G, (i, j), u in zip((T.T @ T for T in directions), pairs, unit, strict=True)
+    ]
+    right = (b @ weights) / max(float(np.linalg.norm(b)), EPS)
+    whole = scipy.linalg.block_diag(*sizes)
+    values, Q = np.linalg.eigh(whole - activity.T @ weights + np.outer(right, right))
+    N = Q[:, values <= _NULL * float(np.abs(whole).max())]  # where all vanish, their largest is round-off
+    projector = [
+        np.linalg.inv(T.T @ T)[pair] * (2 * u) for T, pair, u in zip(directions, pairs, unit, strict=True)
+    ]
+    identity = [(i == j).astype(float) for i, j in pairs]
+    for S in (projector, identity):
+        w, factor = as_integers((weights @ (N @ (N.T @ np.concatenate(S))))[None])
+        if factor[0] and w.any():
+            break
+    weight = np.zeros(data.m)
+    weight[rows] = w[0]
+    return IntegerFace(weight, tuple(directions)) if factor[0] and w.any() else None, dependent

@@ -14,7 +14,7 @@ from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
-from bregopt.presolve.range_space import RANK_TOL
+from bregopt.presolve.coordinates import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.progress import Progress, Watcher

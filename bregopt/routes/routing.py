@@ -25,8 +25,8 @@ from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
 from bregopt.presolve import UNIVERSAL, presolve, reductions
+from bregopt.presolve.coordinates import on_range_spaces
 from bregopt.presolve.dual_form import newton_unknowns
-from bregopt.presolve.range_space import on_range_spaces
 from bregopt.program import Penalty, Program
 from bregopt.records import dataclass, replace
 from bregopt.routes import driver
@@ -366,7 +366,7 @@ def _order(program: Program) -> int:
 
 def _narrow(program: Program) -> bool:
     """Whether all entries of cost and rows in the one matrix are in a narrow band, after reordering."""
-    from bregopt.presolve.clique_blocks import pattern_of  # only large problems wait
+    from bregopt.presolve.chordal import pattern_of  # only large problems wait
 
     pattern = pattern_of(program, 0) if len(program.blocks) == 1 else None
     return pattern is not None and pattern.bandwidth <= _NARROW

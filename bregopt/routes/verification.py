@@ -413,7 +413,7 @@ def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFac
     few = plain and len(X) <= _FEW and program.m <= _FEW_ROWS and largest == math.inf
     if not has_rows_of_integers(program) and not few:
         return None
-    from bregopt.presolve.integer_faces import integer_face  # few programs wait
+    from bregopt.presolve.revealed_faces import integer_face  # few programs wait
 
     least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
     near = min(least, default=math.inf) < largest

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from samples import first
 
 import bregopt as bo
-from bregopt.presolve import chordal, clique_blocks
-from bregopt.presolve.chordal import Chordal
-from bregopt.presolve.clique_blocks import (
+from bregopt.presolve import chordal
+from bregopt.presolve.chordal import (
+    Chordal,
     CliqueTerms,
     Pattern,
     _fronts,
@@ -45,11 +45,11 @@ def always_sparse(monkeypatch):
 def forced(monkeypatch):
     """Let the reduction apply to small matrices, with all vertices eliminated."""
     monkeypatch.setattr(chordal, "LEAST_CHORDAL_ORDER", 1)
-    monkeypatch.setattr(clique_blocks, "SEARCH_SHARE", 1e9)
-    monkeypatch.setattr(clique_blocks, "core", len)
-    monkeypatch.setattr(clique_blocks, "may_be_cheaper", lambda tree, pattern: True)
-    monkeypatch.setattr(clique_blocks, "is_cheaper", lambda cliques, pattern: True)
-    monkeypatch.setattr("bregopt.presolve.clique_blocks.LARGEST_PATTERN", 2.0)
+    monkeypatch.setattr(chordal, "SEARCH_SHARE", 1e9)
+    monkeypatch.setattr(chordal, "core", len)
+    monkeypatch.setattr(chordal, "may_be_cheaper", lambda tree, pattern: True)
+    monkeypatch.setattr(chordal, "is_cheaper", lambda cliques, pattern: True)
+    monkeypatch.setattr("bregopt.presolve.chordal.LARGEST_PATTERN", 2.0)
 
 
 def edges(kind, n, rng):
@@ -82,7 +82,7 @@ def tree_of(S, merge=True):
     X = bo.PSD(len(S))
     program = bo.Problem(bo.Minimize(bo.inner(S, X)), [bo.diag(X) == 1]).program()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bregopt.presolve.clique_blocks.LARGEST_PATTERN", 2.0)
+        patch.setattr("bregopt.presolve.chordal.LARGEST_PATTERN", 2.0)
         pattern = pattern_of(program, 0)
     tree = clique_tree(pattern.matrix, np.inf, len)
     return merged(tree, sizes_of(tree, pattern), work if merge else (lambda clique: 0.0)), pattern
@@ -436,7 +436,7 @@ def test_dependent_rows_are_no_obstacle_to_the_sparse_system(monkeypatch):
 
 def test_cliques_are_priced_for_the_stacks_of_the_method():
     """Presolve may not import the method, so the order up to which blocks are stacked stands there twice."""
-    assert clique_blocks.LARGEST_STACKED == plans._STACK_ORDER
+    assert chordal.LARGEST_STACKED == plans._STACK_ORDER
 
 
 @pytest.mark.parametrize(

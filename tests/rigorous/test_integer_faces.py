@@ -5,7 +5,7 @@ import pytest
 from samples import first
 
 import bregopt as bo
-from bregopt.presolve.integer_faces import integer_face
+from bregopt.presolve.revealed_faces import integer_face
 from bregopt.records import replace
 from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import data_of

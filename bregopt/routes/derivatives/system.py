@@ -23,7 +23,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, check_memory, finite_array
 from bregopt.linalg import factorized
-from bregopt.presolve.range_space import RANK_TOL, range_space
+from bregopt.presolve.coordinates import RANK_TOL, range_space
 from bregopt.program import LinearMap, LowRank, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import upper_triangles

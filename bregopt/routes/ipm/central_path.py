@@ -46,7 +46,7 @@ from bregopt.routes.monitor import Followed, Method, Monitor
 from bregopt.routes.progress import Progress, reason
 
 if TYPE_CHECKING:
-    from bregopt.presolve.integer_faces import OnIntegerFace
+    from bregopt.presolve.revealed_faces import OnIntegerFace
 
 __all__ = ["follow_path", "follow_path_directly"]
 
@@ -488,7 +488,7 @@ def _integer_face(program: Program, at: Iterate, plan: Plan) -> OnIntegerFace | 
     """Return the program on the face of integers that an iterate shows, if it has rows of integers."""
     if not has_rows_of_integers(program):
         return None
-    from bregopt.presolve.integer_faces import integer_face  # few programs wait
+    from bregopt.presolve.revealed_faces import integer_face  # few programs wait
 
     return integer_face(program, plan.matrices(at.X))
 

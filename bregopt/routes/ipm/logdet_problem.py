@@ -12,7 +12,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.divergences import LogDet
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.presolve.whitening import Whitened
+from bregopt.presolve.coordinates import Whitened
 from bregopt.program import Block, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, replace

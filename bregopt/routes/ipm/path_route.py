@@ -21,8 +21,10 @@ from bregopt.certify import NEAR, Certificate, PrimalDualPoint, certify, cost_of
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import Presolved, presolve, reductions, summaries
+from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
-from bregopt.presolve.whitening import in_coordinates_of_answer
+from bregopt.presolve.faces import shortfall
+from bregopt.presolve.reduction import REVEALED
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -339,11 +341,7 @@ def on_revealed_faces(
     It is if it is proven there, or if its multipliers of all rows are better. Multipliers that reach
     the tolerance on the faces alone may be far from it on all rows.
     """
-    from bregopt.presolve.revealed_faces import (  # only stalled answers wait
-        REVEALED,
-        revealed_faces,
-        shortfall,
-    )
+    from bregopt.presolve.revealed_faces import revealed_faces  # only stalled answers wait
 
     known = program.reductions.get(REVEALED)
     if known is not None and known.miss == 0:  # an exact face, which the answer is on

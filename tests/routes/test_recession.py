@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.presolve.revealed_faces import recession
+from bregopt.routes.alternatives import recession
 
 SENTENCE = "approached without being attained"
 pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
