@@ -33,7 +33,7 @@ from bregopt.modeling.objectives import (
 )
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.routes.registry import register_solver, solvers, tuning
 from bregopt.routes.solution import Solution
 

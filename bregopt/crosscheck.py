@@ -24,7 +24,7 @@ from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemEr
 from bregopt.modeling.problem import Problem
 from bregopt.plotting import Axes, plot_intervals
 from bregopt.program import LowRank, Matrix, Program
-from bregopt.program.lowrank import frobenius_norm
+from bregopt.program.rows.base import frobenius_norm
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.certificate import BoundCertificate, Verification

@@ -43,8 +43,8 @@ from bregopt.divergences.spectrum import (
     exp_divided_differences,
 )
 from bregopt.linalg import inverse_of, root_of
-from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Block, Program, divergence_of
+from bregopt.program.rows.base import LowRank
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass
 

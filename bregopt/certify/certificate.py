@@ -20,11 +20,11 @@ import numpy as np
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.point import LARGEST_X, PrimalDualPoint, divergence_factor
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.program.program import LIMITS, Program, StopReason
 from bregopt.program.rows import FAMILIES, Rows
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import dimacs_sizes, scale_of
-from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import dataclass, replace
 
 __all__ = [

@@ -41,7 +41,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.clock import CutShort, affords, checkpoint, remaining
 from bregopt.linalg import factorized
-from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
+from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.records import replace
 
 __all__ = [

@@ -31,11 +31,12 @@ from bregopt.certify.slacks import (
     trace_bounds,
 )
 from bregopt.divergences import SCALARS, psd_part
-from bregopt.divergences.scalar import Penalty
-from bregopt.program.lowrank import Face, LowRank, Matrix
+from bregopt.divergences.rows import Penalty
+from bregopt.program.bounds import Face
+from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.program.program import Block, Program, divergence_of
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import dimacs_sizes, scale_of
-from bregopt.program.sparse_plus_low_rank import SparsePlusLowRank
 from bregopt.records import cached_property
 
 __all__ = [

@@ -18,12 +18,17 @@ from bregopt.arrays import TINY, Array, IntArray, scattered
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED, ROUND_OFF, relative_diagonal, smallest_eigenvalue
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.linalg import eigenvalues_of
-from bregopt.program.bounds import Bounds
-from bregopt.program.linear_map import LinearMap, Term
-from bregopt.program.lowrank import Face, LowRank, Matrix
+from bregopt.program.bounds import Bounds, Face
+from bregopt.program.linear_map import (
+    LinearMap,
+    SparseLowRankProgram,
+    SparsePlusLowRank,
+    Term,
+    sparse_plus_low_rank,
+)
 from bregopt.program.program import Nearness, Program, divergence_of
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.program.sparse_plus_low_rank import SparseLowRankProgram, SparsePlusLowRank, sparse_plus_low_rank
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, kept, replace
 
 __all__ = [

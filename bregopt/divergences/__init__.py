@@ -7,13 +7,11 @@ scalar function generates it, and one line of :func:`register_divergence`.
 from __future__ import annotations
 
 from bregopt.divergences.base import Divergence
-from bregopt.divergences.condition_bound import CONDITIONED
 from bregopt.divergences.frobenius import Frobenius, WeightedFrobenius, psd_part
 from bregopt.divergences.logdet import LogDet, LogDetPoint, ReciprocalSpectrum
-from bregopt.divergences.projection import Line, ProjectionPoint, line_root
-from bregopt.divergences.scalar import PENALTY_DEGREES, SCALARS, Penalty
+from bregopt.divergences.rows import PENALTY_DEGREES, SCALARS, Line, Penalty, ProjectionPoint, line_root
 from bregopt.divergences.spectrum import Spectrum
-from bregopt.divergences.trace_function import TraceDivergence
+from bregopt.divergences.trace_function import CONDITIONED, TraceDivergence
 from bregopt.divergences.von_neumann import VonNeumann, VonNeumannPoint
 from bregopt.errors import did_you_mean
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.divergences.projection import ProjectionPoint
-from bregopt.divergences.scalar import Penalty
+from bregopt.divergences.rows import Penalty, ProjectionPoint
 from bregopt.divergences.spectrum import Spectrum
 
 __all__ = [

@@ -10,9 +10,9 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask, symmetric_matrix
 from bregopt.divergences.base import ROOT_UNITS, Divergence, error_of_square
-from bregopt.divergences.condition_bound import conditioned
-from bregopt.divergences.scalar import Penalty
+from bregopt.divergences.rows import Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, PositiveSpectrum
+from bregopt.divergences.trace_function import conditioned
 from bregopt.linalg import root_of
 from bregopt.records import cached_property, dataclass
 

@@ -11,10 +11,9 @@ from scipy.linalg import blas, lapack
 
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence, error_of_inverse, error_of_log_det
-from bregopt.divergences.condition_bound import conditioned
-from bregopt.divergences.projection import IDENTITY, RECIPROCAL, ActivityScale
-from bregopt.divergences.scalar import Penalty
+from bregopt.divergences.rows import IDENTITY, RECIPROCAL, ActivityScale, Penalty
 from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.divergences.trace_function import conditioned
 from bregopt.linalg import inverse_of, log_det, root_of, symmetrize
 from bregopt.records import cached_property, dataclass
 

@@ -12,10 +12,9 @@ from scipy.linalg import cython_lapack
 
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.divergences.base import LEAST_LOGARITHM, UNITS, Completed, Divergence, error_of_slope
-from bregopt.divergences.condition_bound import conditioned
-from bregopt.divergences.projection import IDENTITY, LOG, ActivityScale
-from bregopt.divergences.scalar import Penalty
+from bregopt.divergences.rows import IDENTITY, LOG, ActivityScale, Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, ExponentialSpectrum, exp_divided_differences
+from bregopt.divergences.trace_function import conditioned
 
 __all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint", "rank_one_spectrum"]
 

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.files import is_standard, locked, replacing, zipped
 from bregopt.io.matrices import csv_text, is_pandas
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 

@@ -41,7 +41,7 @@ from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin,
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 
 __all__ = ["FUNCTIONS", "evaluate"]
 

@@ -39,7 +39,7 @@ from bregopt.modeling.expressions import holds_complex
 from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.registry import RouteOptions, check_options
 from bregopt.routes.solution import Solution

@@ -33,7 +33,7 @@ from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand
 from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 
 __all__ = ["write_spec"]
 

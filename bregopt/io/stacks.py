@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
 from bregopt.chunks.sources import Source, maps_whole_file
 from bregopt.io.matrices import Labels, is_pandas, pandas_module
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass
 
 __all__ = [

@@ -23,7 +23,7 @@ from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curv
 from bregopt.modeling.expressions import ExpressionLike, Operand
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.coordinates import RANK_TOL, with_complement
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import LowRank, Matrix
 
 __all__ = [
     "Maximize",

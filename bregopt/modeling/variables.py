@@ -21,8 +21,8 @@ from bregopt.arrays import (
 )
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, compressed, embedded
 from bregopt.modeling.expressions import Expression, Operand
-from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Entries
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import cached_property, replace
 
 __all__ = ["PSD", "Parameter", "Variable"]

@@ -30,7 +30,7 @@ from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
 from bregopt.program.entry_stack import EntryStack
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass
 from bregopt.routes.registry import load, option_names, own_settings
 

@@ -30,8 +30,8 @@ from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments, nearness
-from bregopt.program.lowrank import LowRank, Matrix
 from bregopt.program.rows import Distances
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import replace
 from bregopt.routes.registry import KernelOptions, SolveOptions
 from bregopt.routes.solution import Solution

@@ -15,7 +15,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.routes.registry import StackOptions
 from bregopt.routes.solution import Solution
 

@@ -18,7 +18,7 @@ from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.matrices import labeled
 from bregopt.plotting import Axes
 from bregopt.program import StopReason
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.solution import Solution, Status
 

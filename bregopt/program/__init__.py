@@ -1,8 +1,15 @@
 """The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
-from bregopt.program.bounds import NO_CONES, Bounds, Penalty, SecondOrderCones, Target
-from bregopt.program.linear_map import LinearMap, Term
-from bregopt.program.lowrank import Face, LowRank, Matrix
+from bregopt.program.bounds import NO_CONES, Bounds, Face, Penalty, SecondOrderCones
+from bregopt.program.linear_map import (
+    LinearMap,
+    SparseLowRankProgram,
+    SparseLowRankRows,
+    SparsePlusLowRank,
+    Term,
+    sparse_plus_low_rank,
+    stored_terms,
+)
 from bregopt.program.program import (
     ENDED,
     LIMITS,
@@ -16,14 +23,8 @@ from bregopt.program.program import (
     StopReason,
     divergence_of,
 )
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import Scale, pays, scale_of
-from bregopt.program.sparse_plus_low_rank import (
-    SparseLowRankProgram,
-    SparseLowRankRows,
-    SparsePlusLowRank,
-    sparse_plus_low_rank,
-    stored_terms,
-)
 
 __all__ = [
     "ENDED",
@@ -48,7 +49,6 @@ __all__ = [
     "SparsePlusLowRank",
     "Start",
     "StopReason",
-    "Target",
     "Term",
     "divergence_of",
     "pays",

@@ -1,10 +1,10 @@
-"""The sets that rows and variables are in: bounds of activities, hard or soft, and second-order cones.
+"""The sets that rows, variables and matrices are in: bounds, hard or soft, second-order cones, and faces.
 
 The bounds add terms to the dual function.
 
 A hard row requires ``lo <= a <= hi`` of its activity ``a``. A soft row relaxes the bound that it violates to
 ``b`` and pays ``gamma * d(b, bound)``, minimized over ``b`` (Kulis et al. 2009, eq. 22), with a divergence
-``d`` of numbers (:mod:`bregopt.divergences.scalar`), or ``gamma`` times the violation (the hinge). A
+``d`` of numbers (:mod:`bregopt.divergences.rows`), or ``gamma`` times the violation (the hinge). A
 logarithmic row pays ``-gamma log(a - lo)`` at every activity, and requires ``a > lo``.
 
 The multiplier ``y`` of a row is positive where the lower bound is active, negative where the upper one is.
@@ -14,21 +14,24 @@ A row adds ``g(y) = min over a of penalty(a) + y a`` to the dual function: ``y *
 Ordinary variables may be in second-order cones ``Q = {(t, v): ||v|| <= t}``, all of a problem in one array. A
 vector ``x = (t, v)`` has the eigenvalues ``t - ||v||`` and ``t + ||v||``; it is in ``Q`` if both are
 nonnegative (Alizadeh, Goldfarb 2003, Second-order cone programming, §4). ``Q`` is its own dual.
+
+A matrix with given directions in its null space is on a face of the psd cone, ``X = V M V'``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+from scipy.linalg import blas
 
 from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.divergences.scalar import SCALARS, Penalty
+from bregopt.divergences.rows import SCALARS, Penalty, Target
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = ["NO_CONES", "Bounds", "Penalty", "SecondOrderCones", "Target", "boost_factor", "relaxed_bounds"]
+__all__ = ["NO_CONES", "Bounds", "Face", "Penalty", "SecondOrderCones", "boost_factor", "relaxed_bounds"]
 
 Subset = IntArray | slice
 
@@ -59,31 +62,6 @@ def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tupl
         value[log] += slack
         slope[log] = -(slack**2) / gamma[log]
     return value, slope
-
-
-@dataclass(frozen=True)
-class Target:
-    """The value that one row's activity must have at the multiplier ``y`` (a scalar kernel)."""
-
-    kind: Penalty
-    bound: float
-    gamma: float
-
-    @property
-    def floor(self) -> float:
-        """The multiplier below which the relaxed bound is infinite."""
-        return -math.inf if self.kind <= Penalty.HINGE else SCALARS[self.kind].floor(self.bound, self.gamma)
-
-    @property
-    def harmonic(self) -> bool:
-        """Whether one over the relaxed bound is affine in the multiplier."""
-        return self.kind <= Penalty.HINGE or SCALARS[self.kind].harmonic
-
-    def __call__(self, y: float) -> tuple[float, float]:
-        """Return the relaxed bound ``b(y)`` and its derivative, for `y` above :attr:`floor`."""
-        if self.kind <= Penalty.HINGE:
-            return self.bound, 0.0
-        return SCALARS[self.kind].target(self.bound, self.gamma, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,3 +438,91 @@ def boost_factor(q: Any, norm: Any) -> Any:
         Constants above zero; the norms, above zero, of the constants of ``x``.
     """
     return np.exp2(np.round(np.log2(_DISTANCE * norm / q)))  # powers of two round no number
+
+
+# --- Faces of the psd cone ----------------------------------------------------------------------------------
+
+
+class Face:
+    """The psd matrices of order `n` with the given directions in their null space, a face of the cone.
+
+    ``X = V M V'``, where ``V`` is an orthonormal basis of the complement of the directions. ``V`` is not
+    formed: it is the last columns of an orthogonal ``Q = I - Y T Y'`` (Schreiber and Van Loan 1989). So
+    mapping a matrix to the face and back costs ``n^2`` times the number of directions.
+
+    Parameters
+    ----------
+    directions : array of shape (n, q)
+        Linearly independent; none, ``q = 0``, for the whole cone.
+    """
+
+    def __init__(self, directions: Array) -> None:
+        n, q = directions.shape
+        self.n, self.codimension = n, q
+        if q == 0:
+            return
+        (packed, tau), _ = scipy.linalg.qr(directions, mode="raw")
+        self._Y = np.tril(packed[:, :q], -1) + np.eye(n, q)
+        self._Y[:, tau == 0] = 0.0  # no reflection
+        tau = np.where(tau == 0, 1.0, tau)
+        self._T = np.linalg.inv(np.triu(self._Y.T @ self._Y, 1) + np.diag(1 / tau))
+
+    @classmethod
+    def whole(cls, n: int) -> Face:
+        """Return the whole cone."""
+        return cls(np.zeros((n, 0)))
+
+    @property
+    def order(self) -> int:
+        """The order of ``M``."""
+        return self.n - self.codimension
+
+    @property
+    def basis(self) -> Array:
+        """``V``, shape ``(n, order)``."""
+        return self.embed(np.eye(self.order))
+
+    def project(self, W: Array) -> Array:
+        """Return ``V' W``."""
+        if self.codimension == 0:
+            return W
+        turned = W - self._Y @ (self._T.T @ (self._Y.T @ W))
+        return turned[self.codimension :]
+
+    def embed(self, W: Array) -> Array:
+        """Return ``V W``."""
+        if self.codimension == 0:
+            return W
+        padded = np.concatenate([np.zeros((self.codimension, *W.shape[1:])), W])
+        return padded - self._Y @ (self._T @ (self._Y.T @ padded))
+
+    def compress(self, S: Array) -> Array:
+        """Return ``V' S V`` for a symmetric matrix."""
+        q = self.codimension
+        if q == 0:
+            return S
+        Y, T = self._Y, self._T
+        W = S @ Y @ T
+        W -= Y @ (T.T @ (Y.T @ W)) / 2
+        return _less_both(np.array(S[q:, q:]), W[q:], Y[q:])
+
+    def lift(self, M: Array) -> Array:
+        """Return ``V M V'``."""
+        q = self.codimension
+        if q == 0:
+            return M
+        Y, T = self._Y, self._T
+        S = np.zeros((self.n, self.n))
+        S[q:, q:] = M
+        W = S @ Y @ T.T
+        W -= Y @ (T @ (Y.T @ W)) / 2
+        return _less_both(S, W, Y)
+
+
+def _less_both(S: Array, W: Array, Y: Array) -> Array:
+    """Return ``S - W Y' - Y W'``, overwriting the symmetric `S`."""
+    if len(S) == 0:
+        return S
+    both, other = np.hstack([W, Y]), np.hstack([Y, W])
+    less: Array = blas.dgemm(-1.0, both, other, 1.0, S.T, trans_b=1, overwrite_c=1)
+    return less.T

@@ -19,10 +19,10 @@ from bregopt.arrays import EPS, Array, IntArray
 from bregopt.program.bounds import Bounds
 from bregopt.program.convex_functions import ConvexFunction, Local
 from bregopt.program.linear_map import LinearMap, Term
-from bregopt.program.lowrank import Matrix
 from bregopt.program.matrix_entropies import OfMatrices
 from bregopt.program.program import Nearness, Program
 from bregopt.program.rows import DenseRows
+from bregopt.program.rows.base import Matrix
 from bregopt.records import dataclass, replace
 
 __all__ = [

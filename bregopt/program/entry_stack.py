@@ -11,8 +11,8 @@ from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES
 from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import plus_diagonal
-from bregopt.program.lowrank import LowRank
 from bregopt.program.program import Program
+from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = ["EntryProgram", "EntryStack"]

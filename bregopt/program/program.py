@@ -22,10 +22,10 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.linalg import lean
-from bregopt.program.bounds import NO_CONES, Bounds, SecondOrderCones
+from bregopt.program.bounds import NO_CONES, Bounds, Face, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
-from bregopt.program.lowrank import Face, Matrix
 from bregopt.program.rows import Rows
+from bregopt.program.rows.base import Matrix
 from bregopt.records import PickledWithoutCache, Text, cached_property, dataclass, kept, replace
 
 if TYPE_CHECKING:

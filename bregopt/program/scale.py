@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
-from bregopt.divergences.scalar import Penalty
-from bregopt.program.lowrank import LowRank, frobenius_norm
+from bregopt.divergences.rows import Penalty
 from bregopt.program.program import Block, Nearness, Program, divergence_of
 from bregopt.program.rows import Sum
+from bregopt.program.rows.base import LowRank, frobenius_norm
 from bregopt.records import dataclass, kept
 
 __all__ = ["DimacsSizes", "Scale", "dimacs_sizes", "pays", "scale_of"]

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.program import Penalty
-from bregopt.program.rows import RankOne, RowFamily, Rows
+from bregopt.program.rows import RankOne, Rows
 from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import replace
 from bregopt.rigorous.data import EXACT, Data, MatrixData
@@ -204,7 +204,7 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
         1 or -1.
     F : array of shape (n, r), optional
     """
-    if type(rows).definite_signs is not RowFamily.definite_signs and rows.definite_signs()[0] * sign > 0:
+    if type(rows).definite_signs is not Rows.definite_signs and rows.definite_signs()[0] * sign > 0:
         return True  # a product of vectors, or entries
     if F is not None and isinstance(rows, RankOne):
         return not any(map(any, product_of(_fractions(dense_row(rows.Z, 0)[None]), _fractions(F))))

@@ -16,7 +16,7 @@ from bregopt.certify.accuracy import Accuracy, has_closed_form
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.plotting import Axes, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
-from bregopt.program.lowrank import Matrix
+from bregopt.program.rows.base import Matrix
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table

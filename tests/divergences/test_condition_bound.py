@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import bregopt as bo
-from bregopt.divergences.condition_bound import CONDITIONED
+from bregopt.divergences.trace_function import CONDITIONED
 
 NAMES = tuple(CONDITIONED)
 

@@ -17,10 +17,10 @@ from bregopt.divergences import (
     WeightedFrobenius,
     line_root,
 )
-from bregopt.divergences.projection import increasing_root
+from bregopt.divergences.rows import Target, increasing_root
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.divergences.von_neumann import rank_one_spectrum
-from bregopt.program import Penalty, Target
+from bregopt.program import Penalty
 
 
 def positive_definite(rng, n):

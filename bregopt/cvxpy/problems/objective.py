@@ -29,7 +29,7 @@ from bregopt.cvxpy.problems.convex_atoms import (
 )
 from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
 from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
-from bregopt.divergences.scalar import Scalar
+from bregopt.divergences.rows import Scalar
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.affine import Affine
 from bregopt.modeling.bounds import soft

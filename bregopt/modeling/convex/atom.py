@@ -25,7 +25,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.program import Nearness
 from bregopt.program.convex_functions import ConvexFunction
-from bregopt.program.lowrank import Matrix
+from bregopt.program.rows.base import Matrix
 from bregopt.records import dataclass, replace
 
 __all__ = [

@@ -16,8 +16,8 @@ from bregopt.modeling.convex.eigenvalues import as_trace
 from bregopt.modeling.convex.expression import CurvedExpression, copies_of, curved, symmetric_argument
 from bregopt.modeling.expressions import Expression, Operand
 from bregopt.modeling.variables import PSD, Parameter
-from bregopt.program.lowrank import Matrix
 from bregopt.program.program import divergence_of
+from bregopt.program.rows.base import Matrix
 from bregopt.records import replace
 
 __all__ = ["DivergenceAtom", "log_det", "started_from_cost"]

@@ -41,7 +41,7 @@ from bregopt.problems.correlation.request import (
     weights_of_known,
 )
 from bregopt.problems.correlation.solve import solve_request, units_of
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.registry import StackOptions, time_limit

@@ -29,7 +29,7 @@ from bregopt.linalg import root_of
 from bregopt.problems.arguments import LABELS_SHOWN, diagonal_message, fixed_pairs, least_eigenvalue
 from bregopt.problems.correlation.answer import bracketed
 from bregopt.problems.correlation.infeasibility import least_block
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 

@@ -21,7 +21,7 @@ from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.request import Request
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 from bregopt.tables import html_table, table_lines

@@ -159,7 +159,7 @@ def nearest_correlation(
     Let ``S`` be the diagonal matrix of the roots of the weights and ``t = min_eigenvalue``. In Frobenius the
     variable is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue
     below ``t``. With `max_condition`, and for LogDet and von Neumann, the minimizer for given multipliers has
-    clipped eigenvalues (:mod:`bregopt.divergences.condition_bound`). The norms are semidefinite programs.
+    clipped eigenvalues (:mod:`bregopt.divergences.trace_function`). The norms are semidefinite programs.
     The largest entry is found by Douglas-Rachford splitting, with one eigendecomposition an iteration. The
     spectral norm mostly takes one problem of order ``n - 1``.
 

@@ -39,7 +39,7 @@ from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.request import Request
 from bregopt.problems.correlation.solve import correlation_rows, solve_request
 from bregopt.program import Answer, Program, Start, StopReason
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Capabilities, Settings
 from bregopt.routes.driver import warn_unproven

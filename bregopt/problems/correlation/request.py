@@ -35,7 +35,7 @@ from bregopt.problems.arguments import (
     least_eigenvalue,
     row_and_entry_weights,
 )
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import cached_property, dataclass
 
 __all__ = [

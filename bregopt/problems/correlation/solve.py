@@ -49,7 +49,7 @@ from bregopt.problems.arguments import (
 from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.request import Groups, Request
 from bregopt.program.entry_stack import EntryStack
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings

@@ -43,7 +43,7 @@ from bregopt.problems.cuts.optimum import best_cut
 from bregopt.problems.cuts.proof import Proof, Settled, partitions, principal, relaxed, unrelaxed
 from bregopt.problems.cuts.search import assigned, divided
 from bregopt.problems.cuts.triangles import LARGEST_ORDER, tightened
-from bregopt.program.lowrank import Matrix
+from bregopt.program.rows.base import Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Seed
 from bregopt.routes.progress import items_bar

@@ -24,7 +24,7 @@ from bregopt.io.graphs import Graph
 from bregopt.linalg import turned
 from bregopt.modeling.problem import Problem
 from bregopt.program import LowRank, StopReason
-from bregopt.program.lowrank import Matrix
+from bregopt.program.rows.base import Matrix
 from bregopt.records import replace
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.lower import lower_bound

@@ -33,7 +33,7 @@ from bregopt.problems.cuts.coarsening import (
 )
 from bregopt.problems.cuts.proof import principal
 from bregopt.program import LowRank
-from bregopt.program.lowrank import Matrix
+from bregopt.program.rows.base import Matrix
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.progress import items_bar
 

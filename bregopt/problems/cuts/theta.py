@@ -55,7 +55,7 @@ from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments
 from bregopt.program import StopReason
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven

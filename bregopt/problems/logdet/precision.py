@@ -28,7 +28,7 @@ from bregopt.modeling.variables import PSD
 from bregopt.plotting import Axes, plot_graph, plot_path
 from bregopt.problems.arguments import LABELS_SHOWN, Pairs, check_arguments, fixed_pairs
 from bregopt.problems.correlation.request import given_matrix
-from bregopt.program.lowrank import LowRank
+from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.registry import SolveOptions
 from bregopt.routes.solution import Solution, Status

@@ -1,15 +1,17 @@
 """Row families: arrays that represent ``m`` linear rows ``<A_k, X>``.
 
-A new family is one file with a subclass of :class:`RowFamily` that has the methods of :class:`Rows`. Solvers
+A new family is one file with a subclass of :class:`RowFamily`, which is :class:`Rows`. Solvers
 use rows only through those methods.
 """
 
 from bregopt.program.rows.algebra import (
+    Bilinear,
     Sum,
     add_rows,
     combine_rows,
     concatenate_rows,
     dense_stack,
+    multiplied_rows,
     stacked_rows,
     storage,
     upper_triangles,
@@ -23,9 +25,7 @@ from bregopt.program.rows.base import (
     Rows,
     SparseRows,
 )
-from bregopt.program.rows.bilinear import Bilinear, multiplied_rows
-from bregopt.program.rows.entries import Distances, Entries
-from bregopt.program.rows.low_rank import RankOne, RankOnePairs, RankTwo
+from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo
 
 FAMILIES: tuple[type[Rows], ...] = (
     *(Entries, Distances, RankOne, RankOnePairs, RankTwo),

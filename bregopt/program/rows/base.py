@@ -1,29 +1,33 @@
-"""The interface of a row family, ``m`` rows ``<A_k, X>`` of one symmetric matrix, and general rows.
+"""Matrices stored by a factor; the base of row families, ``m`` rows ``<A_k, X>``; and general rows.
 
-Those are dense matrices, or few terms each: ``sum_t value_t X[i_t, j_t]``.
+The latter are dense matrices, or few terms each: ``sum_t value_t X[i_t, j_t]``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from bregopt.arrays import EPS, Array, IntArray, Mask
-from bregopt.program.lowrank import LowRank, Matrix
+from bregopt.arrays import EPS, Array, IntArray, Mask, finite_array
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
 __all__ = [
     "Coordinates",
     "DenseRows",
+    "LowRank",
+    "Matrix",
     "Products",
     "RankOneTerms",
     "RowFamily",
     "Rows",
     "SparseRows",
     "eigen_factor",
+    "frobenius_norm",
     "symmetric_scatter",
 ]
 
@@ -32,6 +36,106 @@ __all__ = [
 _LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000
 _MANY_TERMS = 2_000  # below, the calls of a sparse product cost more than the terms
 _MANY_ENTRIES = 0.05  # terms, relative to the entries, above which a product of low rank is formed
+
+
+class LowRank:
+    """The positive semidefinite matrix ``F F'``, stored by its factor.
+
+    Parameters
+    ----------
+    factor : array_like of shape (n, r)
+        The factor ``F``; it is copied. Its columns need not be independent.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the factor is not a finite real matrix with at least one row and one column.
+    """
+
+    __slots__ = ("factor",)
+    factor: Array
+
+    def __init__(self, factor: ArrayLike) -> None:
+        self.factor = finite_array(factor, "factor", ndim=2)
+        if self.factor.size == 0:
+            raise ValueError(
+                f"factor has shape {self.factor.shape}; expected at least one row and one column"
+            )
+        self.factor.setflags(write=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape ``(n, n)`` of the matrix."""
+        return self.factor.shape[0], self.factor.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """The number of columns of the factor: the rank when they are independent."""
+        return self.factor.shape[1]
+
+    def dense(self) -> Array:
+        """Return the ``n x n`` array."""
+        return self.factor @ self.factor.T
+
+    def diag(self) -> Array:
+        """Return the diagonal, shape ``(n,)``."""
+        return np.einsum("ij,ij->i", self.factor, self.factor)
+
+    def trace(self) -> float:
+        """Return the trace."""
+        return float(np.vdot(self.factor, self.factor))
+
+    def diagonal(self) -> Array:
+        """Return the diagonal, under the name of NumPy's method."""
+        return self.diag()
+
+    def eigenvalues(self) -> Array:
+        """Return the ``min(n, r)`` largest eigenvalues, ascending; the others are zero."""
+        eigenvalues: Array = np.square(np.linalg.svd(self.factor, compute_uv=False)[::-1])
+        return eigenvalues
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return ``dense()[key]``, computing only those entries."""
+        n = self.factor.shape[0]
+        order = np.arange(n)
+        i = np.broadcast_to(order[:, None], (n, n))[key]
+        j = np.broadcast_to(order, (n, n))[key]
+        return np.einsum("...r,...r->...", self.factor[i], self.factor[j])[()]
+
+    def __matmul__(self, other: Any) -> Array:
+        """Return ``X @ other``, by way of the factor."""
+        product: Array = self.factor @ (self.factor.T @ other)
+        return product
+
+    def __rmatmul__(self, other: Any) -> Array:
+        """Return ``other @ X``, by way of the factor."""
+        product: Array = (other @ self.factor) @ self.factor.T
+        return product
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        dense = self.dense()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"LowRank(n={self.factor.shape[0]}, rank={self.rank})"
+
+    def __getstate__(self) -> Array:
+        return self.factor
+
+    def __setstate__(self, factor: Array) -> None:
+        self.factor = factor
+        self.factor.setflags(write=False)  # pickle does not keep it
+
+
+Matrix = Array | LowRank
+
+
+def frobenius_norm(X: Matrix) -> float:
+    """Return the Frobenius norm."""
+    return float(np.linalg.norm(X.factor.T @ X.factor if isinstance(X, LowRank) else X))
+
+
+# --- Families of rows ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,139 +172,96 @@ class Products:
     weight: Array
 
 
-@runtime_checkable
-class Rows(Protocol):
+class Rows(ABC):
     """A family of `m` linear rows ``<A_k, X>`` over symmetric matrices of order `n`.
 
-    :class:`RowFamily` has defaults for a family without known structure.
+    A subclass must define `n`, `m`, `apply`, `adjoint`, `slice`, `scale` and `coordinates`. The other methods
+    use dense matrices here, for a family without known structure; a subclass that overrides them is faster.
+
+    Attributes
+    ----------
+    m : int
+        The number of rows.
+    n : int
+        The order of ``X``.
     """
 
-    @property
-    def m(self) -> int:
-        """The number of rows."""
-        ...
+    rank: ClassVar[int | None] = None
+    """An upper bound on the rank of a row and on its :meth:`rank_one_terms`; None without a bound."""
+    single: ClassVar[bool] = False
+    """Whether each row is one entry, which :meth:`coordinates` then lists in the order of the rows."""
 
-    @property
-    def n(self) -> int:
-        """The order of ``X``."""
-        ...
+    if TYPE_CHECKING:  # a subclass has them as fields or as properties
 
+        @property
+        def m(self) -> int: ...
+
+        @property
+        def n(self) -> int: ...
+
+    @abstractmethod
     def apply(self, X: Matrix) -> Array:
         """Return ``<A_k, X>`` for every row, shape ``(m,)``."""
-        ...
 
+    @abstractmethod
     def adjoint(self, y: Array) -> Array:
         """Return ``sum_k y_k A_k``, a symmetric array of shape ``(n, n)``."""
-        ...
+
+    @abstractmethod
+    def slice(self, rows: IntArray) -> Self:
+        """Return the rows with the given indices; an index may repeat."""
+
+    @abstractmethod
+    def scale(self, weight: Array) -> Self:
+        """Return the rows ``weight[k] * A_k``."""
+
+    @abstractmethod
+    def coordinates(self) -> Coordinates:
+        """Return the rows term by term."""
 
     def restrict(self, V: Array) -> Rows:
         """Return the rows ``V' A_k V``: the same rows for ``X = V M V'``; `V` has shape ``(n, r)``."""
-        ...
-
-    def slice(self, rows: IntArray) -> Self:
-        """Return the rows with the given indices; an index may repeat."""
-        ...
-
-    def scale(self, weight: Array) -> Self:
-        """Return the rows ``weight[k] * A_k``."""
-        ...
+        stack = np.array([V.T @ A @ V for A in self._matrices()]).reshape(self.m, *2 * V.shape[1:])
+        return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
 
     def norms(self) -> Array:
         """Return the Frobenius norms of the ``A_k``, shape ``(m,)``."""
-        ...
+        return np.array([float(np.linalg.norm(A)) for A in self._matrices()])
 
     def magnitude(self, s: Array) -> Array:
         """Return ``sum_ij |A_ij| s_i s_j``, an upper bound of a row on psd matrices with diagonal ``s^2``."""
-        ...
+        return np.array([float(s @ np.abs(A) @ s) for A in self._matrices()])
 
     def factor(self, k: int) -> tuple[Array, Array]:
         """Return ``(U, d)`` with ``A_k = U diag(d) U'``, `U` of shape ``(n, rank)`` of full column rank."""
-        ...
+        return eigen_factor(self.slice(np.array([k])).adjoint(np.ones(1)))
 
     def rank_one_terms(self) -> RankOneTerms | None:
         """Return the rows as rank-one terms, None where they may need many."""
-        ...
-
-    def coordinates(self) -> Coordinates:
-        """Return the rows term by term."""
-        ...
+        return None
 
     def count(self) -> int:
         """Return about how many terms :meth:`coordinates` would list, without listing them."""
-        ...
-
-    @property
-    def rank(self) -> int | None:
-        """An upper bound on the rank of a row and on its :meth:`rank_one_terms`; None without a bound."""
-        ...
-
-    @property
-    def single(self) -> bool:
-        """Whether each row is one entry, which :meth:`coordinates` then lists in the order of the rows."""
-        ...
+        return len(self.coordinates().row)
 
     @property
     def few_terms(self) -> bool:
         """Whether there are so few terms that :meth:`coordinates` is the cheapest way to read the rows."""
-        ...
+        return self.count() <= _LARGEST_LISTED
 
     def products(self) -> Products | None:
         """Return the rows as products of two vectors, None where they are stored otherwise."""
-        ...
+        return None
 
     def nonzero(self) -> IntArray:
         """Return the indices of the nonzero rows, ascending; zero rows may be among them."""
-        ...
+        return np.arange(self.m)
 
     def definite_signs(self, asked: Mask | None = None) -> Array:
         """Return 1 for rows with psd ``A_k``, -1 for negative semidefinite ones, 0 for others or unknown.
 
         Rows outside the mask `asked`, if given, need only a cheap test.
         """
-        ...
-
-
-class RowFamily:
-    """Base class of row families, with defaults for those without known structure.
-
-    A subclass must define ``n``, ``m``, `apply`, `adjoint`, `slice`, `scale` and `coordinates`. The other
-    methods use dense matrices here; a subclass that overrides them is faster.
-    """
-
-    rank: ClassVar[int | None] = None
-    single: ClassVar[bool] = False
-
-    def restrict(self: Rows, V: Array) -> Rows:
-
-        stack = np.array([V.T @ A @ V for A in _matrices(self)]).reshape(self.m, *2 * V.shape[1:])
-        return DenseRows((stack + stack.transpose(0, 2, 1)) / 2)
-
-    def norms(self: Rows) -> Array:
-        return np.array([float(np.linalg.norm(A)) for A in _matrices(self)])
-
-    def magnitude(self: Rows, s: Array) -> Array:
-        return np.array([float(s @ np.abs(A) @ s) for A in _matrices(self)])
-
-    def factor(self: Rows, k: int) -> tuple[Array, Array]:
-        return eigen_factor(self.slice(np.array([k])).adjoint(np.ones(1)))
-
-    def rank_one_terms(self) -> RankOneTerms | None:
-        return None
-
-    def count(self: Rows) -> int:
-        return len(self.coordinates().row)
-
-    @property
-    def few_terms(self: Rows) -> bool:
-        return self.count() <= _LARGEST_LISTED
-
-    def products(self) -> Products | None:
-        return None
-
-    def nonzero(self: Rows) -> IntArray:
-        return np.arange(self.m)
-
-    def definite_signs(self: Rows, asked: Mask | None = None) -> Array:
         signs = np.zeros(self.m)
         if self.count() > _LARGEST_LISTED:
             return signs
@@ -220,11 +281,16 @@ class RowFamily:
                 signs[k] = np.sign(d[0])
         return signs
 
+    def _matrices(self) -> Iterator[Array]:
+        """Yield the ``A_k``."""
+        for k in range(self.m):
+            yield self.slice(np.array([k])).adjoint(np.ones(1))
 
-def _matrices(rows: Rows) -> Iterator[Array]:
-    """Yield the ``A_k``."""
-    for k in range(rows.m):
-        yield rows.slice(np.array([k])).adjoint(np.ones(1))
+
+RowFamily = Rows  # for families of your own
+
+
+# --- General rows -------------------------------------------------------------------------------------------
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
@@ -246,7 +312,7 @@ def eigen_factor(A: Array) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseRows(RowFamily):
+class DenseRows(Rows):
     """Rows given by a stack of symmetric matrices, shape ``(m, n, n)``."""
 
     few_terms: ClassVar[bool] = False
@@ -288,9 +354,6 @@ class DenseRows(RowFamily):
     def factor(self, k: int) -> tuple[Array, Array]:
         return eigen_factor(self.stack[k])
 
-    def rank_one_terms(self) -> None:
-        return None
-
     def coordinates(self) -> Coordinates:
         row, i, j = np.nonzero(self.stack)
         return Coordinates(row, i, j, self.stack[row, i, j])
@@ -300,7 +363,7 @@ class DenseRows(RowFamily):
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRows(PickledWithoutCache, RowFamily):
+class SparseRows(PickledWithoutCache, Rows):
     """Rows given by their terms, sorted by row; four arrays of one length."""
 
     few_terms: ClassVar[bool] = True
@@ -411,9 +474,6 @@ class SparseRows(PickledWithoutCache, RowFamily):
         U = np.zeros((self.n, len(d)))
         U[support] = small
         return U, d
-
-    def rank_one_terms(self) -> None:
-        return None
 
     def coordinates(self) -> Coordinates:
         return self.terms

@@ -29,7 +29,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import VonNeumann
-from bregopt.divergences.projection import increasing_root
+from bregopt.divergences.rows import increasing_root
 from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.errors import UnsupportedProblemError
 from bregopt.program import Answer, LinearMap, Program, Start, StopReason

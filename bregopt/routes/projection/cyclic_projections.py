@@ -34,8 +34,9 @@ from bregopt.arrays import Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort, checkpoint
 from bregopt.divergences import Line, ProjectionPoint, line_root, psd_part
+from bregopt.divergences.rows import Target
 from bregopt.linalg import is_definite, root_of
-from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason, Target
+from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts
