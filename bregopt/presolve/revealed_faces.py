@@ -22,7 +22,7 @@ integers:
 3. ``F = T S T'`` is a combination ``A*(w)`` of the equalities with ``b'w = 0``: linear equations in ``S``, of
    few unknowns. Of the solutions, that nearest to the projector on ``W`` is the most definite one.
 4. ``w`` has a small denominator. The face is accepted if integers prove it
-   (:mod:`bregopt.rigorous.integer_faces`).
+   (:mod:`bregopt.rigorous.faces`).
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from bregopt.presolve.svec import svec
 from bregopt.program import Face, Penalty, Program
 from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
-from bregopt.rigorous.implied_rows import as_integers
-from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
+from bregopt.rigorous.faces import IntegerFace, as_integers, on_integer_face, relations
 
 __all__ = ["Equalities", "ExposingVector", "OnIntegerFace", "integer_face", "revealed_faces"]
 
@@ -399,10 +398,10 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
             return None
         kept = determining
         on_face = on_faces(program, exposures, kept)
-    relations = on.data.relations.combinations
+    combinations = relations(on.data).combinations
     free = (np.diff(on.data.B.indptr) == 0) & program.bounds.equal
-    relations = relations[~relations[:, ~free].any(axis=1)]
-    found = OnIntegerFace(program, on_face.program, kept, exposures, relations.T, 0.0, face)
+    combinations = combinations[~combinations[:, ~free].any(axis=1)]
+    found = OnIntegerFace(program, on_face.program, kept, exposures, combinations.T, 0.0, face)
     program.reductions[REVEALED] = found
     return found
 

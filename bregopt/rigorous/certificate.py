@@ -19,23 +19,24 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
+from bregopt.plotting import Axes, plot_trace_profile
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
+from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
-from bregopt.rigorous.integer_faces import IntegerFace
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.statement import Statement, integers_of, text
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
-from bregopt.tables import html_table
+from bregopt.tables import html_table, table_lines
 
-__all__ = ["BoundCertificate", "ProvenBound", "Verification", "rounded", "stated"]
+__all__ = ["BoundCertificate", "ProvenBound", "TraceProfile", "Verification", "rounded", "stated"]
 
 # What another processor's order of operations may change of a bound, relative to the bounds and to their
 # distance.
@@ -552,3 +553,31 @@ class Verification:
 
     def _repr_html_(self) -> str:
         return html_table((), [("proven", self.proven), *self._facts()], left=2)
+
+
+@dataclass(frozen=True)
+class TraceProfile:
+    """The optimum given that the traces of the slacks ``C - A*(y)`` sum to at most ``R``, for several ``R``.
+
+    Where it drifts with ``R``, no finite multipliers prove the optimum of the problem itself.
+
+    Attributes
+    ----------
+    traces : array of shape (k,)
+        The bounds ``R``, ascending.
+    lower, upper : array of shape (k,)
+        Proven bounds of the optimum for each of them.
+    """
+
+    traces: Array
+    lower: Array
+    upper: Array
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the proven intervals by ``R``; returns the matplotlib axes."""
+        return plot_trace_profile(self.traces, self.lower, self.upper, ax)
+
+    def __repr__(self) -> str:
+        rows = zip(self.traces.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        cells = [[f"{R:g}", f"{low:.10g}", f"{high:.10g}"] for R, low, high in rows]
+        return "\n".join(table_lines(("trace of slacks", "lower", "upper"), cells, left=0))

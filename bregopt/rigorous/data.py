@@ -36,7 +36,6 @@ from bregopt.program.rows import (
 from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
-from bregopt.rigorous.implied_rows import Relations, relations_of
 
 __all__ = [
     "EXACT",
@@ -57,7 +56,6 @@ __all__ = [
 LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
 EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers
-_LARGEST_RELATED = 3_000  # equalities of which those are sought that others imply
 _PRODUCT = 8 * UNIT  # relative error of a product of three factors, and of a doubled one
 
 
@@ -288,32 +286,6 @@ class Data:
         for block in self.matrices:
             if block.null is not None:
                 mask[block.null.row] &= bool(np.isinf(self.lo[block.null.row]))
-        return mask
-
-    @cached_property
-    def relations(self) -> Relations:
-        """The hard equalities without radii that others imply."""
-        exact = (self.lo == self.hi) & (self.kind == int(Penalty.HARD)) & (self.lo_rad == 0)
-        for part in (self.A_rad, self.B_rad):
-            if part is not None:
-                exact[np.repeat(np.arange(self.m), np.diff(part.indptr))[part.data != 0]] = False
-        for block in self.matrices:
-            if block.null is not None:
-                exact[block.null.row] = False
-        rows = np.flatnonzero(exact)
-        if len(rows) > _LARGEST_RELATED:
-            rows = rows[:0]
-        table = sp.csr_array(sp.hstack([self.A, self.B])) if self.k else self.A
-        found = relations_of(table[rows], self.lo[rows], np.sqrt(np.append(self.share, np.ones(self.k))))
-        whole = np.zeros((len(found.implied), self.m))
-        whole[:, rows] = found.combinations
-        return Relations(rows[found.implied], whole, rows[found.unproven])
-
-    @cached_property
-    def implied(self) -> Mask:
-        """Mask of the equalities that are proven to follow from others."""
-        mask = np.zeros(self.m, dtype=bool)
-        mask[self.relations.implied] = True
         return mask
 
     @cached_property

@@ -26,7 +26,7 @@ from bregopt.program import Penalty
 from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.integer_faces import IntegerFace, exposes
+from bregopt.rigorous.faces import IntegerFace, exposes, implied_rows
 from bregopt.rigorous.linear_algebra import (
     LARGEST_PARTS,
     Vector,
@@ -113,7 +113,7 @@ def exact_digits(data: Data, bound: float = math.inf) -> Digits:
     data : Data
         That :func:`check_exact` accepts.
     bound : float
-        On the sum of the traces of the slacks (:mod:`bregopt.rigorous.dual_trace`).
+        On the sum of the traces of the slacks (:mod:`bregopt.rigorous.reduction`).
     """
     form = _StandardForm(data, bound)
     X, y = _Path(form).follow()
@@ -315,7 +315,7 @@ class _StandardForm:
             if lo != hi and math.isfinite(end):
                 self.rows[k][self._between(lo, hi), 0, 0] = Fraction(sign)
         self.shift = self._shifted(data, Fraction(bound)) if math.isfinite(bound) else None
-        none = data.idle | data.implied | (np.isinf(data.lo) & np.isinf(data.hi))
+        none = data.idle | implied_rows(data) | (np.isinf(data.lo) & np.isinf(data.hi))
         self.kept = np.flatnonzero(~np.append(none, np.zeros(len(self.rows) - data.m, dtype=bool))).tolist()
         self.equations = np.array([k for k in self.kept if k < data.m and data.lo[k] == data.hi[k]], np.intp)
         free = np.flatnonzero(data.free).tolist()

@@ -49,7 +49,7 @@ from bregopt.program import LowRank, Penalty, Program
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData, data_of
-from bregopt.rigorous.implied_rows import relations_of
+from bregopt.rigorous.faces import relations_of
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 
 __all__ = ["Point", "Space", "UnprovenError", "newton_kantorovich"]

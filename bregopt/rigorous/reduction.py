@@ -1,24 +1,30 @@
 """The problem that proofs are about: blocks on faces and ranges, where they have an interior, and its bounds.
 
-A face is what a row ``z'X z <= 0`` of short numbers leaves, as in relaxations of balanced cuts. ``X`` psd and
-``z'X z <= 0`` imply ``X z = 0``. For ``z`` whose last entry beside zeros, ``z_l``, is 1 or -1, ``l`` is
-eliminated without rounding: ``X_al = -z_l sum_b z_b X_ab``, ``X_ll = sum_ab z_a z_b X_ab``. In other words,
-``X = H M H'``, where ``H`` has unit vectors as rows, and at ``l`` the row ``-z_l z_b``.
-
-A range is that of a low-rank ``X0 = F F'``: ``X = H M H'`` with ``M`` of the order of the rank. LogDet and
-von Neumann keep it. LogDet is invariant under congruence: with ``H = F`` no number is rounded, and ``X0``
-becomes the identity. The others, and caps, need an orthonormal basis of the exact range of `F`:
-``H = F T (I + E)^(-1/2)``, for any ``T`` with ``E = (F T)'F T - I`` of norm below one. It is enclosed. If
-columns depend on others, ``F = G K`` with fewer columns `G` and a rational ``K``, which is checked exactly;
-then `G` takes the place of `F`, and ``K K'`` that of the identity.
+Faces are those of :mod:`bregopt.rigorous.faces`. A range is that of a low-rank ``X0 = F F'``: ``X = H M H'``
+with ``M`` of the order of the rank. LogDet and von Neumann keep it. LogDet is invariant under congruence:
+with ``H = F`` no number is rounded, and ``X0`` becomes the identity. The others, and caps, need an
+orthonormal basis of the exact range of `F`: ``H = F T (I + E)^(-1/2)``, for any ``T`` with
+``E = (F T)'F T - I`` of norm below one. It is enclosed. If columns depend on others, ``F = G K`` with fewer
+columns `G` and a rational ``K``, which is checked exactly; then `G` takes the place of `F`, and ``K K'`` that
+of the identity.
 
 Single hard rows imply bounds on traces and variables. A row ``sum_i w_i X_ii + sum_j b_j u_j <= s`` with
 ``w_i >= 0`` bounds each ``X_ii`` by what the variables leave of ``s``, divided by ``w_i``; it bounds the
 variables likewise. All quotients are rounded upward.
+
+Where the rows leave ``X`` no interior, multipliers may grow without end, and no feasible point may be near an
+answer. With ``sum tr (C - A*(y)) <= R`` for the multipliers, the dual of
+
+    minimize  <C, X> + R t   subject to   lo <= A(X) + B u <= hi,   X + t I psd,   t >= 0,
+
+both sides have an interior. In ``W = X + t I`` it is a problem of the same form with the variable ``t``, of
+cost ``R - tr C`` and column ``-A(I)``. Sums of diagonal entries are enclosed.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 from operator import mul
 from typing import Any, NamedTuple
@@ -28,33 +34,25 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.program import Penalty
+from bregopt.program import Penalty, Program
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball, inflated, raised, sparse_product
-from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, Null, Terms, assembled, is_short
-from bregopt.rigorous.integer_faces import IntegerFace, on_integer_face
+from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, data_of
+from bregopt.rigorous.faces import IntegerFace, RowFace, on_faces, on_integer_face
+from bregopt.rigorous.linear_algebra import terms_of
 
 __all__ = [
     "Implied",
     "Reduced",
     "implied_bounds",
     "independent_columns",
-    "on_faces",
     "reduced",
     "reduced_in_steps",
+    "with_bounded_slack",
 ]
 
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
 _LARGEST_DENOMINATOR = 12
-
-
-class RowFace(NamedTuple):
-    """What a row leaves of a block: ``X z = 0``, as the row times `sign` says ``z'X z <= 0`` or more."""
-
-    block: int
-    row: int
-    sign: int
-    z: Array
 
 
 class Reduced(NamedTuple):
@@ -85,172 +83,27 @@ def reduced_in_steps(data: Data, face: IntegerFace | None = None) -> tuple[Reduc
     """Return the problem like :func:`reduced`, and the faces of single rows in the order they were taken."""
     bases: tuple[Array | None, ...] = (None,) * len(data.matrices)
     if face is not None:
-        traces = implied_bounds(data).traces  # also of principal submatrices
         on_face = on_integer_face(data, face)
         if on_face is None:
             raise ValueError("the rows do not imply the face that the certificate names")
-        data, bases = on_face.data, on_face.bases
-        blocks = [replace(block, trace=float(t)) for block, t in zip(data.matrices, traces, strict=True)]
-        data = replace(data, matrices=tuple(blocks))
-    data, found, faces = on_faces(data)
-    taken = list(faces)
+        data, bases = _with_traces(on_face.data, data), on_face.bases
+    taken: list[RowFace] = []
+    on, found, faces = on_faces(data)
     while faces:  # a face may have further faces
-        bases = tuple(map(_product, bases, found))
-        data, found, faces = on_faces(data)
-        taken += faces
+        data, bases, taken = _with_traces(on, data), tuple(map(_product, bases, found)), taken + faces
+        on, found, faces = on_faces(data)
     data, found = _on_ranges(data)
     return Reduced(data, tuple(map(_product, bases, found))), tuple(taken)
 
 
+def _with_traces(on: Data, data: Data) -> Data:
+    """Return a problem on faces with the bounds on traces of the whole, as for principal submatrices."""
+    pairs = zip(on.matrices, implied_bounds(data).traces.tolist(), strict=True)
+    return replace(on, matrices=tuple(replace(block, trace=trace) for block, trace in pairs))
+
+
 def _product(H: Array | None, M: Array | None) -> Array | None:
     return M if H is None else H if M is None else H @ M
-
-
-def on_faces(data: Data) -> tuple[Data, tuple[Array | None, ...], list[RowFace]]:
-    """Return the problem with each linear block on the face of its first such row, ``H`` of each, and faces.
-
-    The row itself has no bounds there. Where there is none, the block stays, and its ``H`` is None.
-    """
-    blocks: list[MatrixData] = []
-    bases: list[Array | None] = []
-    rows: list[int] = []
-    faces: list[RowFace] = []
-    zero = _zero_rows(data)
-    for b, block in enumerate(data.matrices):
-        whole = True
-        found = block.null
-        for k in _candidates(data, zero, b) if found is None else ():
-            null = _null(block, k)
-            if null is not None:
-                found, whole = Null(k, null[0]), null[1]
-                break
-        smaller = None if found is None else _eliminated(block, found.row if whole else -1, found.z)
-        if found is None or smaller is None:
-            blocks.append(block)
-            bases.append(None)
-            continue
-        if whole:
-            rows.append(found.row)
-        faces.append(RowFace(b, found.row, _sign(block, found.row), found.z))
-        trace = float(implied_bounds(data).traces[b])  # also of a principal submatrix
-        blocks.append(replace(smaller, trace=trace))
-        bases.append(_basis(found.z))
-    if not faces:
-        return data, tuple(bases), faces
-    lo, hi = data.lo.copy(), data.hi.copy()
-    lo[rows], hi[rows] = -np.inf, np.inf
-    return replace(data, matrices=tuple(blocks), lo=lo, hi=hi), tuple(bases), faces
-
-
-def _sign(block: MatrixData, row: int) -> int:
-    """Return the sign of the coefficients of a row on the diagonal; a row that is not listed is ``z'X z``."""
-    at = block.A.indptr[row]
-    return -1 if at < block.A.indptr[row + 1] and block.A.data[at] < 0 else 1
-
-
-def _candidates(data: Data, zero: Mask, b: int) -> IntArray:
-    """Return those of the rows `zero` that may be ``z'X z <= 0`` of a block, if it is linear."""
-    block = data.matrices[b]
-    if block.anchor is not None or block.cap is not None or block.n < 2:
-        return np.zeros(0, dtype=np.intp)
-    rows = np.flatnonzero(zero & (np.diff(block.A.indptr) > 0))
-    first = block.A.indptr[rows]  # of z z' it is on the diagonal
-    at = block.A.indices[first]
-    end = np.where(block.A.data[first] > 0, data.hi[rows], data.lo[rows])
-    return rows[(block.i[at] == block.j[at]) & (end == 0)]
-
-
-def _zero_rows(data: Data) -> Mask:
-    """Return the mask of the hard rows of one block and no variables with a bound that is exactly zero."""
-    zero = (data.lo <= 0) & (data.hi >= 0) & ((data.lo == 0) | (data.hi == 0))
-    zero &= (data.lo_rad == 0) & (data.hi_rad == 0)
-    zero &= (data.kind == int(Penalty.HARD)) & (np.diff(data.B.indptr) == 0)
-    if zero.any():
-        zero &= np.sum([np.diff(block.A.indptr) > 0 for block in data.matrices], axis=0) == 1
-    return zero
-
-
-def _null(block: MatrixData, k: int) -> tuple[Array, bool] | None:
-    """Return ``z`` with ``X z = 0`` from a row, and whether the row is ``z'X z``; None for other rows.
-
-    The row is a multiple of ``z'X z`` with exact coefficients, or has entries of one sign on the diagonal
-    alone, one of which is left out at a time. The last entry of ``z`` that is not zero is one.
-    """
-    at = slice(block.A.indptr[k], block.A.indptr[k + 1])
-    value, column = block.A.data[at], block.A.indices[at]
-    if block.A_rad is not None and block.A_rad.data[at].any():
-        return None
-    i, j, value = block.i[column], block.j[column], value * block.share[column]
-    support = np.unique(np.concatenate([i, j]))
-    s, z = len(support), np.zeros(block.n)
-    if (i == j).all() and (value * value[0] > 0).all():
-        z[i[0]] = 1.0
-        return z, s == 1
-    first = i == support[0]
-    if len(value) != s * (s + 1) // 2 or not value[0] or first.sum() != s:
-        return None
-    z[j[first]] = value[first] / value[0]
-    products = value[0] * z[i] * z[j]
-    unit = z / z[support[-1]] if z[support[-1]] else z
-    short = is_short(np.concatenate([value[:1], z, unit])).all()  # so that all products are exact
-    if not short or (products != value).any() or (unit * z[support[-1]] != z).any():
-        return None
-    return (unit, True) if unit[support[-1]] == 1 else None
-
-
-def _basis(z: Array) -> Array:
-    last = int(np.flatnonzero(z)[-1])
-    H = np.delete(np.eye(len(z)), last, axis=1)
-    H[last] = -z[last] * np.delete(z, last)
-    return H
-
-
-def _eliminated(block: MatrixData, k: int, z: Array) -> MatrixData | None:
-    """Return a block without row `k` and the last index of `z`, None where it has too many terms."""
-    n, m = block.n, block.A.shape[0]
-    terms = _without(block, k)
-    last = int(np.flatnonzero(z)[-1])
-    i, j = np.divmod(terms.place, n)
-    others = np.delete(np.flatnonzero(z), -1)
-    one, both = (i == last) != (j == last), (i == last) & (j == last)
-    s = len(others)
-    if one.sum() * s + both.sum() * s * s > LARGEST_LISTED:
-        return None
-    a, b = np.triu_indices(s)
-    # X_al is a sum over b, and X_ll one over all pairs, of which those beside the diagonal count twice.
-    pairs = np.where(a == b, 1.0, 2.0) * z[others[a]] * z[others[b]]
-    stay = ~(one | both)
-    along = np.where(i == last, j, i)[one]
-    parts = [
-        (terms.row[stay], i[stay], j[stay], terms.value[stay], terms.rad[stay]),
-        _outer(terms, one, np.repeat(along, s), np.tile(others, one.sum()), -z[last] * z[others]),
-        _outer(terms, both, np.tile(others[a], both.sum()), np.tile(others[b], both.sum()), pairs),
-    ]
-    row, i, j, value, rad = (np.concatenate(part) for part in zip(*parts, strict=True))
-    i, j = (index - (index > last) for index in (np.minimum(i, j), np.maximum(i, j)))
-    return assembled(block.name, n - 1, m, Terms(row, i * (n - 1) + j, value, rad))
-
-
-def _without(block: MatrixData, k: int) -> Terms:
-    """Return the terms of a block and its cost, without those of row `k`."""
-    A, m = block.A, block.A.shape[0]
-    row = np.repeat(np.arange(m), np.diff(A.indptr))
-    rad = np.zeros(A.nnz) if block.A_rad is None else block.A_rad.data
-    kept, costs = row != k, np.flatnonzero(block.C.magnitude)
-    place = block.i * block.n + block.j
-    return Terms(
-        np.concatenate([row[kept], np.full(len(costs), m)]),
-        np.concatenate([place[A.indices[kept]], place[costs]]),
-        np.concatenate([A.data[kept], block.C.mid[costs]]),
-        np.concatenate([rad[kept], block.C.rad[costs]]),
-    )
-
-
-def _outer(terms: Terms, chosen: Mask, i: IntArray, j: IntArray, factor: Array) -> tuple[Any, ...]:
-    """Return the chosen terms times each of some factors of 1 or 2, at the given entries."""
-    value = np.outer(terms.value[chosen], factor).ravel()
-    rad = np.outer(terms.rad[chosen], np.abs(factor)).ravel()
-    return np.repeat(terms.row[chosen], len(factor)), i, j, value, rad
 
 
 def _on_ranges(data: Data) -> tuple[Data, tuple[Array | None, ...]]:
@@ -499,3 +352,57 @@ def _quotient(a: Array, b: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         q = np.nextafter(np.maximum(a, 0.0) / b, np.inf)
     return np.where(b > 0, q, np.inf)
+
+
+def with_bounded_slack(program: Program, bound: float) -> tuple[Program, Data]:
+    """Return the program in which the traces of the slack matrices sum to at most a bound, and its data.
+
+    Raises
+    ------
+    ValueError
+        If the objective is not linear, a row is soft, or eigenvalues have a cap.
+    """
+    if any(b.nearness is not None or b.cap is not None for b in program.blocks):
+        raise ValueError("trace= bounds the slack C - A*(y) of linear objectives without caps on eigenvalues")
+    if (program.bounds.kind != int(Penalty.HARD)).any():
+        raise ValueError("trace= bounds the slack C - A*(y) of problems with hard rows; some are soft")
+    given = data_of(program)
+    if any(block.null is not None or block.A_rad is not None for block in given.matrices):
+        raise ValueError("trace= needs rows that are stored as numbers; some are products of vectors")
+    sums = [Fraction(0)] * program.m
+    costs = Fraction(bound)
+    for block in given.matrices:
+        on = block.i == block.j
+        for k, at, a in terms_of(block.A):
+            if on[at]:
+                sums[k] -= Fraction(a)
+        costs -= sum(map(Fraction, block.C.mid[on].tolist()), Fraction(0))
+    column, cost = _enclosed(sums), _enclosed([costs])
+    rows = np.flatnonzero((column.mid != 0) | (column.rad != 0))
+    wider = replace(
+        program,
+        B=sp.csr_array(sp.hstack([program.B, _column(column.mid, rows)])),
+        c=np.append(program.c, cost.mid),
+        u_lo=np.append(program.u_lo, 0.0),
+        u_hi=np.append(program.u_hi, np.inf),
+        columns=(),
+        parameter_slopes=(),
+    )
+    data = data_of(wider)
+    if column.rad.any():
+        last, row = data.B.indices == program.k, np.repeat(np.arange(program.m), np.diff(data.B.indptr))
+        radii = np.where(last, column.rad[row], 0.0)
+        data = replace(data, B_rad=sp.csr_array((radii, data.B.indices, data.B.indptr), data.B.shape))
+    return wider, replace(data, c=Ball(data.c.mid, np.append(np.zeros(program.k), cost.rad)))
+
+
+def _column(values: Array, rows: IntArray) -> sp.csr_array:
+    zero = np.zeros(len(rows), dtype=np.intp)
+    return sp.csr_array((values[rows], (rows, zero)), (len(values), 1))
+
+
+def _enclosed(numbers: Sequence[Fraction]) -> Ball:
+    """Return the nearest doubles, with radii for those that are none."""
+    mid = [float(number) for number in numbers]
+    rad = [0.0 if Fraction(m) == x else math.ulp(m) for m, x in zip(mid, numbers, strict=True)]
+    return Ball(np.array(mid), np.array(rad))

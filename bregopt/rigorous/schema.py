@@ -23,7 +23,7 @@ from bregopt.program import Penalty
 from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, Anchor, Data, MatrixData, Null
-from bregopt.rigorous.integer_faces import IntegerFace
+from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.upper import Point
 

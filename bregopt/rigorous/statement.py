@@ -32,9 +32,8 @@ from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.epigraph import StatedTerm
-from bregopt.rigorous.integer_faces import IntegerFace
+from bregopt.rigorous.faces import IntegerFace, RowFace
 from bregopt.rigorous.linear_algebra import changes_for, fractions_of, least_eigenvalue, terms_of
-from bregopt.rigorous.reduction import RowFace
 
 __all__ = ["Statement", "text"]
 

@@ -25,6 +25,7 @@ from bregopt.records import dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated, raised, up
 from bregopt.rigorous.data import Data, Side
 from bregopt.rigorous.divergences import penalty, value_term
+from bregopt.rigorous.faces import implied_rows, relations
 from bregopt.rigorous.linear_algebra import (
     LARGEST_SYSTEM,
     Found,
@@ -86,7 +87,7 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
     point = Point(tuple(X), u, np.flatnonzero(chosen), movable)
     data.activities[point] = a
     if 0 < len(point.equations) <= LARGEST_SYSTEM and not _rows(data, point).least > 0:
-        point = Point(tuple(X), u, np.flatnonzero(chosen & ~data.implied), movable)
+        point = Point(tuple(X), u, np.flatnonzero(chosen & ~implied_rows(data)), movable)
     for _ in range(_ROUNDS):
         if len(point.equations) > LARGEST_SYSTEM:
             return (
@@ -99,7 +100,7 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
         point, radius = found
         _, lack = _room(data, point, radius)
         more = np.setdiff1d(np.flatnonzero(hard & (lack > 0)), point.equations)
-        more = more[~data.implied[more]] if len(more) else more
+        more = more[~implied_rows(data)[more]] if len(more) else more
         if not len(more):
             break
         point = Point(point.X, point.u, np.union1d(point.equations, more), point.movable)
@@ -108,7 +109,7 @@ def feasible_near(data: Data, X: Sequence[Array], u: Array) -> tuple[Point | Non
 
 def _dependence(data: Data) -> str:
     """Return why active rows are not proven independent."""
-    for k in data.relations.unproven.tolist():
+    for k in relations(data).unproven.tolist():
         return f"row {k} depends on others up to round-off, but not exactly: leave it out, or write it alike"
     return "the active rows are not proven independent: leave out rows that others imply"
 
@@ -134,7 +135,7 @@ def upper_bound(data: Data, point: Point) -> Side:
     a, lack = _room(data, point, radius)
     lack[point.equations] = 0.0
     if (lack > 0).any():
-        lack[data.implied] = 0.0
+        lack[implied_rows(data)] = 0.0
     if (lack > 0).any():
         return Side(math.inf, f"row {int(np.argmax(lack))} is violated by up to {lack.max():.1e}")
     return _value(data, point, a, radius)

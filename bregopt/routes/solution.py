@@ -22,8 +22,7 @@ from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
-    from bregopt.rigorous.certificate import Verification
-    from bregopt.rigorous.dual_trace import TraceProfile
+    from bregopt.rigorous.certificate import TraceProfile, Verification
     from bregopt.rigorous.rational import RationalAnswer
     from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.derivative import Derivative
@@ -432,7 +431,7 @@ class Solution:
         TypeError, ValueError
             As :meth:`verify` with `trace`.
         """
-        from bregopt.rigorous.dual_trace import TraceProfile  # few ask
+        from bregopt.rigorous.certificate import TraceProfile  # few ask
 
         bounds = np.unique(np.asarray(traces, dtype=float))
         found = [self.verify(trace=float(bound), exact=exact) for bound in bounds]
