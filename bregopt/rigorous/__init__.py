@@ -3,7 +3,7 @@
 On them rest the words infeasible and unbounded. A Farkas vector of a problem is a vector of multipliers with
 a positive bound for the zero objective: its multiples prove bounds beyond every number. A ray is a point of
 the homogeneous problem with a negative value. :mod:`bregopt.certify` tests both up to round-off. Only vectors
-that pass wait for the proof, in which every rounding counts (:mod:`bregopt.rigorous.farkas`).
+that pass wait for the proof, in which every rounding counts (:mod:`bregopt.rigorous.proof`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def proves_infeasible(program: Program, y: Array) -> bool:
     """
     if not np.isfinite(y).all():
         return False
-    from bregopt.rigorous.farkas import is_refuted
+    from bregopt.rigorous.proof import is_refuted
 
     return is_refuted(program, y)
 
@@ -62,13 +62,13 @@ def proves_unbounded(program: Program, X: Sequence[Matrix], u: Array) -> bool:
     X : sequence of arrays of shape (n_b, n_b)
     u : array of shape (k,)
     """
-    from bregopt.rigorous.farkas import falls_along
+    from bregopt.rigorous.proof import falls_along
 
     return falls_along(program, X, u)
 
 
 def proves_bound(program: Program, y: Array) -> bool:
     """Whether multipliers prove a finite bound on the optimum, without a tolerance."""
-    from bregopt.rigorous.farkas import is_bounded
+    from bregopt.rigorous.proof import is_bounded
 
     return is_bounded(program, y)

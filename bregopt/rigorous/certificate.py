@@ -26,10 +26,10 @@ from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
 from bregopt.rigorous.faces import IntegerFace
-from bregopt.rigorous.farkas import feasibility, homogeneous, refutes
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
+from bregopt.rigorous.proof import feasibility, homogeneous, refutes
 from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.statement import Statement, integers_of, text

@@ -19,7 +19,7 @@ def assert_lean(*more):
 
 import bregopt as bo
 assert_lean("networkx", "highspy", "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.optimize")
-assert_lean("threadpoolctl", "fractions", "bregopt.rigorous.farkas", "bregopt.routes.conflict")
+assert_lean("threadpoolctl", "fractions", "bregopt.rigorous.proof", "bregopt.routes.conflict")
 classes = {
     cls
     for name, module in sys.modules.items() if name.startswith("bregopt")

@@ -221,7 +221,7 @@ def _inside(program: Program, answer: Answer) -> Array | None:
     if program.curved or program.k or max(program.A.orders) > _LARGEST_MOVED:
         return None
     from bregopt.rigorous.data import data_of
-    from bregopt.rigorous.farkas import interior_multipliers
+    from bregopt.rigorous.proof import interior_multipliers
 
     y = program.bounds.clip(answer.y)
     try:
