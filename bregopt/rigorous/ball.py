@@ -15,6 +15,7 @@ else about them is.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,15 @@ class Ball:
         """Return a ball that contains the intervals from finite `lo` to `hi`."""
         mid = (np.asarray(lo) + np.asarray(hi)) / 2
         return cls(mid, _grown(np.maximum(hi - mid, mid - lo), mid))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ball]) -> Ball:
+        """Return balls one after the other, along the first axis."""
+        return cls(np.concatenate([part.mid for part in parts]), np.concatenate([part.rad for part in parts]))
+
+    def reshape(self, *shape: int) -> Ball:
+        """Return the arrays in another shape."""
+        return Ball(self.mid.reshape(shape), self.rad.reshape(shape))
 
     @property
     def lo(self) -> Array:

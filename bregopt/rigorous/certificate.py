@@ -23,8 +23,8 @@ from bregopt.plotting import Axes, plot_trace_profile
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
+from bregopt.rigorous.convex_terms import StatedTerm, in_epigraph
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.epigraph import StatedTerm, in_epigraph, packed_terms, read_terms
 from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
@@ -249,7 +249,7 @@ class BoundCertificate:
             arrays |= {f"face{b}": T for b, T in enumerate(self.face.directions)}
             arrays |= {"exposing": self.face.weight}
         if self.terms:
-            packed, facts["terms"] = packed_terms(self.terms)
+            packed, facts["terms"] = schema.packed_terms(self.terms)
             arrays |= packed
         stated = self._statement()
         if stated:
@@ -383,7 +383,7 @@ class BoundCertificate:
             name=fields.text("name"),
             face=schema.read_face(fields, data),
             digits=_read_digits(fields, data),
-            terms=read_terms(fields, data),
+            terms=schema.read_terms(fields, data),
         )
         if found.terms and (found.ray, found.factor, found.digits) != (None, None, None):
             raise fields.error("terms", len(found.terms), "none beside a ray, a factor or digits")

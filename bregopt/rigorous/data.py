@@ -301,10 +301,7 @@ class Data:
     def activity(self, X: Sequence[Any], u: Array) -> Ball:
         """Return ``A(X) + B u``; matrices are float arrays or :class:`LowRank`."""
         entries = [_entries_of(block, X_b) for block, X_b in zip(self.matrices, X, strict=True)]
-        x = Ball(
-            *(np.concatenate([np.zeros(0), *(getattr(e, end) for e in entries)]) for end in ("mid", "rad"))
-        )
-        total = sparse_product(self.A, self.A_rad, x)
+        total = sparse_product(self.A, self.A_rad, Ball.joined([Ball.exact(np.zeros(0)), *entries]))
         return total + sparse_product(self.B, self.B_rad, Ball.exact(u)) if self.k else total
 
 

@@ -1,21 +1,33 @@
-"""Proven values of the terms of both bounds: divergences and their duals, penalties and their conjugates.
+"""Proven values of the terms of both bounds: divergences and their duals, penalties, and convex functions.
 
 Divergences are for every matrix within a radius. In all formulas ``Y`` is the inverse of the computed
 Cholesky factor of ``X0``, a float matrix whose determinant is the product of its diagonal, and
-``F = Y X0 Y' - I`` is enclosed. docs/trust/rounding.md derives each inequality.
+``F = Y X0 Y' - I`` is enclosed. docs/trust/rounding.md derives each inequality. A feasible matrix near one
+of doubles has an image near that one's, whose eigenvalues have enclosures: sums of ``d log d`` need no
+condition number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Penalty
+from bregopt.program.convex_functions import (
+    Exponential,
+    Logistic,
+    LogSumExp,
+    NegativeEntropy,
+    NumbersRelativeEntropy,
+)
+from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.records import kept
-from bregopt.rigorous.ball import Ball, exp, inflated, log
+from bregopt.rigorous.ball import UNIT, Ball, exp, inflated, log, up
 from bregopt.rigorous.data import Anchor, Data, MatrixData
 from bregopt.rigorous.linear_algebra import (
     decomposition,
@@ -27,7 +39,20 @@ from bregopt.rigorous.linear_algebra import (
     whitened,
 )
 
-__all__ = ["conjugate", "dual_term", "penalty", "value_term"]
+__all__ = [
+    "Arguments",
+    "Spectrum",
+    "conjugate",
+    "dual_term",
+    "function_value",
+    "log_of_sum",
+    "penalty",
+    "real_form",
+    "value_of",
+    "value_term",
+]
+
+_SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
 
 
 def dual_term(block: MatrixData, W: Ball, trace: float, X: Array | None) -> tuple[float, str]:
@@ -83,6 +108,77 @@ def value_term(block: MatrixData, X: Array, radius: float) -> tuple[float, str]:
     )
 
 
+# --- Spectra ----------------------------------------------------------------------------------------
+
+
+class Spectrum:
+    """``H (D - e) H' <= Y <= H (D + e) H'`` for a matrix with radii."""
+
+    def __init__(self, Y: Ball) -> None:
+        rad = np.maximum(Y.rad, Y.rad.T) + np.abs(Y.mid - Y.mid.T)
+        self.Q, self.d, distance = decomposition(Ball((Y.mid + Y.mid.T) / 2, inflated(rad)))
+        self.distance = inflated(distance + TINY)
+        self.definite = bool(math.isfinite(self.distance) and self.d[0] > 2 * self.distance)
+        delta = orthogonality(self.Q)
+        self.turn = inflated(delta * (2 + delta))
+
+    def logarithm(self, below: bool) -> Ball:
+        """Return a matrix below the logarithm, or above it."""
+        moved = Ball.exact(self.d if below else np.maximum(self.d, 0.0))
+        moved = moved + (-self.distance if below else self.distance)
+        ends = log(moved).lo if below else log(moved).hi
+        size = self.turn * float(np.abs(ends).max(initial=0.0))
+        K = (Ball.exact(self.Q) * ends) @ self.Q.T
+        return K + (-size if below else size) * np.eye(len(self.d))
+
+    def itself(self) -> Spectrum | None:
+        """Return the spectrum of ``H D H'`` itself, None where that is not definite."""
+        own = copy(self)
+        own.distance = 0.0
+        return own if self.d[0] > 0 else None
+
+    def derivative(self, T: Ball) -> Ball:
+        """Return a matrix above the derivative of the logarithm at ``H D H'`` along ``H T H'``.
+
+        Radii count on the diagonal, where ``D`` is small: they would spread over all entries.
+        """
+        N = _differences(self.d) * T
+        mid = (N.mid + N.mid.T) / 2
+        radii = Ball.exact(np.maximum(N.rad, N.rad.T) + np.abs(N.mid - mid)).sum(1).hi
+        return self.congruent(Ball.exact(mid) + np.diag(inflated(radii)))
+
+    def congruent(self, N: Ball) -> Ball:
+        """Return ``H N H'``."""
+        Q = Ball.exact(self.Q)
+        M = Q @ N @ Q.T
+        return Ball(M.mid, inflated(M.rad + self.turn * N.frobenius()))
+
+    def turned(self, C: Ball) -> Ball:
+        """Return ``H'C H``."""
+        Q = Ball.exact(self.Q)
+        T = Q.T @ C @ Q
+        return Ball(T.mid, inflated(T.rad + self.turn * C.frobenius()))
+
+
+def _differences(d: Array) -> Ball:
+    """Return the divided differences of the logarithm of positive doubles."""
+    a, b = Ball.exact(d[:, None] + 0 * d), Ball.exact(d + 0 * d[:, None])
+    total = a + b
+    m = (a - b) / total
+    near = np.abs(m.mid) <= _SERIES
+    square, term, series = m * m, Ball.exact(np.ones_like(m.mid)), Ball.exact(np.ones_like(m.mid))
+    for k in range(1, 7):
+        term = term * square
+        rounded = Ball(np.zeros_like(m.mid), UNIT * term.magnitude)  # of 1 / (2 k + 1)
+        series = series + term * (1.0 / (2 * k + 1)) + rounded
+    rest = _SERIES**14  # of the terms that are left out, below a geometric series
+    close = Ball(series.mid, series.rad + rest) * 2.0 / total
+    apart = np.where(near, 2.0 * d[:, None], d[:, None] + 0 * d)
+    logs = log(Ball.exact(apart)) - log(b)
+    far = logs / (Ball.exact(apart) - b)
+    return Ball(np.where(near, close.mid, far.mid), np.where(near, close.rad, far.rad))
+
+
 # --- LogDet -----------------------------------------------------------------------------------------
 
 
@@ -125,51 +221,35 @@ def _root_of_anchor(anchor: Anchor) -> tuple[Array, float, Ball] | None:
 
 def _von_neumann_dual(anchor: Anchor, W: Ball, trace: float, X: Array | None) -> Ball:
     """Return ``mu (tr X0 - tr exp(log X0 - W / mu))``: log and the trace of exp are monotone."""
-    Q, d, distance = _spectrum_of_anchor(anchor)
-    if not distance < math.inf:
+    start = _spectrum_of_anchor(anchor)
+    if not math.isfinite(start.distance):
         return _unknown()
-    raised = Ball.exact(np.maximum(d, 0.0)) + distance
-    logarithm, turn = log(raised), _turn(Q)
-    size = float(logarithm.magnitude.max())
-    K = (Ball.exact(Q) * logarithm) @ Q.T - W / anchor.mu
-    above = eigenvalues((K + K.T) * 0.5) + inflated(turn * size)
-    total = exp(Ball.exact(above.hi)).sum()
-    return (anchor.X0[np.diag_indices(len(d))].sum() - total) * anchor.mu
+    K = start.logarithm(below=False) - W / anchor.mu
+    total = exp(Ball.exact(eigenvalues((K + K.T) * 0.5).hi)).sum()
+    return (anchor.X0[np.diag_indices(len(K.mid))].sum() - total) * anchor.mu
 
 
 def _von_neumann_value(anchor: Anchor, X: Array, radius: float) -> Ball:
     """Return an upper bound on ``tr(X log X - X) - <X, log X0> + tr X0``.
 
-    The first term is convex: ``f(X) <= f(Z) + <log X, X - Z>``; the logarithm is monotone: ``log X0`` is at
-    least ``H log(D - e) H'``.
+    The first term is convex: ``f(X) <= f(Z) + <log X, X - Z>``; the logarithm is monotone.
     """
-    Q0, d0, distance0 = _spectrum_of_anchor(anchor)
-    _, d, distance = decomposition(Ball.exact(X))
-    distance = inflated(distance + radius)
-    if not (d0.min() > 2 * distance0 and d.min() > 2 * distance):
+    start, own = _spectrum_of_anchor(anchor), Spectrum(Ball.exact(X))
+    d, distance = own.d, inflated(own.distance + radius)
+    if not (start.definite and d.min() > 2 * distance):
         return _unknown()
-    log_d, log_d0 = log(Ball.exact(d)), log(Ball.exact(d0) - distance0).lo
+    log_d, K = log(Ball.exact(d)), start.logarithm(below=True)
     entropy = (Ball.exact(d) * log_d - d).sum()
     widest = np.maximum(log(Ball.exact(d) - distance).magnitude, log(Ball.exact(d) + distance).magnitude)
-    slope = Ball.exact(widest).frobenius()
-    K = (Ball.exact(Q0) * log_d0) @ Q0.T
-    trace_X = (Ball.exact(X.diagonal()).sum() + math.sqrt(len(X)) * radius * 1.001).magnitude
-    turn = _turn(Q0) * float(np.abs(log_d0).max())
-    error = inflated(slope * distance + turn * float(trace_X) + K.frobenius() * radius)
+    error = inflated(Ball.exact(widest).frobenius() * distance + K.frobenius() * radius)
     total = entropy - K.dot(X) + anchor.X0[np.diag_indices(len(d))].sum()
     return Ball(total.mid, np.asarray(inflated(total.rad + error)))
 
 
 @kept  # every trial of a proof needs it
-def _spectrum_of_anchor(anchor: Anchor) -> tuple[Array, Array, float]:
-    """Return the decomposition of ``X0``."""
-    return decomposition(anchor.X0)
-
-
-def _turn(Q: Array) -> float:
-    """Return a bound on ``||Q D Q' - H D H'||``, ``||D|| = 1``, ``H`` the orthogonal factor of ``Q``."""
-    delta = orthogonality(Q)
-    return inflated(delta * (2 + delta))
+def _spectrum_of_anchor(anchor: Anchor) -> Spectrum:
+    """Return the spectrum of ``X0``."""
+    return Spectrum(anchor.X0)
 
 
 # --- Frobenius --------------------------------------------------------------------------------------
@@ -341,3 +421,146 @@ def _paid(data: Data, rows: IntArray, at: Ball, b: Ball) -> Array:
         found = (size * data.weight[rows[k]]).magnitude
         paid[k] = np.where(np.isnan(found), math.inf, found)
     return paid
+
+
+# --- Convex functions ---------------------------------------------------------------------------------
+
+
+class Arguments:
+    """The form of the arguments of a function: entries of matrices, or numbers.
+
+    Parameters
+    ----------
+    function : ConvexFunction
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.of_matrices = hasattr(function, "orders")
+        self.copies = 2 if self.of_matrices and function.hermitian else 1
+        self.orders = [self.copies * n for n in function.orders] if self.of_matrices else []
+
+    def matrices(self, y: Ball) -> list[Ball]:
+        """Return the matrices of arguments, in real form."""
+        found, start = [], 0
+        for n in self.orders:
+            found.append(y[start : start + n * n].reshape(n, n))
+            start += n * n
+        return found
+
+
+def value_of(function: Any, y: Ball, weight: Array) -> float:
+    """Return an upper bound on a function at all arguments in intervals; matrices are proven definite."""
+    own = Arguments(function)
+    if not all(Spectrum(Y).definite for Y in own.matrices(y)):
+        return math.inf
+    return function_value(own, y, weight)
+
+
+def function_value(arguments: Arguments, y: Ball, weight: Array) -> float:
+    """Return an upper bound on a function at arguments in intervals, infinite outside of its domain."""
+    return _FUNCTIONS[type(arguments.function)](arguments, y, weight)
+
+
+def _value_of_entropies(image: Arguments, y: Ball, weight: Array) -> float:
+    total = 0.0
+    for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
+        spectrum = Spectrum(Y)
+        if not math.isfinite(spectrum.distance):
+            return math.inf
+        w = w * float(weight[0]) / image.copies
+        total = up(total + float((_entropy(spectrum, largest=w > 0) * w).hi))
+    return total
+
+
+def _entropy(spectrum: Spectrum, largest: bool) -> Ball:
+    """Return the largest or the least ``sum d log d`` of nonnegative numbers in enclosures."""
+    lo = np.maximum(np.nextafter(spectrum.d - spectrum.distance, -np.inf), 0.0)
+    hi = np.maximum(np.nextafter(spectrum.d + spectrum.distance, np.inf), TINY)
+    ends = [_product_with_log(end) for end in (np.maximum(lo, TINY), hi)]
+    if largest:
+        values = np.maximum(ends[0].hi, ends[1].hi)
+        values = np.where(lo == 0, np.maximum(values, 0.0), values)
+    else:
+        values = np.minimum(ends[0].lo, ends[1].lo)
+        inside = (lo <= 0.3678794411714424) & (hi >= 0.3678794411714423)
+        values = np.where(inside, -0.3678794411714424, values)
+    return Ball.exact(values).sum()
+
+
+def _product_with_log(d: Array) -> Ball:
+    return log(Ball.exact(d)) * d
+
+
+def _value_of_relative_entropy(image: Arguments, y: Ball, weight: Array) -> float:
+    A, B = image.matrices(y)
+    a, b, w = Spectrum(A), Spectrum(B), float(weight[0]) / image.copies
+    if not (b.definite and math.isfinite(a.distance)):
+        return math.inf
+    return up(float((_entropy(a, largest=True) * w).hi) + float((b.logarithm(below=True).dot(A) * -w).hi))
+
+
+def _value_of_trace_log(image: Arguments, y: Ball, weight: Array) -> float:
+    (Y,) = image.matrices(y)
+    spectrum, w = Spectrum(Y), float(weight[0]) / image.copies
+    if not spectrum.definite:
+        return math.inf
+    R = real_form(image.function.factor)
+    return float((spectrum.logarithm(below=True).dot(Ball.exact(R) @ R.T) * -w).hi)
+
+
+def _value_of_numbers(image: Arguments, y: Ball, weight: Array) -> float:
+    """Return the value of functions of one number that are convex, from the ends of its interval."""
+    f = image.function
+    ends = [_NUMBERS[type(f)](Ball.exact(end)).hi for end in (y.lo, y.hi)]
+    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
+
+
+def _value_of_ratios(image: Arguments, y: Ball, weight: Array) -> float:
+    lo, hi = np.split(y.lo, 2), np.split(y.hi, 2)
+    if not (lo[0] > 0).all() or not (lo[1] > 0).all():
+        return math.inf
+    b = log(Ball.exact(lo[1]))
+    ends = [((log(Ball.exact(x)) - b) * x).hi for x in (lo[0], hi[0])]
+    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
+
+
+def _value_of_log_sums(image: Arguments, y: Ball, weight: Array) -> float:
+    f = image.function
+    return float((log_of_sum(Ball.exact(y.hi.reshape(f.count, f.group))) * weight).sum().hi)
+
+
+def _entropy_of_numbers(y: Ball) -> Ball:
+    positive = y.mid > 0
+    found = _product_with_log(np.where(positive, y.mid, 1.0))
+    return Ball(np.where(positive, found.mid, 0.0), np.where(y.mid >= 0, found.rad, np.inf))
+
+
+def _logistic_of_numbers(y: Ball) -> Ball:
+    return log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.stack([0 * y.rad, y.rad], 1)))
+
+
+def log_of_sum(y: Ball) -> Ball:
+    """Return ``log(sum exp)`` of each row."""
+    largest = y.mid.max(axis=1)
+    return log(exp(y - largest[:, None]).sum(1)) + largest
+
+
+def real_form(C: Any) -> Array:
+    """Return ``[P, -Q; Q, P]`` of a complex matrix ``P + i Q``; a real one stays."""
+    return np.block([[C.real, -C.imag], [C.imag, C.real]]) if np.iscomplexobj(C) else np.asarray(C)
+
+
+_NUMBERS: dict[type, Callable[[Ball], Ball]] = {
+    NegativeEntropy: _entropy_of_numbers,
+    Exponential: exp,
+    Logistic: _logistic_of_numbers,
+}
+_FUNCTIONS: dict[type, Callable[[Arguments, Ball, Array], float]] = {
+    EntropySum: _value_of_entropies,
+    RelativeEntropy: _value_of_relative_entropy,
+    TraceLog: _value_of_trace_log,
+    NumbersRelativeEntropy: _value_of_ratios,
+    LogSumExp: _value_of_log_sums,
+    **dict.fromkeys(_NUMBERS, _value_of_numbers),
+}

@@ -300,7 +300,7 @@ class Conditions:
         moved[self.inside] = at.u
         rows = _times(self.A[:, self.active].T, at.x) + _times(B, moved) - self.b[self.active]
         costs = (self.data.c - _times(B.T, at.y))[self.inside]
-        return _joined([*products, rows, costs])[:, None] * self.scales[0][:, None]
+        return Ball.joined([*products, rows, costs])[:, None] * self.scales[0][:, None]
 
     def jacobian(self, at: Point) -> Ball:
         """Return the derivative of the residuals."""
@@ -383,10 +383,10 @@ def conditions_near(
     if any(block.null is not None for block in data.matrices):
         raise UnprovenError("a row z'X z = 0 leaves X no interior, so that the multipliers are not unique")
     parts = [space.coefficients(block, data.m) for space, block in zip(spaces, data.matrices, strict=True)]
-    A, c = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
+    A, c = Ball.joined([part[0] for part in parts]), Ball.joined([part[1] for part in parts])
     B = Ball(data.B.toarray(), np.zeros(data.B.shape) if data.B_rad is None else data.B_rad.toarray())
     squares = [_squares(space, block) for space, block in zip(spaces, data.matrices, strict=True)]
-    curvature, center = (_joined([part[end] for part in squares]) for end in (0, 1))
+    curvature, center = (Ball.joined([part[end] for part in squares]) for end in (0, 1))
     x = np.concatenate([space.coordinates(own) for space, own in zip(spaces, X, strict=True)])
     times = np.concatenate([space.times for space in spaces])
     X_unit = _units(spaces, x, times)
@@ -481,10 +481,6 @@ def _times(M: Ball, v: Any) -> Ball:
     """Return a product with a vector, as one with a matrix, which rounds long sums less."""
     v = Ball.of(v)
     return (M @ v[:, None])[:, 0]
-
-
-def _joined(parts: Sequence[Ball]) -> Ball:
-    return Ball(*(np.concatenate([getattr(part, end) for part in parts]) for end in ("mid", "rad")))
 
 
 def _put(J: Ball, i: int, j: int, part: Ball) -> None:

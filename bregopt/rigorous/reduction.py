@@ -158,7 +158,7 @@ def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:
         j,
         _listed(mid, rows, m),
         _listed(rad, rows, m) if rad.any() else None,
-        Ball(*(np.concatenate([getattr(part, name) for part in C]) for name in ("mid", "rad"))),
+        Ball.joined(C),
         block.cap,
         Anchor(anchor.divergence, X0, anchor.mu),
     )

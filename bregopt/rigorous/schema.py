@@ -22,6 +22,7 @@ from bregopt.files import read_arrays
 from bregopt.program import Penalty
 from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
+from bregopt.rigorous.convex_terms import KINDS, SUM, StatedTerm
 from bregopt.rigorous.data import LARGEST_DENSE, Anchor, Data, MatrixData, Null
 from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
@@ -34,9 +35,11 @@ __all__ = [
     "digest",
     "packed_data",
     "packed_point",
+    "packed_terms",
     "read_data",
     "read_face",
     "read_point",
+    "read_terms",
     "sealed",
 ]
 
@@ -45,6 +48,7 @@ OLDER_FORMAT = "bregopt bounds 2"  # without the statement for `bregopt-check`
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
 _DIVERGENCES = ("frobenius", "logdet", "von_neumann")
 _RELATIVE = (Penalty.LOGDET, Penalty.VON_NEUMANN)  # whose bounds are positive numbers
+_SIGNED = ("entropy", "trace of a logarithm")  # functions whose weights may be negative
 _VECTORS = ("u_lo", "u_hi", "lo", "hi", "lo_rad", "hi_rad", "weight")
 
 
@@ -455,3 +459,35 @@ def read_face(fields: Fields, data: Data) -> IntegerFace | None:
     if weight.ndim == 2 and not 0 < len(weight) <= LARGEST_PARTS:
         raise fields.error("exposing", len(weight), f"1 to {LARGEST_PARTS} parts of each number")
     return IntegerFace(weight, directions)
+
+
+# --- Convex terms -----------------------------------------------------------------------------------
+
+
+def packed_terms(terms: tuple[StatedTerm, ...]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return terms as named arrays, and a list of facts."""
+    arrays: dict[str, Any] = {f"term_weights{k}": term.weights for k, term in enumerate(terms)}
+    arrays |= {f"term_orders{k}": np.array(term.orders, dtype=int) for k, term in enumerate(terms)}
+    return arrays, [{"kind": term.kind} for term in terms]
+
+
+def read_terms(fields: Fields, data: Data) -> tuple[StatedTerm, ...]:
+    """Return the terms of a file, none where it has none."""
+    found: list[StatedTerm] = []
+    kinds = (SUM, *KINDS)
+    for k, own in enumerate(fields.parts("terms") if "terms" in fields else ()):
+        kind = own.fact("kind", lambda kind: isinstance(kind, str) and kind in kinds, " or ".join(kinds))
+        own.finish_facts()
+        weights = fields.floats(f"term_weights{k}", (None,), least=-math.inf if kind in _SIGNED else 0.0)
+        orders = tuple(fields.integers(f"term_orders{k}", (None,), 1, max(data.m, 1)).tolist())
+        counts = {"entropy": len(weights), "relative entropy": 2}
+        counts |= dict.fromkeys(("logarithm of a sum", "trace of a logarithm"), 1)
+        right = len(orders) == counts.get(kind, 0) and (kind == "entropy" or len(set(orders)) <= 1)
+        right &= kind != "relative entropy" or len(weights) == 1
+        right &= kind != "trace of a logarithm" or (len(weights) > 1 and (len(weights) - 1) % orders[0] == 0)
+        if not right or (kind == SUM) != (not len(weights)) or (kind != SUM and not found):
+            raise fields.error(f"term_orders{k}", orders, f"the orders of the arguments of its {kind}")
+        found.append(StatedTerm(kind, weights, orders))
+    if found and sum(term.size for term in found) >= data.m:
+        raise fields.error("terms", len(found), "terms whose arguments are rows, after that of the objective")
+    return tuple(found)

@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from bregopt.arrays import Array
 from bregopt.program import Penalty
 from bregopt.rigorous.ball import Ball
+from bregopt.rigorous.convex_terms import StatedTerm
 from bregopt.rigorous.data import Data, MatrixData
-from bregopt.rigorous.epigraph import StatedTerm
 from bregopt.rigorous.faces import IntegerFace, RowFace
 from bregopt.rigorous.linear_algebra import changes_for, fractions_of, least_eigenvalue, terms_of
 

@@ -7,7 +7,7 @@ import bregopt as bo
 from bregopt.program.convex_functions import hvec
 from bregopt.program.matrix_entropies import TraceLog
 from bregopt.rigorous.ball import Ball
-from bregopt.rigorous.tangents import _differences, _Spectrum
+from bregopt.rigorous.divergences import Spectrum, _differences
 
 Z, F = np.diag([1.0, -1.0]), np.array([[0, 1], [1, 0.0]])
 SMALL = 1e-14  # what a closed form loses in doubles
@@ -149,7 +149,7 @@ def test_logarithms_are_enclosed_in_the_order_of_matrices():
     Q, _ = np.linalg.qr(rng.standard_normal((4, 4)))
     Y = (Q * [1e-9, 1e-4, 0.3, 1.0]) @ Q.T
     Y = (Y + Y.T) / 2
-    spectrum = _Spectrum(Ball.exact(Y))
+    spectrum = Spectrum(Ball.exact(Y))
     with mpmath.workdps(60):
         E, V = mpmath.eigsy(mpmath.matrix(Y.tolist()))
         exact = V * mpmath.diag([mpmath.log(e) for e in E]) * V.T
@@ -165,7 +165,7 @@ def test_a_derivative_of_the_logarithm_is_enclosed():
     rng = np.random.default_rng(2)
     G, H = rng.standard_normal((2, 3, 3))
     Y, C = G @ G.T + 0.1 * np.eye(3), H @ H.T
-    spectrum = _Spectrum(Ball.exact(Y)).itself()
+    spectrum = Spectrum(Ball.exact(Y)).itself()
     found = spectrum.derivative(spectrum.turned(Ball.exact(C)))
     floats = -TraceLog(C, False).at(hvec(Y)).gradient
     assert (np.abs(hvec(found.mid) - floats) <= hvec(found.rad) + 1e-12).all()

@@ -1,4 +1,4 @@
-"""Bounds of programs with convex terms, by tangents whose slopes and constants are enclosed.
+"""Bounds of programs with convex terms: tangents from below, and the epigraph, in which both bounds are.
 
 A convex ``f`` is above its tangent at any point of its domain, feasible or not. At the exact image ``Y`` of a
 matrix of doubles the tangent of ``tr Y log Y`` is ``<log Y + I, .> - tr Y``. Only one side of it is needed.
@@ -11,8 +11,15 @@ relative to each eigenvalue in its own direction, where a norm of the error woul
 eigenvalue in all. With such slopes the tangent program has data with radii, and the proofs of semidefinite
 programs apply. Complex Hermitian matrices have their real forms, with every eigenvalue twice.
 
-From above, a feasible matrix within a radius of one of doubles has an image within a radius. So its
-eigenvalues have enclosures, and sums of ``d log d`` need no condition number.
+A certificate has a linear problem. Tangents of the terms prove the lower bound, but a point on them need not
+be feasible, and its value is no upper bound. With the epigraph both sides are those of one problem,
+
+    minimize t  subject to  t >= c'x + sum_k f_k(y_k),  t >= tangent(x),
+                            h_i >= a_i'x + sum_k g_ik(y_k),  h_i >= tangent_i(x),  and the other rows,
+
+of which tangents follow from terms, and the lower bound needs only the tangents. The last rows of the data
+have no ends: ``t - c'x`` and the arguments of its terms, then ``h_i - a_i'x`` and those of its terms, for
+each ``i``. A variable that is 1 has their constants.
 
 After Winick, Lütkenhaus and Coles (2018), Reliable numerical key rates for quantum key distribution.
 """
@@ -21,16 +28,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array
+from bregopt.arrays import Array
 from bregopt.linalg import symmetrize
-from bregopt.program import Program
+from bregopt.program import Penalty, Program
 from bregopt.program.convex_functions import (
     Exponential,
     Logistic,
@@ -45,22 +52,41 @@ from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceL
 from bregopt.program.rows import DenseRows
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, exp, inflated, log, sparse_product, up
-from bregopt.rigorous.data import Data, Spread, data_of
-from bregopt.rigorous.linear_algebra import decomposition, orthogonality
+from bregopt.rigorous.data import Data, MatrixData, Spread, data_of
+from bregopt.rigorous.divergences import Arguments, Spectrum, function_value, log_of_sum, real_form, value_of
+from bregopt.rigorous.reduction import implied_bounds
+from bregopt.rigorous.upper import Point, activities
 
 __all__ = [
-    "Arguments",
+    "KINDS",
+    "SUM",
     "Image",
+    "StatedTerm",
     "components",
     "data_of_tangent",
-    "value_of",
+    "in_epigraph",
     "value_of_terms",
     "violated_row",
+    "with_epigraph",
 ]
 
-_SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
 _LEAST = 1e-16  # of the largest number: below it a number is too near zero for a logarithm
 _OUTSIDE = "the answer is not proven inside the domain of {}: solve to a larger tol"
+_LARGEST = 2_000_000  # coefficients, dense, of the data with arguments
+_WIDER = 1e-3  # of the ends of a box, by which it grows
+
+KINDS: dict[str, type] = {
+    "entropy": EntropySum,
+    "relative entropy": RelativeEntropy,
+    "entropy of numbers": NegativeEntropy,
+    "relative entropy of numbers": NumbersRelativeEntropy,
+    "exponential": Exponential,
+    "logistic": Logistic,
+    "logarithm of a sum": LogSumExp,
+    "trace of a logarithm": TraceLog,
+}  # of functions that files state
+SUM = "sum"  # of the terms that follow, which is no more than its row
+_MATRICES = ("entropy", "relative entropy", "trace of a logarithm")
 
 
 class _Slope(NamedTuple):
@@ -68,30 +94,6 @@ class _Slope(NamedTuple):
 
     slope: Ball
     constant: Ball
-
-
-class Arguments:
-    """The form of the arguments of a function: entries of matrices, or numbers.
-
-    Parameters
-    ----------
-    function : ConvexFunction
-    """
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-        self.of_matrices = hasattr(function, "orders")
-        self.copies = 2 if self.of_matrices and function.hermitian else 1
-        self.orders = [self.copies * n for n in function.orders] if self.of_matrices else []
-
-    def matrices(self, y: Ball) -> list[Ball]:
-        """Return the matrices of arguments, in real form."""
-        found, start = [], 0
-        for n in self.orders:
-            own = y[start : start + n * n]
-            found.append(Ball(own.mid.reshape(n, n), own.rad.reshape(n, n)))
-            start += n * n
-        return found
 
 
 class Image(Arguments):
@@ -136,7 +138,7 @@ class Image(Arguments):
             weight = np.array(f.weights) * float(weight[0])
         orders = (f.group,) if isinstance(f, LogSumExp) else tuple(self.orders)
         if isinstance(f, TraceLog):
-            return np.append(weight / self.copies, _real_form(f.factor)), orders
+            return np.append(weight / self.copies, real_form(f.factor)), orders
         return weight / self.copies, orders
 
 
@@ -173,11 +175,10 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
             rows.add(row, image, found)
             continue
         for own, (M, rad), block in zip(costs, image.maps, program.blocks, strict=True):
-            entry = _adjoint(M, rad, found.slope)
-            own.append(Ball(entry.mid.reshape(block.n, -1), entry.rad.reshape(block.n, -1)))
+            own.append(_adjoint(M, rad, found.slope).reshape(block.n, -1))
         c = c + _adjoint(*image.of_variables, found.slope)
         constant = constant + found.constant + image.constant.dot(found.slope)
-    sums = [_summed(own) for own in costs]
+    sums = [reduce(add, own) for own in costs]
     linear = replace(
         program,
         blocks=tuple(
@@ -248,8 +249,7 @@ class _TangentRows:
                 terms += [Term(b, term.at[own], term.rows.slice(own))] if len(own) else []
             n, mids = block.n, []
             for row in rows:
-                flat = self._matrices[b][int(row)]
-                C = Ball(flat.mid.reshape(n, n), flat.rad.reshape(n, n))
+                C = self._matrices[b][int(row)].reshape(n, n)
                 mids.append(symmetrize(C.mid))
                 self.spreads[b].append(_spread(C, int(row)))
             terms.append(Term(b, rows, DenseRows(np.array(mids))))
@@ -264,13 +264,6 @@ class _TangentRows:
         }
 
 
-def _summed(parts: list[Ball]) -> Ball:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
 def _spread(C: Ball, row: int) -> Spread:
     """Return the radii of a cost, with what its symmetric part differs from it by."""
     n = len(C.mid)
@@ -280,74 +273,6 @@ def _spread(C: Ball, row: int) -> Spread:
 
 def _adjoint(M: Any, rad: Any, slope: Ball) -> Ball:
     return sparse_product(sp.csr_array(M.T), sp.csr_array(rad.T), slope)
-
-
-class _Spectrum:
-    """``H (D - e) H' <= Y <= H (D + e) H'`` for a matrix with radii."""
-
-    def __init__(self, Y: Ball) -> None:
-        rad = np.maximum(Y.rad, Y.rad.T) + np.abs(Y.mid - Y.mid.T)
-        self.Q, self.d, distance = decomposition(Ball((Y.mid + Y.mid.T) / 2, inflated(rad)))
-        self.distance = inflated(distance + TINY)
-        self.definite = bool(math.isfinite(self.distance) and self.d[0] > 2 * self.distance)
-        delta = orthogonality(self.Q)
-        self.turn = inflated(delta * (2 + delta))
-
-    def logarithm(self, below: bool) -> Ball:
-        """Return a matrix below the logarithm, or above it."""
-        moved = Ball.exact(self.d if below else np.maximum(self.d, 0.0))
-        moved = moved + (-self.distance if below else self.distance)
-        ends = log(moved).lo if below else log(moved).hi
-        size = self.turn * float(np.abs(ends).max(initial=0.0))
-        K = (Ball.exact(self.Q) * ends) @ self.Q.T
-        return K + (-size if below else size) * np.eye(len(self.d))
-
-    def itself(self) -> _Spectrum | None:
-        """Return the spectrum of ``H D H'`` itself, None where that is not definite."""
-        own = copy(self)
-        own.distance = 0.0
-        return own if self.d[0] > 0 else None
-
-    def derivative(self, T: Ball) -> Ball:
-        """Return a matrix above the derivative of the logarithm at ``H D H'`` along ``H T H'``.
-
-        Radii count on the diagonal, where ``D`` is small: they would spread over all entries.
-        """
-        N = _differences(self.d) * T
-        mid = (N.mid + N.mid.T) / 2
-        radii = Ball.exact(np.maximum(N.rad, N.rad.T) + np.abs(N.mid - mid)).sum(1).hi
-        return self.congruent(Ball.exact(mid) + np.diag(inflated(radii)))
-
-    def congruent(self, N: Ball) -> Ball:
-        """Return ``H N H'``."""
-        Q = Ball.exact(self.Q)
-        M = Q @ N @ Q.T
-        return Ball(M.mid, inflated(M.rad + self.turn * N.frobenius()))
-
-    def turned(self, C: Ball) -> Ball:
-        """Return ``H'C H``."""
-        Q = Ball.exact(self.Q)
-        T = Q.T @ C @ Q
-        return Ball(T.mid, inflated(T.rad + self.turn * C.frobenius()))
-
-
-def _differences(d: Array) -> Ball:
-    """Return the divided differences of the logarithm of positive doubles."""
-    a, b = Ball.exact(d[:, None] + 0 * d), Ball.exact(d + 0 * d[:, None])
-    total = a + b
-    m = (a - b) / total
-    near = np.abs(m.mid) <= _SERIES
-    square, term, series = m * m, Ball.exact(np.ones_like(m.mid)), Ball.exact(np.ones_like(m.mid))
-    for k in range(1, 7):
-        term = term * square
-        rounded = Ball(np.zeros_like(m.mid), UNIT * term.magnitude)  # of 1 / (2 k + 1)
-        series = series + term * (1.0 / (2 * k + 1)) + rounded
-    rest = _SERIES**14  # of the terms that are left out, below a geometric series
-    close = Ball(series.mid, series.rad + rest) * 2.0 / total
-    apart = np.where(near, 2.0 * d[:, None], d[:, None] + 0 * d)
-    logs = log(Ball.exact(apart)) - log(b)
-    far = logs / (Ball.exact(apart) - b)
-    return Ball(np.where(near, close.mid, far.mid), np.where(near, close.rad, far.rad))
 
 
 def _of_entropies(image: Image, y: Ball, weight: Array) -> _Slope | None:
@@ -360,12 +285,12 @@ def _of_entropies(image: Image, y: Ball, weight: Array) -> _Slope | None:
     slopes, constant = [], Ball.exact(0.0)
     for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
         w = w * float(weight[0]) / image.copies
-        spectrum = _Spectrum(Y)
+        spectrum = Spectrum(Y)
         if not spectrum.definite and (w > 0 or not math.isfinite(spectrum.distance)):
             return None
-        slopes.append((spectrum.logarithm(below=w > 0) + np.eye(len(Y.mid))) * w)
+        slopes.append(((spectrum.logarithm(below=w > 0) + np.eye(len(Y.mid))) * w).reshape(-1))
         constant = constant - Y[np.diag_indices(len(Y.mid))].sum() * w
-    return _Slope(_joined(slopes), constant)
+    return _Slope(Ball.joined(slopes), constant)
 
 
 def _of_relative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
@@ -374,31 +299,31 @@ def _of_relative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
     The function has its arguments for itself, so any definite ones will do.
     """
     A, B = image.matrices(y)
-    b = _Spectrum(B).itself()
+    b = Spectrum(B).itself()
     if b is None:
         return None
     inner = b.turned(Ball.exact(A.mid)).mid
     T = Ball.exact((inner + inner.T) / 2)
-    a = _Spectrum(b.congruent(T))
+    a = Spectrum(b.congruent(T))
     if not a.definite:
         return None
     w = float(weight[0]) / image.copies
     first = a.logarithm(below=True) + np.eye(len(A.mid)) - b.logarithm(below=False)
-    return _Slope(_joined([first * w, b.derivative(T) * -w]), Ball.exact(0.0))
+    return _Slope(Ball.joined([(first * w).reshape(-1), (b.derivative(T) * -w).reshape(-1)]), Ball.exact(0.0))
 
 
 def _of_trace_log(image: Image, y: Ball, weight: Array) -> _Slope | None:
     (Y,) = image.matrices(y)
-    spectrum, w = _Spectrum(Y).itself(), float(weight[0]) / image.copies
+    spectrum, w = Spectrum(Y).itself(), float(weight[0]) / image.copies
     if spectrum is None:
         return None
-    R = _real_form(image.function.factor)
+    R = real_form(image.function.factor)
     half = Ball.exact(spectrum.Q.T) @ R
     half = Ball(half.mid, inflated(half.rad + spectrum.turn * Ball.exact(R).frobenius()))
     C = Ball.exact(R) @ R.T
     value = spectrum.logarithm(below=False).dot(C) * -w
     slope = spectrum.derivative(half @ half.T)
-    return _Slope(_joined([slope * -w]), value + C[np.diag_indices(len(C.mid))].sum() * w)
+    return _Slope((slope * -w).reshape(-1), value + C[np.diag_indices(len(C.mid))].sum() * w)
 
 
 def _of_negative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
@@ -409,8 +334,7 @@ def _of_negative_entropy(image: Image, y: Ball, weight: Array) -> _Slope | None:
 def _of_ratios(image: Image, y: Ball, weight: Array) -> _Slope | None:
     a, b = (Ball.exact(part) for part in np.split(_positive(y.mid), 2))
     first, second = (log(a) - log(b) + 1.0) * weight, -(a / b) * weight
-    slope = Ball(np.concatenate([first.mid, second.mid]), np.concatenate([first.rad, second.rad]))
-    return _Slope(slope, Ball.exact(0.0))
+    return _Slope(Ball.joined([first, second]), Ball.exact(0.0))
 
 
 def _positive(y: Array) -> Array:
@@ -428,33 +352,18 @@ def _of_exponentials(image: Image, y: Ball, weight: Array) -> _Slope | None:
 def _of_logistics(image: Image, y: Ball, weight: Array) -> _Slope | None:
     point = Ball.exact(y.mid)
     p = Ball.exact(1.0) / (exp(-point) + 1.0)
-    value = _log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.zeros((len(y.mid), 2))))
+    value = log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.zeros((len(y.mid), 2))))
     return _Slope(p * weight, ((value - p * point) * weight).sum())
 
 
 def _of_log_sums(image: Image, y: Ball, weight: Array) -> _Slope | None:
     f = image.function
     point = Ball.exact(y.mid.reshape(f.count, f.group))
-    value = _log_of_sum(point)
+    value = log_of_sum(point)
     p = exp(point - Ball(value.mid[:, None], value.rad[:, None]))
     w = weight[:, None] + 0 * y.mid.reshape(f.count, f.group)
     slope = p * w
-    return _Slope(Ball(slope.mid.ravel(), slope.rad.ravel()), (value * weight).sum() - (slope * point).sum())
-
-
-def _log_of_sum(y: Ball) -> Ball:
-    """Return ``log(sum exp)`` of each row."""
-    largest = y.mid.max(axis=1)
-    return log(exp(y - largest[:, None]).sum(1)) + largest
-
-
-def _joined(slopes: list[Ball]) -> Ball:
-    mid, rad = ([part.ravel() for part in own] for own in zip(*((s.mid, s.rad) for s in slopes), strict=True))
-    return Ball(np.concatenate(mid), np.concatenate(rad))
-
-
-def _real_form(C: Any) -> Array:
-    return np.block([[C.real, -C.imag], [C.imag, C.real]]) if np.iscomplexobj(C) else np.asarray(C)
+    return _Slope(slope.reshape(-1), (value * weight).sum() - (slope * point).sum())
 
 
 _TANGENTS: dict[type, Callable[[Image, Ball, Array], _Slope | None]] = {
@@ -469,7 +378,7 @@ _TANGENTS: dict[type, Callable[[Image, Ball, Array], _Slope | None]] = {
 }
 
 
-# --- values
+# --- Values
 
 
 def value_of_terms(program: Program, X: Sequence[Array], u: Array, radius: float) -> float:
@@ -499,105 +408,194 @@ def violated_row(program: Program, data: Data, X: Sequence[Array], u: Array, rad
 
 def _value(term: ConvexTerm, X: Sequence[Array], u: Array, radius: float) -> float:
     image = Image(term)
-    return _VALUES[type(term.function)](image, image.at(X, u, radius), term.weight)
+    return function_value(image, image.at(X, u, radius), term.weight)
 
 
-def value_of(function: Any, y: Ball, weight: Array) -> float:
-    """Return an upper bound on a function at all arguments in intervals; matrices are proven definite."""
-    own = Arguments(function)
-    if not all(_Spectrum(Y).definite for Y in own.matrices(y)):
-        return math.inf
-    return _VALUES[type(function)](own, y, weight)
+# --- The epigraph
 
 
-def _value_of_entropies(image: Arguments, y: Ball, weight: Array) -> float:
-    total = 0.0
-    for w, Y in zip(image.function.weights, image.matrices(y), strict=True):
-        spectrum = _Spectrum(Y)
-        if not math.isfinite(spectrum.distance):
-            return math.inf
-        w = w * float(weight[0]) / image.copies
-        total = up(total + float((_entropy(spectrum, largest=w > 0) * w).hi))
-    return total
+class StatedTerm(NamedTuple):
+    """A term, whose arguments are rows, or the row that bounds the sum of those that follow.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`, or a sum.
+    weights : array
+        Of each matrix for entropies, of one function for relative ones, else of each number or group. For
+        ``-tr R R' log Y`` the entries of ``R`` come next. A sum has none.
+    orders : tuple of int
+        Of the matrices, all of whose entries are arguments; for logarithms of sums the size of a group.
+    """
+
+    kind: str
+    weights: Array
+    orders: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of arguments."""
+        if self.kind == SUM:
+            return 1
+        if self.kind in _MATRICES:
+            return sum(n * n for n in self.orders)
+        factor = 2 if self.kind == "relative entropy of numbers" else sum(self.orders) or 1
+        return factor * len(self.weights)
+
+    def value(self, y: Ball) -> float:
+        """Return an upper bound at all arguments in intervals, infinite where they may leave the domain."""
+        weight, count = np.ones(1), len(self.weights)
+        if self.kind == "entropy":
+            function: Any = KINDS[self.kind](self.orders, tuple(self.weights.tolist()), False)
+        elif self.kind == "relative entropy":
+            function, weight = KINDS[self.kind](self.orders, False), self.weights
+        elif self.kind == "trace of a logarithm":
+            function, weight = TraceLog(np.eye(self.orders[0]), False), self.weights[:1]
+            vars(function)["factor"] = self.weights[1:].reshape(self.orders[0], -1)
+        else:
+            function, weight = KINDS[self.kind](count, *self.orders), self.weights
+        return value_of(function, y, weight)
 
 
-def _entropy(spectrum: _Spectrum, largest: bool) -> Ball:
-    """Return the largest or the least ``sum d log d`` of nonnegative numbers in enclosures."""
-    lo = np.maximum(np.nextafter(spectrum.d - spectrum.distance, -np.inf), 0.0)
-    hi = np.maximum(np.nextafter(spectrum.d + spectrum.distance, np.inf), TINY)
-    ends = [_product_with_log(end) for end in (np.maximum(lo, TINY), hi)]
-    if largest:
-        values = np.maximum(ends[0].hi, ends[1].hi)
-        values = np.where(lo == 0, np.maximum(values, 0.0), values)
-    else:
-        values = np.minimum(ends[0].lo, ends[1].lo)
-        inside = (lo <= 0.3678794411714424) & (hi >= 0.3678794411714423)
-        values = np.where(inside, -0.3678794411714424, values)
-    return Ball.exact(values).sum()
+class _Group(NamedTuple):
+    """A linear function whose negative bounds terms: matrices, coefficients of variables and a constant."""
+
+    matrices: list[Array]
+    c: Array
+    constant: float
+    images: list[Image]
 
 
-def _product_with_log(d: Array) -> Ball:
-    return log(Ball.exact(d)) * d
+def _groups(program: Program) -> tuple[list[_Group], tuple[StatedTerm, ...]]:
+    """Return the sums of the objective and of each row with terms, and how a file states these."""
+    names = {function: kind for kind, function in KINDS.items()}
+    own: dict[int | None, list[Any]] = {None: []}
+    for term, row in components(program):
+        own.setdefault(row, []).append(term)
+    groups, stated = [], []
+    for row, terms in own.items():
+        images = [Image(term) for term in terms]
+        if row is None:
+            costs = [np.ravel(block.C) for block in program.blocks]
+            groups.append(_Group(costs, program.c, program.offset, images))
+        else:
+            A = [row_vectors(program.A, b)[[row]].toarray()[0] for b in range(len(program.blocks))]
+            B, end = program.B[[row]].toarray()[0], float(program.bounds.hi[row])
+            groups.append(_Group(A, B, -end, images))
+        stated.append(StatedTerm(SUM, np.zeros(0), ()))
+        stated += [
+            StatedTerm(names[type(term.function)], *image.stated(term.weight))
+            for term, image in zip(terms, images, strict=True)
+        ]
+    return groups, tuple(stated)
 
 
-def _value_of_relative_entropy(image: Arguments, y: Ball, weight: Array) -> float:
-    A, B = image.matrices(y)
-    a, b, w = _Spectrum(A), _Spectrum(B), float(weight[0]) / image.copies
-    if not (b.definite and math.isfinite(a.distance)):
-        return math.inf
-    return up(float((_entropy(a, largest=True) * w).hi) + float((b.logarithm(below=True).dot(A) * -w).hi))
+def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm, ...]] | None:
+    """Return the epigraph of convex terms with their tangents, None where a certificate has no form for it.
+
+    Parameters
+    ----------
+    program : Program
+        With convex terms.
+    data : Data
+        Of its tangent program; the rows are the same.
+    """
+    if any(block.anchor is not None for block in data.matrices) or (data.kind != int(Penalty.HARD)).any():
+        return None
+    groups, terms = _groups(program)
+    count = 1 + sum(term.size for term in terms)
+    columns = sum(block.n * (block.n + 1) // 2 for block in data.matrices) + data.k + 2
+    if (data.m + count) * columns > _LARGEST:
+        return None
+    costs = [block.C for block in data.matrices]
+    blocks = [_block(block, groups, b) for b, block in enumerate(data.matrices)]
+    end = Ball.exact(np.zeros((count, 2)))
+    end.mid[:2, 1] = 1.0
+    mids, rads, place = [-data.c.mid[None]], [data.c.rad[None]], 1
+    for group in groups:
+        mids.append(-group.c[None])
+        rads.append(np.zeros_like(group.c)[None])
+        end.mid[place, 0] = -group.constant
+        place += 1
+        for image in group.images:
+            own = slice(place, place + len(image.constant.mid))
+            end.mid[own, 0], end.rad[own, 0] = image.constant.mid, image.constant.rad
+            mids.append(image.of_variables[0].toarray())
+            rads.append(image.of_variables[1].toarray())
+            place = own.stop
+    own_rows = Ball(np.hstack([np.vstack(mids), end.mid]), np.hstack([np.vstack(rads), end.rad]))
+    ones = sp.csr_array((np.ones(data.k), (np.arange(data.k), np.arange(data.k))), (data.k, data.k + 2))
+    B, B_rad = _followed(data.B, data.B_rad, ones, own_rows)
+    # Rows with radii imply no boxes; these are implied by rows without, and have room for points inside.
+    implied = implied_bounds(data)
+    wider = np.where(data.in_cone, np.inf, _WIDER * (np.abs(implied.u_lo) + np.abs(implied.u_hi)))
+    least = UNIT**3 * max(float(np.abs(part.mid).max(initial=0.0)) for part in (data.c, *costs))
+    low = -least if 0 < abs(data.offset) < least else data.offset  # lower, of fewer digits
+    free, zero = np.full(count, np.inf), np.zeros(count)
+    found = replace(
+        data,
+        matrices=tuple(blocks),
+        B=B,
+        B_rad=B_rad,
+        c=Ball.exact(np.append(np.zeros(data.k + 1), 1.0)),
+        u_lo=np.append(np.maximum(data.u_lo, implied.u_lo - wider), [1.0, -np.inf]),
+        u_hi=np.append(np.minimum(data.u_hi, implied.u_hi + wider), [1.0, np.inf]),
+        lo=np.concatenate([data.lo, [low], -free[1:]]),
+        hi=np.append(data.hi, free),
+        lo_rad=np.append(data.lo_rad, zero),
+        hi_rad=np.append(data.hi_rad, zero),
+        kind=np.append(data.kind, np.full(count, int(Penalty.HARD))),
+        weight=np.append(data.weight, free),
+        offset=0.0,
+    )
+    return found, terms
 
 
-def _value_of_trace_log(image: Arguments, y: Ball, weight: Array) -> float:
-    (Y,) = image.matrices(y)
-    spectrum, w = _Spectrum(Y), float(weight[0]) / image.copies
-    if not spectrum.definite:
-        return math.inf
-    R = _real_form(image.function.factor)
-    return float((spectrum.logarithm(below=True).dot(Ball.exact(R) @ R.T) * -w).hi)
+def _block(block: MatrixData, groups: list[_Group], b: int) -> MatrixData:
+    """Return a matrix with the rows of the tangent, and those of sums and of arguments."""
+    n, p = block.n, block.n * (block.n + 1) // 2
+    i, j = np.triu_indices(n)
+    place = block.i * n - block.i * (block.i - 1) // 2 + block.j - block.i
+    moved = sp.csr_array((np.ones(len(place)), (np.arange(len(place)), place)), (len(place), p))
+    whole = []
+    for group in groups:
+        whole.append((-group.matrices[b][None], np.zeros((1, n * n))))
+        whole += [tuple(part.toarray() for part in image.maps[b]) for image in group.images]
+    M, rad = (np.vstack(part) for part in zip(*whole, strict=True))
+    off = i != j
+    first, second = M[:, i * n + j], M[:, j * n + i] * off
+    mid = first + second  # exact for two equal ones
+    radius = rad[:, i * n + j] + rad[:, j * n + i] * off + 2 * UNIT * np.abs(mid) * (off & (first != second))
+    tangent = [(part @ moved)[None] for part in (-block.C.mid, block.C.rad)]
+    own = Ball(np.vstack([tangent[0], mid]), np.vstack([tangent[1], inflated(radius)]))
+    A, A_rad = _followed(block.A, block.A_rad, moved, own)
+    return replace(block, i=i, j=j, A=A, A_rad=A_rad, C=Ball.exact(np.zeros(p)))
 
 
-def _value_of_numbers(image: Arguments, y: Ball, weight: Array) -> float:
-    """Return the value of functions of one number that are convex, from the ends of its interval."""
-    f = image.function
-    ends = [_NUMBERS[type(f)](Ball.exact(end)).hi for end in (y.lo, y.hi)]
-    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
+def _followed(A: Any, rad: Any, moved: Any, own: Ball) -> tuple[Any, Any]:
+    """Return rows with moved columns, followed by others, and radii at the same places."""
+    mid = np.vstack([(A @ moved).toarray(), own.mid])
+    radius = np.vstack([np.zeros(A.shape) @ moved if rad is None else (rad @ moved).toarray(), own.rad])
+    # Radii of the least double would need a thousand digits in a file.
+    least = UNIT**3 * np.abs(mid).max(axis=1, initial=0.0, keepdims=True)
+    radius = np.where(radius > 0, np.maximum(radius, least), 0.0)
+    row, column = np.nonzero((mid != 0) | (radius != 0))
+    ends = np.searchsorted(row, np.arange(len(mid) + 1))
+    values = (part[row, column] for part in (mid, radius))
+    found = [sp.csr_array((value, column, ends), mid.shape) for value in values]
+    return found[0], found[1] if radius.any() else None
 
 
-def _value_of_ratios(image: Arguments, y: Ball, weight: Array) -> float:
-    lo, hi = np.split(y.lo, 2), np.split(y.hi, 2)
-    if not (lo[0] > 0).all() or not (lo[1] > 0).all():
-        return math.inf
-    b = log(Ball.exact(lo[1]))
-    ends = [((log(Ball.exact(x)) - b) * x).hi for x in (lo[0], hi[0])]
-    return up(float((Ball.exact(np.maximum(*ends)) * weight).sum().hi))
-
-
-def _value_of_log_sums(image: Arguments, y: Ball, weight: Array) -> float:
-    f = image.function
-    return float((_log_of_sum(Ball.exact(y.hi.reshape(f.count, f.group))) * weight).sum().hi)
-
-
-def _entropy_of_numbers(y: Ball) -> Ball:
-    positive = y.mid > 0
-    found = _product_with_log(np.where(positive, y.mid, 1.0))
-    return Ball(np.where(positive, found.mid, 0.0), np.where(y.mid >= 0, found.rad, np.inf))
-
-
-def _logistic_of_numbers(y: Ball) -> Ball:
-    return _log_of_sum(Ball(np.stack([0 * y.mid, y.mid], 1), np.stack([0 * y.rad, y.rad], 1)))
-
-
-_NUMBERS: dict[type, Callable[[Ball], Ball]] = {
-    NegativeEntropy: _entropy_of_numbers,
-    Exponential: exp,
-    Logistic: _logistic_of_numbers,
-}
-_VALUES: dict[type, Callable[[Arguments, Ball, Array], float]] = {
-    EntropySum: _value_of_entropies,
-    RelativeEntropy: _value_of_relative_entropy,
-    TraceLog: _value_of_trace_log,
-    NumbersRelativeEntropy: _value_of_ratios,
-    LogSumExp: _value_of_log_sums,
-    **dict.fromkeys(_NUMBERS, _value_of_numbers),
-}
+def in_epigraph(data: Data, terms: tuple[StatedTerm, ...], point: Point) -> bool:
+    """Whether all points near a point, that solve its equations, are proven in the epigraph."""
+    start = data.m - sum(term.size for term in terms)
+    y, ends, totals = activities(data, point), [], []
+    for term in terms:
+        own = y[start : start + term.size]
+        if term.kind == SUM:
+            ends.append(float(own.lo[0]))
+            totals.append(0.0)
+        else:
+            totals[-1] = up(totals[-1] + term.value(own))
+        start += term.size
+    return all(total <= end for total, end in zip(totals, ends, strict=True))
