@@ -116,6 +116,15 @@ def test_scaling_maps_multipliers_to_variables(seed):
     np.testing.assert_allclose(eliminated.product(B[0]), metric @ B[0], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_variables_that_exceed_the_rest_of_their_rows_border_the_system(form):
+    """Of rows without a matrix, too: variables of one size leave each other their digits."""
+    B, rows = np.array([[1.0, -1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 3.0]]), np.zeros(3)
+    for d, expected in (([1.0, 3.0, 2.0], [0, 0, 0]), ([1e6, 3.0, 2.0], [1, 0, 0])):
+        metric = VariableMetric.split(np.array(d), cones_of(()), None, form(B), rows, 1e4)
+        np.testing.assert_array_equal(metric.bordering, expected)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_steps_solve_the_linearized_centrality(seed):
     """At a fixed metric the step to nu has the derivative of the central path."""

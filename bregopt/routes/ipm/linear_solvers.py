@@ -66,7 +66,7 @@ class VariableMetric:
         """Return the metric; free variables and those nearly free border the system.
 
         Eliminating such a variable would cancel the digits of the rows that share it. Its term is more than
-        `ratio` times the `diagonal` entry of at least two rows.
+        `ratio` times the rest of the diagonal entry of at least two rows.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class VariableMetric:
             if p is not None:
                 own[cones.index] += p**2
             # Pays on: 300 equalities, 8 variables of wide bounds, n = 25.
-            bordering |= _large_terms(B, own, ratio * diagonal) > 1
+            bordering |= _large_terms(B, own, diagonal, ratio) > 1
         if p is not None:  # a cone as a whole
             marked = np.maximum.reduceat(bordering[cones.index], cones.starts)
             bordering[cones.index] = marked[cones.owner]
@@ -159,13 +159,19 @@ class VariableMetric:
         return np.where(self.bordering[self.cones.index], self.p / self.d[self.cones.index], 0.0)
 
 
-def _large_terms(B: Any, d: Array, least: Array) -> IntArray:
-    """Return, for each variable, the number of rows with ``d_j B_kj^2`` above ``least_k``."""
+def _large_terms(B: Any, d: Array, diagonal: Array, ratio: float) -> IntArray:
+    """Return, for each variable, the number of rows with ``d_j B_kj^2`` above `ratio` times the rest.
+
+    The rest is the `diagonal` entry and the terms of the other variables.
+    """
     if isinstance(B, np.ndarray):
-        return np.add.reduce(B**2 * d > least[:, None])  # sums of booleans are integers
+        terms = B**2 * d
+        rest = (diagonal + np.add.reduce(terms, axis=1))[:, None] - terms
+        return np.add.reduce(terms > ratio * rest)  # sums of booleans are integers
     row = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
-    large = B.data**2 * d[B.indices] > least[row]
-    return np.bincount(B.indices[large], minlength=B.shape[1])
+    terms = B.data**2 * d[B.indices]
+    rest = (diagonal + np.bincount(row, terms, len(diagonal)))[row] - terms
+    return np.bincount(B.indices[terms > ratio * rest], minlength=B.shape[1])
 
 
 def _scaled(B: Any, d: Array) -> Any:
