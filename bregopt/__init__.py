@@ -17,12 +17,10 @@ from bregopt.errors import (
 )
 from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.block_matrices import bmat, hstack, vstack
-from bregopt.modeling.bounds import CutRows, between, cut_rows, soft
-from bregopt.modeling.constraints import Constraint, MatrixInequality
-from bregopt.modeling.convex.divergence import log_det
-from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest
+from bregopt.modeling.constraints import Constraint, CutRows, MatrixInequality, cut_rows
+from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest, log_det
 from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, between, soft
 from bregopt.modeling.objectives import (
     Maximize,
     Minimize,

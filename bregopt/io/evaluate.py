@@ -23,22 +23,21 @@ from bregopt.errors import did_you_mean
 from bregopt.modeling.affine import Named
 from bregopt.modeling.atoms import diag, inner, quad_form, sq_distance, sum, trace
 from bregopt.modeling.block_matrices import bmat, hstack, kron, partial_trace, partial_transpose, vstack
-from bregopt.modeling.bounds import between, soft
 from bregopt.modeling.complex_expressions import conj, imag, real
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex import elementwise
-from bregopt.modeling.convex.divergence import log_det
 from bregopt.modeling.convex.eigenvalues import (
     lambda_max,
     lambda_min,
     lambda_sum_largest,
+    log_det,
     norm_nuc,
     sigma_max,
 )
 from bregopt.modeling.convex.elementwise import log, maximum, minimum, pos, square
 from bregopt.modeling.convex.expression import as_curved
 from bregopt.modeling.convex.norms import norm1, norm2, norm_inf, quad_over_lin, sum_squares
-from bregopt.modeling.expressions import Operand
+from bregopt.modeling.expressions import Operand, between, soft
 from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared
 from bregopt.program.rows.base import LowRank

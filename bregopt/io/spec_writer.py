@@ -26,8 +26,7 @@ from bregopt.modeling.complex_expressions import ComplexExpression
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
-from bregopt.modeling.convex.divergence import DivergenceAtom
-from bregopt.modeling.convex.eigenvalues import EigenvalueBound
+from bregopt.modeling.convex.eigenvalues import DivergenceAtom, EigenvalueBound
 from bregopt.modeling.convex.elementwise import Modulus
 from bregopt.modeling.convex.expression import ConvexConstraint, Term
 from bregopt.modeling.expressions import Operand

@@ -37,6 +37,7 @@ __all__ = [
     "matrix_product",
     "multiplied",
     "product",
+    "random_values",
     "sum_label",
 ]
 
@@ -380,6 +381,21 @@ class Affine(Formula):
             tuple(product.weighed(product.weights[rows]) for product in self.products),
             label,
         )
+
+
+def random_values(*forms: Affine, seed: int = 0) -> dict[Any, Array]:
+    """Return random values of all operands of affine forms, symmetric ones of matrices.
+
+    Affine forms that are equal at a random point are equal everywhere, with probability one.
+    """
+    rng, values = np.random.default_rng(seed), dict[Any, Array]()
+    for e in forms:
+        for X in e.operands("psd"):
+            G = rng.standard_normal((X.n, X.n))
+            values.setdefault(X, (G + G.T) / 2)
+        for u in (*e.operands("variables"), *e.operands("parameters")):
+            values.setdefault(u, rng.standard_normal(u.size))
+    return values
 
 
 def check_shapes(left: Affine, right: Affine) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from bregopt.arrays import (
     complex_array,
     scattered,
 )
-from bregopt.modeling.affine import as_factor, sum_label
+from bregopt.modeling.affine import as_factor, random_values, sum_label
 from bregopt.modeling.constraints import Constraint, compare, matrix_inequality
 from bregopt.modeling.expressions import (
     Expression,
@@ -391,10 +391,7 @@ class HermitianInequality(Constraint):
 
 
 def is_hermitian(F: ComplexForms) -> bool:
-    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off.
-
-    An affine matrix that is Hermitian at a random point is Hermitian everywhere, with probability one.
-    """
+    """Whether an array is a Hermitian matrix for all values of its variables, up to round-off."""
     if len(F.shape) != 2 or F.shape[0] != F.shape[1]:
         return False
     A = _at_a_random_point(F)
@@ -438,8 +435,6 @@ def relabeled(e: Any, label: str) -> Any:
 
 def vanishing_parts(F: ComplexForms) -> tuple[Mask, Mask]:
     """Return where the real and where the imaginary part is zero for all values, up to round-off.
-
-    An affine form that is zero at a random point is zero everywhere, with probability one.
 
     Returns
     -------
@@ -534,13 +529,7 @@ def _inequality(left: Any, right: Any, sign: str) -> Any:
 
 def _at_a_random_point(F: ComplexForms) -> ComplexArray:
     """Return the value of an array where all variables and parameters are random."""
-    rng, values = np.random.default_rng(0), dict[Any, Array]()
-    for part in (F.real, F.imag):
-        for X in part.operands("psd"):
-            G = rng.standard_normal(X.shape)
-            values.setdefault(X, G + G.T)
-        for u in (*part.operands("variables"), *part.operands("parameters")):
-            values.setdefault(u, rng.standard_normal(u.size))
+    values = random_values(F.real, F.imag)
     return np.asarray(F.real.at(values)) + 1j * np.asarray(F.imag.at(values))
 
 

@@ -1,36 +1,44 @@
-"""Constraints: affine bodies between two bounds, hard or soft, vectors in second-order cones, psd matrices.
+"""Constraints: affine bodies between two bounds, vectors in cones, psd matrices, and generated rows.
 
 A linear matrix inequality, ``F psd`` for an affine symmetric ``F``, is a psd matrix of its own, and rows that
 equate the entries on and above the diagonals. Presolve reads matrices that rows define as the dual of their
 inequalities where that is smaller (:mod:`bregopt.presolve.dual_form`). The inequality ``X >> 0`` of a matrix
 variable is its own cone.
+
+Of constraints with too many rows to write down, a function yields those that a point violates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import Array, IntArray
-from bregopt.modeling.affine import Affine, Named
-from bregopt.program import Program
+from bregopt.arrays import Array, IntArray, Mask
+from bregopt.modeling.affine import Affine, Named, random_values
+from bregopt.program import Matrix, Program
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.records import dataclass
 
 __all__ = [
     "Constraint",
+    "CutRows",
     "InequalityRows",
     "MatrixInequality",
     "SecondOrderConstraint",
     "SoftPenalty",
     "compare",
+    "cut_rows",
     "matrix_inequality",
     "multiplier_of_cone",
     "rows_of_inequalities",
+    "some_rows",
 ]
+
+# It takes the matrix of the answer, or a tuple of several, and returns constraints.
+Separator = Callable[..., "Constraint | Iterable[Constraint] | None"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,21 +237,12 @@ class MatrixInequality(Named):
     def check_symmetric(self, parameters: Mapping[Hashable, Array]) -> None:
         """Refuse a body that is not symmetric at given values of the parameters.
 
-        An affine matrix that is symmetric at a random point is symmetric everywhere, with probability one.
-
         Raises
         ------
         ValueError
             If two mirrored entries differ.
         """
-        rng = np.random.default_rng(0)
-        values: dict[Any, Array] = dict(parameters)
-        for X in self.body.operands("psd"):
-            G = rng.standard_normal((X.n, X.n))
-            values[X] = (G + G.T) / 2
-        for u in self.body.operands("variables"):
-            values[u] = rng.standard_normal(u.size)
-        F = np.asarray(self.body.at(values))
+        F = np.asarray(self.body.at({**random_values(self.body), **parameters}))
         skew = np.abs(F - F.T)
         if skew.max() <= _ROUND_OFF * np.abs(F).max():
             return
@@ -367,3 +366,134 @@ def multiplier_of_cone(program: Program, b: int, X: Any, y: Array, S: Array | No
     gradient = divergence_of(block.nearness).gradient(np.asarray(X))
     multiplier: Array = block.C + block.nearness.mu * gradient - program.A.adjoint(y, b)
     return multiplier
+
+
+# --- Generated rows -----------------------------------------------------------------------------------------
+
+
+class CutRows(Named):
+    """Rows that are generated while the problem is solved; built by :func:`cut_rows`.
+
+    Attributes
+    ----------
+    separate : callable
+        The function that yields violated rows.
+    constraints : tuple of Constraint
+        The rows of the last solve; the others that the function knows hold without them.
+    name : str or None
+        The name given by :meth:`named`.
+    dual_value : tuple of float or array
+        The duals of `constraints`, as :attr:`bregopt.Constraint.dual_value`.
+    """
+
+    axes = None
+
+    def __init__(self, separate: Separator) -> None:
+        self.separate = separate
+        self.constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """The constraint as text."""
+        return f"cut_rows({getattr(self.separate, '__name__', type(self.separate).__name__)})"
+
+    @property
+    def size(self) -> int:
+        """The number of rows of the last solve."""
+        return sum(c.size for c in self.constraints)
+
+    @property
+    def dual_value(self) -> tuple[Any, ...] | None:
+        """The duals of the rows of the last solve, None without any."""
+        values = tuple(c.dual_value for c in self.constraints)
+        return None if any(value is None for value in values) else values
+
+    def violated(self, X: Matrix | tuple[Matrix, ...]) -> tuple[Constraint, ...]:
+        """Return the constraints that the function yields at a point.
+
+        Raises
+        ------
+        TypeError
+            If it yields anything but hard constraints with affine rows.
+        """
+        return tuple(self._checked(self.separate(X)))
+
+    def _checked(self, found: Any) -> Iterable[Constraint]:
+        if found is None:
+            return
+        if isinstance(found, Constraint):
+            if found.penalty is not None:
+                raise TypeError(f"{self.title} yields {found.title}; expected hard rows, not soft ones")
+            yield found
+            return
+        array = isinstance(found, str | bytes) or hasattr(found, "shape")
+        if array or not isinstance(found, Iterable):
+            raise TypeError(
+                f"{self.title} yields {found!r}; expected comparisons of affine expressions, a list of "
+                "those, or None where no row is violated"
+            )
+        for c in found:
+            if c is None:
+                raise TypeError(f"{self.title} yields None in a list; expected comparisons of expressions")
+            yield from self._checked(c)
+
+    def __repr__(self) -> str:
+        return f"CutRows({self.title}, rows={self.size})"
+
+
+def cut_rows(separate: Separator) -> CutRows:
+    """Return a constraint whose rows a function yields, as far as they are needed.
+
+    A solve then goes in rounds. Each one solves the problem with the rows so far, from the last answer, and
+    passes its answer to the function. Rows that the function yields are added; rows that no longer matter
+    are dropped. The rounds end when the answer meets all rows that the function yields, to the tolerance of
+    the solve. The bound of each round is a bound of the whole problem.
+
+    Parameters
+    ----------
+    separate : callable
+        ``separate(X)`` takes the matrix of the answer (a tuple of several) and returns constraints that it
+        violates, such as ``X_variable[i, j] >= 0`` with index arrays, or a list of those, or None. `value` of
+        the variables is set, too. The rows must hold for all solutions that are wanted, and must have the
+        variables of the problem only. Rows that are not violated are left out.
+
+    Returns
+    -------
+    CutRows
+        Its `constraints` are the rows of the last solve, with their duals.
+
+    Raises
+    ------
+    TypeError
+        If `separate` is not callable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bregopt as bo
+    >>> A = np.array([[2.0, -1, 1], [-1, 2, 1], [1, 1, 2]])
+    >>> X = bo.PSD(3)
+    >>> def below_zero(value):
+    ...     i, j = np.nonzero(np.triu(value < 0, 1))
+    ...     return X[i, j] >= 0 if len(i) else None
+    >>> prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.cut_rows(below_zero)])
+    >>> round(prob.solve().value, 4)
+    2.0
+    """
+    if not callable(separate):
+        raise TypeError(f"separate of cut_rows is {separate!r}; expected a function of the matrix")
+    return CutRows(separate)
+
+
+def some_rows(c: Constraint, kept: Mask | IntArray) -> Constraint:
+    """Return a constraint with some of the rows of another one, in one dimension unless all are kept."""
+    rows = np.arange(c.size)[kept]
+    if len(rows) == c.size:
+        return c
+    shape = (len(rows),)
+    lower, upper = (None if end is None else end.taken(rows, shape, end.label) for end in (c.lower, c.upper))
+    part = Constraint(c.body.taken(rows, shape, c.body.label), lower, upper, c.sense, mirrored=c.mirrored)
+    part.name = c.name
+    if c.axes is not None and len(c.axes) == 1:
+        part.axes = (c.axes[0][rows],)
+    return part

@@ -18,7 +18,7 @@ from bregopt.modeling.atoms import trace
 from bregopt.modeling.complex_expressions import ComplexForms, real
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, embedded
 from bregopt.modeling.convex.atom import check_objective, leaves
-from bregopt.modeling.convex.divergence import DivergenceAtom
+from bregopt.modeling.convex.eigenvalues import DivergenceAtom
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
 from bregopt.modeling.expressions import ExpressionLike, Operand
 from bregopt.modeling.variables import PSD, Parameter

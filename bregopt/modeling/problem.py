@@ -14,11 +14,11 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.bounds import CutRows
 from bregopt.modeling.compilation.compile import compile_problem
 from bregopt.modeling.compilation.parametric_program import Compiled
 from bregopt.modeling.constraints import (
     Constraint,
+    CutRows,
     MatrixInequality,
     SecondOrderConstraint,
     multiplier_of_cone,
@@ -311,17 +311,17 @@ class Problem:
 
     def __str__(self) -> str:
         """Return the problem as text, in mathematical symbols if the terminal has them."""
-        from bregopt.modeling.display import as_text  # only those who print problems wait for it
+        from bregopt.modeling.notation import as_text  # only those who print problems wait for it
 
         return as_text(self)
 
     def _repr_latex_(self) -> str:
-        from bregopt.modeling.display import as_latex
+        from bregopt.modeling.notation import as_latex
 
         return f"$$\n{as_latex(self)}\n$$"
 
     def _repr_html_(self) -> str:
-        from bregopt.modeling.display import as_html
+        from bregopt.modeling.notation import as_html
 
         return as_html(self)
 

@@ -32,12 +32,11 @@ from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.divergences.rows import Scalar
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.affine import Affine
-from bregopt.modeling.bounds import soft
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, SoftPenalty
 from bregopt.modeling.convex.elementwise import log
 from bregopt.modeling.convex.entropies import kl_div
 from bregopt.modeling.convex.expression import CurvedExpression, as_curved
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, soft
 from bregopt.modeling.objectives import (
     as_objective,
     bregman_div,

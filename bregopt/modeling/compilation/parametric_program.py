@@ -1,29 +1,29 @@
 """A compiled problem, and its program at the current values of the parameters.
 
-As a node of branch and bound, some of its rows and ordinary variables are fixed to values.
+The places of the coefficients that depend on parameters are compiled once; at each solve one sparse product
+gives the numbers. As a node of branch and bound, a problem has some rows and variables fixed to values.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, rectangular
 from bregopt.divergences import DIVERGENCES, SCALARS
+from bregopt.linalg import lean
 from bregopt.modeling.affine import Affine, Named
-from bregopt.modeling.bounds import broadcast_gamma
-from bregopt.modeling.compilation.coefficients import AffineNumbers, ParametricParts, sparse_rows
 from bregopt.modeling.complex_expressions import HermitianInequality
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint
-from bregopt.modeling.convex.atom import DivergenceTerm
+from bregopt.modeling.convex.atom import DivergenceTerm, Row
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
 from bregopt.modeling.convex.expression import ConvexConstraint
-from bregopt.modeling.convex.reduction import Share
-from bregopt.modeling.expressions import Expression
+from bregopt.modeling.expressions import Expression, broadcast_gamma
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import (
     Block,
@@ -34,14 +34,198 @@ from bregopt.program import (
     ParameterSlope,
     Penalty,
     Program,
+    Term,
 )
 from bregopt.program.convex_terms import ConvexTerm
-from bregopt.records import cached_property, dataclass, replace
+from bregopt.program.rows import Coordinates, Rows, SparseRows
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = ["Compiled", "TermTemplate", "fixed", "slices"]
+__all__ = [
+    "AffineNumbers",
+    "Compiled",
+    "ParametricMatrix",
+    "ParametricParts",
+    "TermTemplate",
+    "fixed",
+    "multiplied_matrices",
+    "slices",
+    "sparse_rows",
+]
+
 
 _NO_INDEX = np.zeros(0, dtype=np.intp)
 _WEIGHTED = {"square": "a sum of squares", "log": "a logarithm"}  # terms of the objective that are soft rows
+Share = tuple[Row, Any]  # a row or cone, and the derivative of its multipliers' part in a bound
+
+
+# --- Numbers that are affine in parameters ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AffineNumbers(PickledWithoutCache):
+    """The numbers ``constant + slope @ values`` at the values of all parameters; without slope constants."""
+
+    constant: Array
+    slope: Any
+
+    def at(self, values: Array) -> Array:
+        """Return the numbers at the concatenated values of all parameters."""
+        numbers: Array = self.constant if self.slope is None else self.constant + self._products @ values
+        return numbers
+
+    @cached_property
+    def _products(self) -> Any:
+        """The slope in its fastest form for products."""
+        return lean(self.slope)
+
+
+@dataclass(frozen=True, eq=False)
+class ParametricMatrix:
+    """A sparse matrix with elements affine in parameters at `places`, sorted, and zeros elsewhere."""
+
+    shape: tuple[int, int]
+    places: IntArray
+    numbers: AffineNumbers
+
+    def at(self, values: Array) -> Any:
+        """Return the matrix at the values of all parameters, in CSR form without zeros."""
+        numbers = self.numbers.at(values)
+        kept = np.flatnonzero(numbers)
+        return sp.csr_array((numbers[kept], np.divmod(self.places[kept], self.shape[1])), self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ParametricParts:
+    """The coefficients of a program that depend on parameters.
+
+    Parameters
+    ----------
+    rows, costs : dict from int to ParametricMatrix
+        Of the matrix variables, by the number of the block; a column for each entry.
+    B, c : ParametricMatrix or None
+        Of the ordinary variables; None where no coefficient depends on a parameter.
+    """
+
+    rows: dict[int, ParametricMatrix] = field(default_factory=dict)
+    costs: dict[int, ParametricMatrix] = field(default_factory=dict)
+    B: ParametricMatrix | None = None
+    c: ParametricMatrix | None = None
+
+    @classmethod
+    def of(
+        cls,
+        number: Mapping[PSD, int],
+        variables: Sequence[Variable],
+        parameters: Sequence[Parameter],
+        placed: Sequence[tuple[Constraint, slice]],
+        goal: Affine,
+    ) -> ParametricParts:
+        """Return the parts of rows and of an objective, with the `number` of the block of each matrix."""
+        bodies = [(place.start, c.body) for c, place in placed if c.body.products]
+        if not goal.products and not bodies:
+            return cls()
+        m, k = sum(c.size for c, _ in placed), sum(u.size for u in variables)
+        columns = dict(zip(variables, [place.start for place in slices(variables)], strict=True))
+        elements = dict(zip(parameters, slices(parameters), strict=True))
+        rows, costs = {}, {}
+        for X, b in number.items():
+            own = [(start, e) for start, e in bodies if X in multiplied_matrices(e)]
+            if own:
+                rows[b] = _parametric_matrix(own, {X: 0}, (m, X.n**2), elements)
+            if X in multiplied_matrices(goal):
+                costs[b] = _parametric_matrix([(0, goal)], {X: 0}, (1, X.n**2), elements)
+        B, c = (
+            _parametric_matrix(part, columns, (size, k), elements) if _multiplies_variables(part) else None
+            for part, size in (([(place.start, c.body) for c, place in placed], m), ([(0, goal)], 1))
+        )
+        return cls(rows, costs, B, c)
+
+    def terms(self, orders: Sequence[int], values: Array) -> Iterator[Term]:
+        """Yield the nonzero rows of each matrix variable at the values of all parameters."""
+        for b, matrix in self.rows.items():
+            table = matrix.at(values)
+            at = np.flatnonzero(np.diff(table.indptr))
+            if len(at):
+                yield Term(b, at, sparse_rows(table[at], orders[b]))
+
+
+def multiplied_matrices(e: Affine) -> set[Any]:
+    """Return the matrix variables that parameters multiply."""
+    return {X for product in e.products for X in product.factor.psd}
+
+
+def _multiplies_variables(bodies: Iterable[tuple[int, Affine]]) -> bool:
+    return any(product.factor.variables for _, e in bodies for product in e.products)
+
+
+def _parametric_matrix(
+    bodies: Iterable[tuple[int, Affine]],
+    columns: Mapping[Any, int],
+    shape: tuple[int, int],
+    elements: Mapping[Any, slice],
+) -> ParametricMatrix:
+    """Return the coefficients of operands in the rows of arrays.
+
+    Parameters
+    ----------
+    bodies : iterable of (int, Affine)
+        Each with its first row.
+    columns : mapping from PSD or Variable
+        The operands, each with the first of its columns. A matrix has a column for each entry.
+    shape : (int, int)
+    elements : mapping from Parameter
+        The places of each parameter in the values of all parameters.
+    """
+    count = sum(place.stop - place.start for place in elements.values())
+    places, values, of = [np.zeros(0, dtype=np.intp)], [np.zeros(0)], [np.zeros(0, dtype=np.intp)]
+    for start, body in bodies:
+        identity = sp.csr_array(sp.eye_array(body.size, format="csr"))
+        parts: list[tuple[Any, IntArray, Affine]] = [(identity, np.full(body.size, -1), body)]
+        parts += [(p.weights, elements[p.parameter].start + p.at, p.factor) for p in body.products]
+        for weights, at, factor in parts:
+            for operand, column in columns.items():
+                table = _table(factor, operand)
+                if table is not None:
+                    row, own, value, term = _weighed(weights, table)
+                    places.append((start + row) * shape[1] + column + own)
+                    values.append(value)
+                    of.append(at[term])
+    unique, where = np.unique(np.concatenate(places), return_inverse=True)
+    value, element = np.concatenate(values), np.concatenate(of)
+    fixed = element < 0
+    constant = np.bincount(where[fixed], value[fixed], len(unique)).astype(float)
+    slope = sp.csr_array((value[~fixed], (where[~fixed], element[~fixed])), (len(unique), count))
+    return ParametricMatrix(shape, unique, AffineNumbers(constant, slope))
+
+
+def sparse_rows(table: Any, n: int) -> SparseRows:
+    """Return the rows of a CSR matrix with a column for each entry of a matrix of order `n`."""
+    row = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
+    i, j = np.divmod(table.indices.astype(np.intp), n)
+    return SparseRows(table.shape[0], n, Coordinates(row, i, j, table.data))
+
+
+def _table(e: Affine, operand: Any) -> Any:
+    """Return the coefficients of an operand as a CSR matrix, None where it does not occur."""
+    rows: Rows | None = e.psd.get(operand)
+    if rows is None:
+        return e.variables.get(operand)
+    t = rows.coordinates()
+    column = np.minimum(t.i, t.j) * rows.n + np.maximum(t.i, t.j)
+    return sp.csr_array((t.value, (t.row, column)), (rows.m, rows.n**2))
+
+
+def _weighed(weights: Any, table: Any) -> tuple[IntArray, IntArray, Array, IntArray]:
+    """Return the products of nonzeros ``weights[l, t] table[t, k]``: ``l``, ``k``, their values and ``t``."""
+    count = np.diff(table.indptr)[weights.indices]
+    each = np.repeat(np.arange(weights.nnz), count)
+    at = np.arange(len(each)) + np.repeat(table.indptr[weights.indices] - np.cumsum(count) + count, count)
+    row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))[each]
+    value = weights.data[each] * table.data[at]
+    return row, table.indices[at].astype(np.intp), value, weights.indices[each].astype(np.intp)
+
+
+# --- The compiled problem -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +351,7 @@ class Compiled:
 
         With intervals it is the program at the current values of the parameters, else the given one.
         """
-        from bregopt.modeling.compilation.intervals import interval_data, uncertain
+        from bregopt.modeling.compilation.derivatives import interval_data, uncertain
 
         names = uncertain(self)
         own = self.program() if names else program

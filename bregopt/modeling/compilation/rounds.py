@@ -15,9 +15,8 @@ import numpy as np
 from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, row_residuals
 from bregopt.errors import UnsupportedProblemError
-from bregopt.modeling.bounds import CutRows, some_rows
 from bregopt.modeling.compilation.parametric_program import Compiled
-from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.constraints import Constraint, CutRows, some_rows
 from bregopt.presolve import presolve, reductions
 from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of

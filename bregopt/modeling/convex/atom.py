@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.modeling.affine import Affine
+from bregopt.modeling.affine import Affine, random_values
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SecondOrderConstraint, SoftPenalty
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter
@@ -242,8 +242,6 @@ def svec(e: Expression) -> Expression:
 def is_symmetric(e: Affine, at_zero: bool = False) -> bool:
     """Whether an affine expression is a symmetric matrix of order two or more.
 
-    One that is symmetric at a random point is symmetric everywhere, with probability one.
-
     Parameters
     ----------
     e : Affine
@@ -252,14 +250,9 @@ def is_symmetric(e: Affine, at_zero: bool = False) -> bool:
     """
     if len(e.shape) != 2 or e.shape[0] != e.shape[1] or e.shape[0] < 2:
         return False
-    rng, values = np.random.default_rng(0), {}
-    for X in e.operands("psd"):
-        G = rng.standard_normal((X.n, X.n))
-        values[X] = (G + G.T) / 2
-    for u in e.operands("variables"):
-        values[u] = rng.standard_normal(u.size)
-    for p in e.operands("parameters"):
-        values[p] = np.zeros(p.size) if at_zero else rng.standard_normal(p.size)
+    values = random_values(e)
+    if at_zero:
+        values |= {p: np.zeros(p.size) for p in e.operands("parameters")}
     F = np.asarray(e.at(values))
     return bool(np.abs(F - F.T).max() <= _ROUND_OFF * np.abs(F).max())
 

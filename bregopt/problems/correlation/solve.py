@@ -32,9 +32,9 @@ from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.io.matrices import pair_labels
 from bregopt.linalg import root_of
 from bregopt.modeling.atoms import diag
-from bregopt.modeling.bounds import between
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.expressions import between
 from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

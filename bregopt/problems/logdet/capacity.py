@@ -24,7 +24,7 @@ from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import diag, inner, trace
-from bregopt.modeling.convex.divergence import log_det
+from bregopt.modeling.convex.eigenvalues import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD

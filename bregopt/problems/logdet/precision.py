@@ -21,7 +21,7 @@ from bregopt.io.graphs import GraphLike
 from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, labels_of, pair_labels
 from bregopt.linalg import inverse_of, root_of
 from bregopt.modeling.atoms import diag, inner
-from bregopt.modeling.convex.divergence import log_det
+from bregopt.modeling.convex.eigenvalues import log_det
 from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
