@@ -1,4 +1,4 @@
-"""Costs of the Schur matrix's formulas on this machine: those of bregopt.routes.ipm.schur.products, measured.
+"""Costs of the Schur matrix's formulas on this machine: those of bregopt.routes.ipm.schur, measured.
 
     python benchmarks/schur.py [--rounds 20]
 
@@ -20,9 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from bregopt.program import LinearMap, Term
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.routes.ipm.schur import Gram, products
+from bregopt.routes.ipm import schur
+from bregopt.routes.ipm.block_rows import Gram
 
-BY_COST = {"_CALL_COST": products._CALL_COST}
+BY_COST = {"_CALL_COST": schur._CALL_COST}
 ONLY_PLACES = {"_CALL_COST": 1e99}
 ONLY_CONGRUENCES = {"_CALL_COST": 1e-9, "_PRODUCT_COST": 1e99}
 CASES = (
@@ -58,7 +59,7 @@ def rows(n, m, density):
 def prepared(A, P, Q, constants):
     """Return the formulas of rows, which the first call chooses by the constants."""
     gram = Gram(A)
-    with patch.multiple(products, **constants):
+    with patch.multiple(schur, **constants):
         gram.assemble(P, Q)
     return gram
 
@@ -100,7 +101,7 @@ def main():
     with threadpool_limits(1):
         print("| constant | default | measured, ns |\n|---|--:|--:|")
         for name, cost in costs(rounds).items():
-            print(f"| `{name}` | {getattr(products, f'_{name.upper()}'):g} | {cost:.3g} |")
+            print(f"| `{name}` | {getattr(schur, f'_{name.upper()}'):g} | {cost:.3g} |")
         print("\n| order | rows | density | split, ms | only places | only congruences |")
         print("|--:|--:|--:|--:|--:|--:|")
         for n, m, density in CASES:

@@ -1072,7 +1072,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("sparse system", "routes.ipm.row_system:system_for"),
-            answering("routes.ipm.sparse_row_system.SparseRowSystem.of", None),
+            answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
         ),
         (
@@ -1107,8 +1107,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             None if data is None else solving(bo.read_sdpa, data / "sdp" / "copo14.dat-s.gz"),
         ),
         (
-            *("scaled rows", "routes.ipm.scaled_rows:ScaledRows"),
-            answering("routes.ipm.scaled_rows.ScaledRows.of", None),
+            *("scaled rows", "routes.ipm.scaled_systems:ScaledRows"),
+            answering("routes.ipm.scaled_systems.ScaledRows.of", None),
             "hinf1",
             None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf1.dat-s.gz"),
         ),
@@ -1130,20 +1130,20 @@ def paths(data: Path | None) -> list[SpecialPath]:
             case("path", "random, n = 25"),
         ),
         (
-            *("Schur matrix of rank-one rows", "routes.ipm.schur.gram:Gram", _without_rank),
+            *("Schur matrix of rank-one rows", "routes.ipm.block_rows:Gram", _without_rank),
             *("500 quadratic forms, n = 40", solving(_quadratic_forms, 40, 500)),
         ),
         (
-            *("few rank-one rows by entries", "routes.ipm.schur.gram:Gram"),
-            replaced("routes.ipm.schur.gram._FEW_ENTRIES", 0),
+            *("few rank-one rows by entries", "routes.ipm.block_rows:Gram"),
+            replaced("routes.ipm.block_rows._FEW_ENTRIES", 0),
             *(
                 "150 inequalities, 20 of them dense, and one distance, n = 30",
                 solving(inequalities, 30, 150, 20),
             ),
         ),
         (
-            *("Schur matrix by congruences", "routes.ipm.schur.products:split_by_cost"),
-            replaced("routes.ipm.schur.gram.split_by_cost", lambda placed, *_: (0, placed)),
+            *("Schur matrix by congruences", "routes.ipm.schur:split_by_cost"),
+            replaced("routes.ipm.block_rows.split_by_cost", lambda placed, *_: (0, placed)),
             *("theta of 600 edges, n = 150", solving(_theta, 150, 600)),
         ),
         (

@@ -25,12 +25,12 @@ from bregopt.presolve.cliques import clique_tree, merged
 from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
-from bregopt.routes.ipm import path_route, sparse_row_system
+from bregopt.routes.ipm import many_blocks, path_route
 from bregopt.routes.ipm import plan as plans
+from bregopt.routes.ipm.many_blocks import SparseRowSystem, fill_of
 from bregopt.routes.ipm.path_route import Path, PathSettings, memory_needed
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.sparse_row_system import SparseRowSystem, fill_of
 
 KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty")
 
@@ -38,7 +38,7 @@ KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty
 def always_sparse(monkeypatch):
     """Make the system of any rows sparse."""
     for name in ("_LEAST_ROWS", "_SPARSE_SCHUR", "_SEARCH_SHARE", "_SPARSE_FACTOR"):
-        monkeypatch.setattr(sparse_row_system, name, 1 if name == "_LEAST_ROWS" else 1e9)
+        monkeypatch.setattr(many_blocks, name, 1 if name == "_LEAST_ROWS" else 1e9)
 
 
 @pytest.fixture

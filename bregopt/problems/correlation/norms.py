@@ -43,8 +43,7 @@ from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Capabilities, Settings
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Method, Monitor, Progress
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Entries", "distance_of", "solve_norm"]

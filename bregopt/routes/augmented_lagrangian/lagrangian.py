@@ -25,7 +25,7 @@ from bregopt.divergences.spectrum import PositiveSpectrum
 from bregopt.program import SecondOrderCones
 from bregopt.records import dataclass
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
-from bregopt.routes.dual_hessian import hessian_product
+from bregopt.routes.ipm.block_rows import hessian_product
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
 __all__ = ["AugmentedLagrangian", "Iterate", "VectorProjection"]

@@ -24,8 +24,7 @@ from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
 from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
 from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
-from bregopt.routes.monitor import Monitor
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Monitor, Progress, reason
 from bregopt.routes.working_set import newton_flops
 
 __all__ = ["Lagrangian"]

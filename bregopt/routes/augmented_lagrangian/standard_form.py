@@ -27,9 +27,8 @@ from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.program import Face, LinearMap, Matrix, Penalty, Program
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.routes.dual_hessian import RowCurvature
+from bregopt.routes.ipm.block_rows import RowAction, RowCurvature
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
-from bregopt.routes.ipm.schur.gram import RowAction
 
 __all__ = ["Point", "StandardForm"]
 

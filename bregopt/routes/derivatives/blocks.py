@@ -32,8 +32,7 @@ from bregopt.linalg import conjugate_gradients, dense, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.dual_hessian import GivenDifferences, RowCurvature, gram, has_gram
-from bregopt.routes.ipm.schur.gram import RowAction
+from bregopt.routes.ipm.block_rows import GivenDifferences, RowAction, RowCurvature, dual_hessian, has_gram
 
 __all__ = [
     "BarrierPoint",
@@ -190,7 +189,7 @@ class SpectralPoint:
     def gram(self) -> Array:
         """Return ``A P' A*``, shape ``(m, m)``."""
         A = self._rows.A
-        return gram(A, self._spectrum) if has_gram(self._spectrum) else _columns_of(self.product, A.m)
+        return dual_hessian(A, self._spectrum) if has_gram(self._spectrum) else _columns_of(self.product, A.m)
 
 
 class _MatrixPoint(ABC):

@@ -29,8 +29,8 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows.algebra import upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.blocks import CG_STEPS, NULL, SINGULAR, BarrierPoint, BlockPoint
+from bregopt.routes.ipm.block_rows import RowAction
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
-from bregopt.routes.ipm.schur.gram import RowAction
 
 __all__ = [
     "Adjoint",

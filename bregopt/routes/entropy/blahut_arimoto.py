@@ -38,7 +38,7 @@ from bregopt.program.convex_terms import INWARD, tangent_inside
 from bregopt.program.matrix_entropies import EntropySum
 from bregopt.records import dataclass
 from bregopt.routes.entropy.standard_form import StandardForm
-from bregopt.routes.monitor import Method
+from bregopt.routes.progress import Method
 
 __all__ = ["BlahutArimoto", "MaximumEntropy", "Projected"]
 

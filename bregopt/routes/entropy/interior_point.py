@@ -44,7 +44,7 @@ from bregopt.routes.entropy.equations import (
     own_columns,
 )
 from bregopt.routes.entropy.standard_form import StandardForm, Term
-from bregopt.routes.monitor import Method
+from bregopt.routes.progress import Method
 
 __all__ = ["Barrier", "EntropyPath", "State"]
 

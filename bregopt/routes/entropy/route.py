@@ -24,8 +24,7 @@ from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
 from bregopt.routes.entropy.interior_point import Barrier, EntropyPath
 from bregopt.routes.entropy.standard_form import StandardForm
-from bregopt.routes.monitor import Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Monitor, Progress
 
 __all__ = ["Entropy", "least_eigenvalue", "revealed", "rows_alone"]
 

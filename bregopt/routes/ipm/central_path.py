@@ -40,10 +40,9 @@ from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.scaled_rows import is_small
+from bregopt.routes.ipm.scaled_systems import is_small
 from bregopt.routes.ipm.start import first_iterate, strict_iterate, warm_iterate
-from bregopt.routes.monitor import Followed, Method, Monitor
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Followed, Method, Monitor, Progress, reason
 
 if TYPE_CHECKING:
     from bregopt.presolve.revealed_faces import OnIntegerFace

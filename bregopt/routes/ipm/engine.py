@@ -39,7 +39,7 @@ from bregopt.routes.ipm.cones import (
 )
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, System
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
-from bregopt.routes.ipm.scaled_rows import MANY, SOME, ScaledRows
+from bregopt.routes.ipm.scaled_systems import MANY, SOME, ScaledRows
 
 __all__ = ["Direction", "Engine", "Iterate"]
 

@@ -15,30 +15,32 @@ not converge, so its steps should be limited.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Unpack
 
 import numpy as np
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.linalg import inverse_of, root_of
-from bregopt.program import ENDED, Answer, LinearMap, Program, Start, StopReason
+from bregopt.divergences import PENALTY_DEGREES, LogDet
+from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.presolve.coordinates import Whitened
+from bregopt.program import ENDED, Answer, Block, Bounds, LinearMap, Penalty, Program, Start, StopReason
+from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import recedes
+from bregopt.routes.ipm.block_rows import Gram
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor
-from bregopt.routes.ipm.logdet_problem import LogDetProblem, Matrices
-from bregopt.routes.ipm.schur import Gram
-from bregopt.routes.ipm.soft_newton import SoftNewton, smooth
 from bregopt.routes.ipm.start import first_iterate
-from bregopt.routes.monitor import Followed, Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Followed, Method, Monitor, Progress
 
-__all__ = ["logdet_newton"]
+__all__ = ["LogDetIterate", "LogDetProblem", "LogDeterminants", "Matrices", "logdet_newton"]
 
+Matrices = tuple[Array, ...]  # one for each block
 # Trials of ``nu`` for a first iterate of LogDet, each a tenth of the last.
 _CENTERING_TRIALS = 12
 # Limit on the steps from an earlier answer of LogDet. Near the answer that method takes two to four steps;
@@ -46,7 +48,6 @@ _CENTERING_TRIALS = 12
 _WARM_STEPS = 12
 # Least step length of Newton's method in the active rows; a shorter step means that the answer is far.
 _LEAST_STEP = 0.1
-
 _FINAL = (StopReason.CONVERGED, StopReason.INFEASIBLE, *ENDED)
 _NO_VARIABLES = np.zeros(0)
 # Limit on the steps of Newton's method for LogDet if ``max_iter`` is None.
@@ -54,6 +55,146 @@ _LOGDET_STEPS = 200
 # Limit on the steps of Newton's method on soft rows, which is slow if prices are far above the
 # divergence's weight.
 _SOFT_STEPS = 20
+# Largest price of relaxing a bound by its own size, relative to the weight of the divergence, in Newton's
+# method on soft rows. At a larger one the multiplier is round-off.
+_LARGEST_PRICE = 1e6
+
+
+class LogDetIterate(Protocol):
+    """An iterate: matrices, multipliers, their factors; no ``Z_root`` if the multipliers prove nothing."""
+
+    @property
+    def X(self) -> Matrices: ...
+
+    @property
+    def X_root(self) -> Matrices: ...
+
+    @property
+    def Z_root(self) -> Matrices | None: ...
+
+    @property
+    def y(self) -> Array: ...
+
+    @property
+    def activity(self) -> Array: ...
+
+
+class LogDeterminants(NamedTuple):
+    """The logarithms of the determinants of ``X`` and ``Z``, for each block."""
+
+    X: tuple[float, ...]
+    Z: tuple[float, ...]
+
+
+class LogDetProblem:
+    """A program with a LogDet term for each matrix.
+
+    Parameters
+    ----------
+    program : Program
+    progress : Progress
+        Gives the residual in the original program if this one is reduced.
+
+    Attributes
+    ----------
+    mu : tuple of float
+        The weights of the terms.
+    X0 : tuple of arrays of shape (n_b, n_b)
+    C : tuple of arrays of shape (n_b, n_b)
+        The linear terms, ``C + mu inv(X0)``.
+    """
+
+    def __init__(self, program: Program, progress: Progress) -> None:
+        self._terms = [_LogDetTerm(block) for block in program.blocks]
+        self.program, self.mu = program, tuple(term.mu for term in self._terms)
+        self.X0 = tuple(term.X0 for term in self._terms)
+        self.C: Matrices = tuple(term.C for term in self._terms)
+        self.whitened = progress.behind(Whitened)
+        self._progress = progress
+
+    @cached_property
+    def unconstrained(self) -> Matrices | None:
+        """The unconstrained minimizer, None if there is none."""
+        found: list[Array] = []
+        for term in self._terms:
+            X = term.minimizer()
+            if X is None:
+                return None
+            found.append(X)
+        return tuple(found)
+
+    def steepest(self) -> Iterator[Matrices]:
+        """Yield matrices along which the linear terms grow least: in one block, and in all together.
+
+        Each has trace one, or is zero.
+        """
+        directions = []
+        for C in self.C:
+            v = np.linalg.eigh(C)[1][:, :1]
+            directions.append(v @ v.T)
+        for b in range(len(directions)):
+            yield tuple(V if k == b else np.zeros_like(V) for k, V in enumerate(directions))
+        if len(directions) > 1:
+            yield tuple(directions)
+
+    def certificate(
+        self, at: LogDetIterate, log_det_of: LogDeterminants | None = None, **known: Unpack[Known]
+    ) -> Certificate:
+        """Return the certificate of an iterate, from its factors and the values already computed."""
+        if log_det_of is None:
+            of_Z = (0.0,) * len(at.X) if at.Z_root is None else tuple(map(log_det, at.Z_root))
+            log_det_of = LogDeterminants(tuple(map(log_det, at.X_root)), of_Z)
+        blocks = list(zip(self._terms, at.X, *log_det_of, strict=True))
+        known["divergences"] = tuple(term.divergence_at(X, of_X) for term, X, of_X, _ in blocks)
+        proves = at.Z_root is not None
+        least = tuple(term.least(of_Z) if proves else -math.inf for term, _, _, of_Z in blocks)
+        known |= Known(matrix_terms=least, activity=at.activity, cone_residual=0.0)
+        found = certify(PrimalDualPoint(self.program, at.X, np.zeros(0), at.y, **known))
+        residual = self._progress.missed(at.X, np.zeros(0), at.activity)
+        return replace(found, primal_residual=max(found.primal_residual, residual))
+
+
+class _LogDetTerm:
+    """The terms ``<C, X> + mu D(X, X0)`` of one block, as ``<C + mu inv(X0), X> - mu logdet X``."""
+
+    def __init__(self, block: Block) -> None:
+        nearness = block.nearness
+        assert nearness is not None
+        divergence = divergence_of(nearness)
+        assert isinstance(divergence, LogDet)
+        self.mu, self.X0 = nearness.mu, np.asarray(nearness.X0)
+        self.C: Array = block.C + self.mu * divergence.inverse
+        self._inverse, self._log_det = divergence.inverse, log_det(divergence.L)
+        self._has_cost = block.cost is not None
+
+    def minimizer(self) -> Array | None:
+        """Return the unconstrained minimizer, None if there is none."""
+        if not self._has_cost:
+            return self.X0.copy()
+        root = root_of(self.C)
+        return None if root is None else self.mu * inverse_of(root)
+
+    def divergence_at(self, X: Array, logarithm: float) -> float:
+        """Return ``D(X, X0)``, for a given ``logdet X``."""
+        return float(np.vdot(self._inverse, X)) - len(X) - logarithm + self._log_det
+
+    def least(self, logarithm: float) -> float:
+        """Return the minimum of ``<Z, X> - mu logdet X`` plus constants, for a given ``logdet Z``."""
+        return self.mu * (logarithm + self._log_det - len(self.X0) * math.log(self.mu))
+
+
+# --- Methods --------------------------------------------------------------------------------------------
+
+
+def smooth(bounds: Bounds, mu: float) -> bool:
+    """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off.
+
+    `mu` is the least weight of a divergence.
+    """
+    power = PENALTY_DEGREES[bounds.kind]
+    soft = bounds.kind > int(Penalty.HINGE)
+    largest = _LARGEST_PRICE * mu
+    return bool((soft & (bounds.gamma * bounds.sizes**power <= largest)).all())
 
 
 # Pays on: 800 soft distances, LogDet.
@@ -71,6 +212,8 @@ def logdet_newton(program: Program, settings: Any, start: Start | None, progress
     problem = LogDetProblem(program, progress)
     methods: list[Any] = [_RowNewton(problem, settings.tuning.formed_entries)]
     if smooth(problem.program.bounds, min(problem.mu)):
+        from bregopt.routes.ipm.soft_newton import SoftNewton  # only soft rows wait
+
         methods.insert(0, SoftNewton(problem))
     elif problem.unconstrained is not None:
         inactive = _inactive(problem, problem.unconstrained, settings, progress)
@@ -133,7 +276,9 @@ def _warm(
         if problem.program.bounds.penalties:
             return None
         method = _ActiveNewton(problem)
-    first = method.at(y, tuple(map(np.asarray, start.X))) if isinstance(method, SoftNewton) else method.at(y)
+        first = method.at(y)
+    else:
+        first = method.at(y, tuple(map(np.asarray, start.X)))
     return None if first is None else monitor.follow(method, first, min(limit, _WARM_STEPS))
 
 

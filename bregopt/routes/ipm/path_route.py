@@ -406,7 +406,7 @@ def _least_memory(program: Program, settings: Any) -> float:
     dense = memory_needed(smaller)
     if shortage(dense) is None:
         return dense
-    from bregopt.routes.ipm.sparse_row_system import sparse_fill  # only large programs wait
+    from bregopt.routes.ipm.many_blocks import sparse_fill  # only large programs wait
 
     return memory_needed(smaller, sparse_fill(smaller.A, smaller.B))
 

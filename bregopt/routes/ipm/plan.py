@@ -4,8 +4,8 @@ All matrices are one flat vector. Its parts are the groups: a block, or a stack 
 order and weight, which one call of LAPACK factorizes. The rows are one matrix on that vector where their
 entries are few enough to be listed, so that ``A`` and ``A*`` are one product each for all blocks. Rows of
 fewer numbers than entries, such as ``z z'``, keep their own formulas. The Schur matrix is a sum
-over the groups, by the cheapest formula for each (:class:`DenseSchur`, :mod:`bregopt.routes.ipm.schur`,
-:mod:`bregopt.routes.ipm.stack_rows`).
+over the groups, by the cheapest formula for each (:class:`DenseSchur`, :mod:`bregopt.routes.ipm.block_rows`,
+:mod:`bregopt.routes.ipm.many_blocks`).
 
 Newton's system at a point of the method is stated here, too; :mod:`bregopt.routes.ipm.row_system` solves it.
 """
@@ -25,12 +25,12 @@ from bregopt.linalg import dense, symmetrize
 from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
 from bregopt.records import cached_property
+from bregopt.routes.ipm.block_rows import RowAction
 from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
-from bregopt.routes.ipm.schur.gram import RowAction
 
 if TYPE_CHECKING:
-    from bregopt.routes.ipm.stack_rows import SchurValues, StackRows
+    from bregopt.routes.ipm.many_blocks import SchurValues, StackRows
 
 __all__ = ["Group", "GroupRows", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
@@ -413,7 +413,7 @@ def _stacks(
     for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
         if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= _STACK_TERMS:
-            from bregopt.routes.ipm.stack_rows import (
+            from bregopt.routes.ipm.many_blocks import (
                 StackRows,  # only several equal orders wait
                 StackTerms,
             )

@@ -8,9 +8,9 @@ With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)
 
 where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second-order cones. In the rows the
 system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables, and sparse if each
-of many blocks meets few rows (:mod:`bregopt.routes.ipm.sparse_row_system`). In the entries of one block, if
+of many blocks meets few rows (:mod:`bregopt.routes.ipm.many_blocks`). In the entries of one block, if
 no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
-and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.entry_system`).
+and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.scaled_systems`).
 
 The system in the rows is solved here, refined by the residuals of the step. The Schur matrix loses the
 digits of its least eigenvalues, and so do the multipliers. The residuals of the rows, and of the equations
@@ -354,7 +354,7 @@ def system_for(
     A = plan.A
     several = len(A.orders) > 1
     if several and direct and not in_rows:
-        from bregopt.routes.ipm.sparse_row_system import SparseRowSystem  # only several matrices wait
+        from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only several matrices wait
 
         sparse = SparseRowSystem.of(plan, B)
         if sparse is not None:
@@ -368,7 +368,7 @@ def system_for(
     entries = n * (n + 1) // 2
     fewer = entries + k + equalities < m and (equalities == 0 or entries <= _LARGEST_BORDERED)
     if fewer or iterated:
-        from bregopt.routes.ipm.entry_system import EntrySystem  # only many rows wait
+        from bregopt.routes.ipm.scaled_systems import EntrySystem  # only many rows wait
 
         return EntrySystem(A, B, exact, formed)
     return RowSystem(plan, B, direct)

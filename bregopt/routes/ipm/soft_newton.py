@@ -19,21 +19,16 @@ import numpy as np
 from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
-from bregopt.divergences import PENALTY_DEGREES
 from bregopt.linalg import inverse_of, log_det, root_of
-from bregopt.program import Bounds, Penalty
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.ipm.logdet_problem import LogDeterminants, LogDetProblem, Matrices
+from bregopt.routes.ipm.logdet_newton import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import system_for
-from bregopt.routes.monitor import Method
+from bregopt.routes.progress import Method
 from bregopt.routes.working_set import newton_flops
 
-__all__ = ["SoftIterate", "SoftNewton", "smooth"]
+__all__ = ["SoftIterate", "SoftNewton"]
 
-# Largest price of relaxing a bound by its own size, relative to the weight of the divergence, in that method.
-# At a larger one the multiplier is round-off.
-_LARGEST_PRICE = 1e6
 # Rounds of multipliers for its first iterate. A round costs a factorization.
 _RESPONSE_ROUNDS = 4
 # The same if a Newton step costs far more than a round. So 3,000 distances at order 300 take two steps.
@@ -51,17 +46,6 @@ _JOINT_GAP_RATIO = 0.7
 _LEAST_SEARCH_STEP = 1e-12
 
 _NONE = np.zeros(0)
-
-
-def smooth(bounds: Bounds, mu: float) -> bool:
-    """Whether all rows are soft with smooth penalties, none so stiff that its multiplier is round-off.
-
-    `mu` is the least weight of a divergence.
-    """
-    power = PENALTY_DEGREES[bounds.kind]
-    soft = bounds.kind > int(Penalty.HINGE)
-    largest = _LARGEST_PRICE * mu
-    return bool((soft & (bounds.gamma * bounds.sizes**power <= largest)).all())
 
 
 class _Point(Protocol):

@@ -4,7 +4,7 @@ Cyclic Bregman projection has dual corrections (Kulis et al. 2009, Algorithms 2 
 function in the multiplier of one row at a time. A violated row is projected onto; other rows move back
 towards their bound, by at most the earlier projections (eq. 8). The loop is independent of the divergence,
 which a :class:`~bregopt.divergences.ProjectionPoint` implements. It is not
-:meth:`~bregopt.routes.monitor.Monitor.follow`, because only some cycles are certified, all update one point
+:meth:`~bregopt.routes.progress.Monitor.follow`, because only some cycles are certified, all update one point
 in place, and the projections of an interrupted cycle count.
 
 For the squared Frobenius distance: Hildreth on the rows, Dykstra with the psd cone.
@@ -42,8 +42,7 @@ from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts
 from bregopt.routes.base import Method as Solve
 from bregopt.routes.base import Tuning
-from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Method, Monitor, Progress, reason
 from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
 
 if TYPE_CHECKING:

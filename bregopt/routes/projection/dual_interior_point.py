@@ -35,8 +35,7 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered
-from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Method, Monitor, Progress
 from bregopt.routes.projection.dual_newton import (
     ARMIJO,
     NOISE,

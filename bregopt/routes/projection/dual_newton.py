@@ -36,17 +36,16 @@ from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, S
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
-from bregopt.routes.dual_hessian import (
+from bregopt.routes.ipm.block_rows import (
     GivenDifferences,
+    RowAction,
     RowCurvature,
-    gram,
+    dual_hessian,
     has_gram,
     hessian_product,
 )
 from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
-from bregopt.routes.ipm.schur.gram import RowAction
-from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.progress import Method, Monitor, Progress
 
 __all__ = [
     "BlockDual",
@@ -143,7 +142,7 @@ class BlockDual:
 
     def gram(self, spectrum: Any) -> Array:
         """Return ``H`` as a matrix."""
-        return gram(self._A, spectrum)
+        return dual_hessian(self._A, spectrum)
 
 
 def block_duals(program: Program) -> list[BlockDual]:

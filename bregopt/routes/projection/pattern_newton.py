@@ -30,9 +30,8 @@ from bregopt.program import Answer, Program, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous import contradicts, recedes
-from bregopt.routes.ipm.logdet_problem import LogDetProblem
-from bregopt.routes.monitor import Method, Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes.ipm.logdet_newton import LogDetProblem
+from bregopt.routes.progress import Method, Monitor, Progress
 
 __all__ = ["FixedEntries", "Pattern", "fixed_entries", "newton_direction", "pattern_newton"]
 

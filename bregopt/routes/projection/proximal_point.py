@@ -18,10 +18,8 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.program import Answer, Block, Nearness, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
-from bregopt.routes import monitor
-from bregopt.routes.base import Method
-from bregopt.routes.monitor import Monitor
-from bregopt.routes.progress import Progress
+from bregopt.routes import base
+from bregopt.routes.progress import Method, Monitor, Progress
 
 __all__ = ["proximal", "with_proximal_terms"]
 
@@ -64,7 +62,7 @@ class _Point:
     mu: float
 
 
-def proximal(solve: Method) -> Method:
+def proximal(solve: base.Method) -> base.Method:
     """Return a method for programs with some divergence from one for programs with a divergence each."""
 
     def run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -73,10 +71,10 @@ def proximal(solve: Method) -> Method:
     return run
 
 
-class _Proximal(monitor.Method):
+class _Proximal(Method):
     tests_multipliers = False
 
-    def __init__(self, program: Program, settings: Any, progress: Progress, solve: Method) -> None:
+    def __init__(self, program: Program, settings: Any, progress: Progress, solve: base.Method) -> None:
         self._program, self._settings, self._progress, self._solve = program, settings, progress, solve
         self.patience = _PATIENCE
         self._proof: Answer | None = None

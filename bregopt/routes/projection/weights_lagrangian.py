@@ -4,7 +4,7 @@ Small problems start with the interior point of the route `path`, for which each
 all others with the augmented Lagrangian. Each takes over when the other makes no progress. The interior point
 solves problems with a large fixed block in a tenth of the time; the augmented Lagrangian keeps more digits.
 
-The loops are not :meth:`~bregopt.routes.monitor.Monitor.follow`, because only some steps are certified, a
+The loops are not :meth:`~bregopt.routes.progress.Monitor.follow`, because only some steps are certified, a
 round counts all its Newton steps, and the methods share the best point and detect their own stalling.
 
 Each round of the augmented Lagrangian is a semismooth Newton method (Qi and Sun 2010).
@@ -34,8 +34,7 @@ from bregopt.linalg import conjugate_gradients
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.derivatives.optimum import refined
-from bregopt.routes.monitor import Monitor
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Monitor, Progress, reason
 from bregopt.routes.projection.dual_newton import ARMIJO, bounded_diagonal
 from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness, squares_as_rows
 

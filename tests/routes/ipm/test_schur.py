@@ -20,7 +20,8 @@ from bregopt.program.rows import (
     RankTwo,
     SparseRows,
 )
-from bregopt.routes.ipm.schur import Gram, products
+from bregopt.routes.ipm import schur
+from bregopt.routes.ipm.block_rows import Gram
 
 SMALL = {"_STRIP_PRODUCTS": 30, "_LEAST_STRIP": 2, "_TILE_PRODUCTS": 8, "_DENSE_ROWS_SIZE": 1}
 ONLY_CONGRUENCES = {"_CALL_COST": 1e-9, "_PRODUCT_COST": 1e99}
@@ -36,7 +37,7 @@ FORMULAS = {
 
 def with_costs(costs):
     """Change the constants that choose the formulas of sparse rows."""
-    return patch.multiple(products, **costs) if costs else nullcontext()
+    return patch.multiple(schur, **costs) if costs else nullcontext()
 
 
 def positive_definite(n, rng):
@@ -122,9 +123,9 @@ def test_each_family(formula, name):
 @pytest.mark.parametrize("seed", range(8))
 def test_mixtures_and_parts_of_their_rows(formula, seed, monkeypatch):
     for name, value in FORMULAS[formula].items():
-        monkeypatch.setattr(products, name, value)
-    monkeypatch.setattr("bregopt.routes.ipm.schur.gram._ROWS_AT_A_TIME", 2)
-    monkeypatch.setattr("bregopt.routes.ipm.schur.gram._FEW_ENTRIES", 1_000 * (seed % 2))
+        monkeypatch.setattr(schur, name, value)
+    monkeypatch.setattr("bregopt.routes.ipm.block_rows._ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr("bregopt.routes.ipm.block_rows._FEW_ENTRIES", 1_000 * (seed % 2))
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 10))
     every = list(families(n, rng).values())

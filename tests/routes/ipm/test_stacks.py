@@ -8,12 +8,12 @@ import pytest
 import bregopt as bo
 from bregopt.program import Face, LinearMap, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.routes.ipm import many_blocks
 from bregopt.routes.ipm import plan as plans
-from bregopt.routes.ipm import stack_rows
+from bregopt.routes.ipm.block_rows import RowAction
 from bregopt.routes.ipm.cones import FaceCone, StackCone
+from bregopt.routes.ipm.many_blocks import ProductSchur, StackTerms, TermSchur
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.schur.gram import RowAction
-from bregopt.routes.ipm.stack_rows import ProductSchur, StackTerms, TermSchur
 
 
 def random_map(rng, count, n, m, density):
@@ -75,7 +75,7 @@ def test_schur_matrix_of_a_stack_is_its_definition(formula, count, n, m, density
     X, K = random_stack(rng, count, n), random_stack(rng, count, n)
     matrices = np.array([[A.adjoint(unit, b) for b in range(count)] for unit in np.eye(m)])
     expected = np.einsum("kbij,bjp,lbpq,bqi->kl", matrices, X, matrices, K)
-    monkeypatch.setattr(stack_rows, "_STACK_CHUNK", 1)
+    monkeypatch.setattr(many_blocks, "_STACK_CHUNK", 1)
     H = formula(StackTerms.of(A, range(count))).assemble(X, K)
     np.testing.assert_allclose(H, (expected + expected.T) / 2, atol=1e-10 * np.abs(expected).max(initial=1))
 
@@ -152,7 +152,7 @@ def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed, monkeyp
     objective = sum(bo.inner(C_b, X) for C_b, X in zip(C, matrices, strict=True))
     found = []
     for numbers in (5e7, 1e-3):  # nothing fits a stack in the second
-        monkeypatch.setattr(stack_rows, "_STACK_NUMBERS", numbers)
+        monkeypatch.setattr(many_blocks, "_STACK_NUMBERS", numbers)
         solution = bo.Problem(bo.Minimize(objective), rows).solve(solver="path", tol=1e-8)
         assert solution.status == "optimal"
         assert abs(solution.value - value) <= solution.error + 1e-7 * max(1.0, abs(value))
@@ -175,7 +175,7 @@ def test_stacks_that_would_not_fit_stay_blocks(monkeypatch):
     rng = np.random.default_rng(4)
     A = random_map(rng, 3, 3, 5, 1.0)
     faces = [Face.whole(3)] * 3
-    for module, name in ((stack_rows, "_STACK_NUMBERS"), (plans, "_STACK_TERMS")):
+    for module, name in ((many_blocks, "_STACK_NUMBERS"), (plans, "_STACK_TERMS")):
         with monkeypatch.context() as small:
             small.setattr(module, name, 1e-3)
             assert len(Plan.of(A, faces).groups) == 3

@@ -18,13 +18,12 @@ from bregopt.io.matrices import read_matrix
 from bregopt.program import Bounds, Face, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
-from bregopt.routes.ipm import entry_system, linear_solvers, row_system
-from bregopt.routes.ipm.entry_system import EntrySystem
+from bregopt.routes.ipm import block_rows, linear_solvers, row_system, scaled_systems, schur
+from bregopt.routes.ipm.block_rows import Gram, RowAction
 from bregopt.routes.ipm.linear_solvers import Corrections, DefiniteFactor, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.schur import Gram, gram, products
-from bregopt.routes.ipm.schur.gram import RowAction
+from bregopt.routes.ipm.scaled_systems import EntrySystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
@@ -178,7 +177,7 @@ class TestSystems:
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(plan(A), B).factor(at)(pull).X
         monkeypatch.setattr(row_system, "LARGEST_FORMED_ROWS", 1)
-        for module in (row_system, entry_system):
+        for module in (row_system, scaled_systems):
             monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (
             RowSystem(plan(A), B),
@@ -195,7 +194,7 @@ class TestSystems:
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
         kept = EntrySystem(A, B, exact).factor(at)(pull)
-        monkeypatch.setattr(entry_system, "_LARGEST_FEATURES", 40)
+        monkeypatch.setattr(scaled_systems, "_LARGEST_FEATURES", 40)
         streamed = EntrySystem(A, B, exact).factor(at)(pull)
         for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
@@ -208,7 +207,7 @@ class TestSystems:
         P, Q = positive_definite(n, rng), positive_definite(n, rng)
         units = [A.adjoint(e) for e in np.eye(A.m)]
         direct = [[np.vdot(B, (P @ C @ Q + Q @ C @ P) / 2) for C in units] for B in units]
-        with patch.multiple(products, _PRODUCT_COST=cost, _CALL_COST=1e-9):
+        with patch.multiple(schur, _PRODUCT_COST=cost, _CALL_COST=1e-9):
             found = Gram(A).assemble(P, Q)
         np.testing.assert_allclose(found, direct, rtol=1e-9, atol=1e-9)
 
@@ -217,7 +216,7 @@ class TestSystems:
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
         for by_term, fraction in ((False, 1e-9), (True, 1e9)):
-            with patch.multiple(gram, _SPARSE_ORDER=1, _SPARSE_FRACTION=fraction):
+            with patch.multiple(block_rows, _SPARSE_ORDER=1, _SPARSE_FRACTION=fraction):
                 action = RowAction(A)
             assert action.by_term == by_term
             S = action.adjoint(y)

@@ -10,7 +10,7 @@ from bregopt.routes.ipm.cones import SecondOrderState
 from bregopt.routes.ipm.engine import Engine
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.scaled_rows import MANY, ScaledRows
+from bregopt.routes.ipm.scaled_systems import MANY, ScaledRows
 from bregopt.routes.ipm.start import _gram
 
 
