@@ -1384,7 +1384,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("low rank with a logarithm", verified(low_rank_with_a_logarithm, tol=1e-9)),
         ),
         (
-            *("bounds in fractions", "rigorous.rational_proofs:exact_bound"),
+            *("bounds in fractions", "rigorous.multipliers:exact_bound"),
             answering("routes.verification.exact_bound", -np.inf),
             *("slack matrices without an interior, n = 3", verified(slacks_without_interior, tol=1e-9)),
         ),

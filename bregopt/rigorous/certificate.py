@@ -29,8 +29,8 @@ from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
+from bregopt.rigorous.multipliers import exact_bound, exact_farkas
 from bregopt.rigorous.proof import feasibility, homogeneous, refutes
-from bregopt.rigorous.rational_proofs import exact_bound, exact_farkas
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.statement import Statement, integers_of, text
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound

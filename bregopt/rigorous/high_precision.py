@@ -5,7 +5,7 @@ optimum, and what they reach may be far from it. Numbers of several hundred bits
 of Mehrotra's method (HKM direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996) both bounds agree in all
 digits of a double. The method itself proves nothing. Its multipliers and its point are rounded to sums of
 doubles. Then fractions decide every condition of the bounds: whether slacks are psd
-(:func:`bregopt.rigorous.rational_proofs.bound_of_multipliers`), and whether a matrix near the point meets the
+(:func:`bregopt.rigorous.multipliers.bound_of_multipliers`), and whether a matrix near the point meets the
 rows and is psd (:func:`bregopt.rigorous.rational.bound_of_point`).
 
 Arithmetic is that of FLINT. Numbers are midpoints of its balls, so that radii do not grow along the path.
@@ -30,14 +30,14 @@ from bregopt.rigorous.faces import IntegerFace, exposes, implied_rows
 from bregopt.rigorous.linear_algebra import (
     LARGEST_PARTS,
     Vector,
-    changes_for,
+    add_multiple,
     eliminated,
     fractions_of,
     sums_of_doubles,
     terms_of,
 )
-from bregopt.rigorous.rational import bound_of_point
-from bregopt.rigorous.rational_proofs import bound_of_multipliers
+from bregopt.rigorous.multipliers import bound_of_multipliers, costless_changes
+from bregopt.rigorous.rational import bound_of_point, rows_of
 from bregopt.rigorous.reduction import implied_bounds
 
 __all__ = ["Digits", "check_exact", "coordinate_face", "exact_digits", "proven_by_digits"]
@@ -213,19 +213,10 @@ def _above(x: Fraction) -> float:
 
 def _at_no_cost(data: Data, y: list[Fraction]) -> Vector:
     """Return multipliers near the given ones at which free variables cost nothing."""
-    free = np.flatnonzero(data.free).tolist()
-    columns = data.B.tocsc()
-    equations, missing = [], []
-    for j in free:
-        own = slice(columns.indptr[j], columns.indptr[j + 1])
-        pairs = zip(columns.indices[own].tolist(), columns.data[own].tolist(), strict=True)
-        equations.append({k: Fraction(a) for k, a in pairs if a})
-        spent = (a * y[k] for k, a in equations[-1].items())
-        missing.append(Fraction(float(data.c.mid[j])) - sum(spent, Fraction(0)))
     # Those of inequalities keep their sign only if they are not small.
     largest = max(map(abs, y), default=Fraction(0))
     movable = [k for k, v in enumerate(y) if data.lo[k] == data.hi[k] or abs(v) > largest / 2**20]
-    changes = changes_for(equations, movable, missing)
+    changes = costless_changes(data, y, Fraction(1), movable)
     return {k: v + changes.get(k, 0) for k, v in enumerate(y)}
 
 
@@ -252,8 +243,7 @@ def _parts(numbers: Sequence[Fraction]) -> Array:
     return sums_of_doubles([Fraction(round(x * unit), unit) for x in numbers])
 
 
-Entry = tuple[int, int, int]  # block, i and j, ``i <= j``
-Row = dict[Entry, Fraction]
+Entry = tuple[int, int, int]  # block, i and j, ``i <= j``, as of :func:`bregopt.rigorous.rational.rows_of`
 
 
 class _Elimination(NamedTuple):
@@ -261,7 +251,7 @@ class _Elimination(NamedTuple):
 
     variable: int
     row: int
-    terms: Row
+    terms: Vector
     end: Fraction
     factors: dict[int, Fraction]
     price: Fraction
@@ -293,14 +283,8 @@ class _StandardForm:
 
     def __init__(self, data: Data, bound: float) -> None:
         self.orders = [block.n for block in data.matrices]
-        self.rows: list[Row] = [{} for _ in range(data.m)]
-        self.costs: Row = {}
+        self.rows, self.costs = rows_of(data)
         self.b = [Fraction(0)] * data.m
-        for b, block in enumerate(data.matrices):
-            entries = list(zip([b] * len(block.i), block.i.tolist(), block.j.tolist(), strict=True))
-            self.costs |= {e: Fraction(c) for e, c in zip(entries, block.C.mid.tolist(), strict=True) if c}
-            for k, p, a in terms_of(block.A):
-                self.rows[k][entries[p]] = Fraction(a)
         places: dict[int, Entry] = {}
         for start, size in zip(data.cones.starts, data.cones.dimensions, strict=True):
             cone = self._cone(int(size))
@@ -333,19 +317,18 @@ class _StandardForm:
 
     def _add_variable(self, data: Data, j: int, place: Entry | None) -> None:
         lo, hi = float(data.u_lo[j]), float(data.u_hi[j])
-        columns, end, sign = data.B.tocsc(), Fraction(0), 1
-        own = slice(columns.indptr[j], columns.indptr[j + 1])
-        column = dict(zip(columns.indices[own].tolist(), columns.data[own].tolist(), strict=True))
-        place = place or (-1 - j, 0, 0)  # of a free variable, until a row determines it
+        own, end, sign = (-1 - j, 0, 0), Fraction(0), 1
+        place = place or own  # until a row determines a free variable
         if math.isfinite(lo) or math.isfinite(hi):
             end, sign = (Fraction(lo), 1) if math.isfinite(lo) else (Fraction(hi), -1)
             place = None if lo == hi else (self._between(lo, hi), 0, 0)
-        for k, a in column.items():
-            self.b[k] -= Fraction(a) * end
-            if place is not None:
-                self.rows[k][place] = sign * Fraction(a)
-        if place is not None:
-            self.costs[place] = sign * Fraction(float(data.c.mid[j]))
+        for k, row in enumerate(self.rows[: data.m]):
+            a = row.pop(own, None)
+            if a is not None:
+                self.b[k] -= a * end
+                row |= {} if place is None else {place: sign * a}
+        cost = self.costs.pop(own, Fraction(0))
+        self.costs |= {} if place is None else {place: sign * cost}
         self._ends.append((end, sign, place))
 
     def _between(self, lo: float, hi: float) -> int:
@@ -379,15 +362,15 @@ class _StandardForm:
         factors = {k: self.rows[k][key] / terms[key] for k in rows if k != p}
         price = self.costs.get(key, Fraction(0)) / terms[key]
         for k, factor in factors.items():
-            self.rows[k] = _less(self.rows[k], terms, factor)
+            add_multiple(self.rows[k], terms, -factor)
             self.b[k] -= factor * end
-        self.costs = _less(self.costs, terms, price)
+        add_multiple(self.costs, terms, -price)
         self.kept.remove(p)
         return _Elimination(j, p, terms, end, factors, price)
 
     def variables(self, X: Sequence[Any]) -> list[Fraction]:
         """Return the variables of the data for matrices of FLINT."""
-        values: Row = {}
+        values: Vector = {}
 
         def at(entry: Entry) -> Fraction:
             b, i, j = entry
@@ -408,12 +391,6 @@ class _StandardForm:
             spent = (factor * every[k] for k, factor in found.factors.items())
             every[found.row] = found.price - sum(spent, Fraction(0))
         return every
-
-
-def _less(row: Row, other: Row, factor: Fraction) -> Row:
-    """Return a row less a multiple of another one."""
-    found = row | {key: row.get(key, Fraction(0)) - factor * a for key, a in other.items()}
-    return {key: a for key, a in found.items() if a}
 
 
 class _Path:
@@ -481,7 +458,7 @@ class _Path:
     def _identity(self, n: int, factor: float) -> Any:
         return self.flint.arb_mat([[factor if i == j else 0 for j in range(n)] for i in range(n)])
 
-    def _matrices(self, row: Row) -> dict[int, Any]:
+    def _matrices(self, row: Vector) -> dict[int, Any]:
         """Return the symmetric matrices of coefficients, one for each block that occurs."""
         entries: dict[int, list[list[Any]]] = {}
         for (b, i, j), a in row.items():
@@ -490,7 +467,7 @@ class _Path:
             own[i][j] = own[j][i] = self._number(a if i == j else a / 2)
         return {b: self.flint.arb_mat(own) for b, own in entries.items()}
 
-    def _terms(self, row: Row) -> list[tuple[int, int, int, Any]]:
+    def _terms(self, row: Vector) -> list[tuple[int, int, int, Any]]:
         return [(*entry, self._number(a)) for entry, a in row.items()]
 
     def _product(self, terms: Sequence[tuple[int, int, int, Any]], X: Any) -> Any:

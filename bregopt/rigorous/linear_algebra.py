@@ -36,6 +36,8 @@ __all__ = [
     "Rational",
     "Rows",
     "Vector",
+    "add_multiple",
+    "as_fractions",
     "changes_for",
     "cholesky_error",
     "eigenvalues",
@@ -52,6 +54,7 @@ __all__ = [
     "squares",
     "sums_of_doubles",
     "terms_of",
+    "total_of",
     "triangular_inverse",
 ]
 
@@ -66,7 +69,7 @@ LARGEST_PARTS = 64  # doubles whose sum is a number of a file
 _LARGEST_EXACT = 200  # equations of a system that is eliminated in fractions
 _INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
 
-Vector = dict[int, Fraction]  # the numbers that are not zero
+Vector = dict[Any, Fraction]  # the numbers that are not zero
 Rational = list[list[Fraction]]
 
 
@@ -461,6 +464,16 @@ def fractions_of(parts: Array) -> list[Fraction]:
     return [sum(map(Fraction, column), Fraction(0)) for column in parts.T.tolist()]
 
 
+def as_fractions(M: Array) -> Rational:
+    """Return a matrix of doubles in fractions."""
+    return [[Fraction(x) for x in row] for row in M.tolist()]
+
+
+def total_of(row: Vector, v: Vector) -> Fraction:
+    """Return the inner product of two vectors."""
+    return sum((a * v[k] for k, a in row.items() if k in v), Fraction(0))
+
+
 def product_of(A: Rational, B: Rational) -> Rational:
     """Return a product."""
     columns = list(zip(*B, strict=True))
@@ -521,14 +534,13 @@ def solution(A: Rational, B: Rational) -> Rational:
     return X
 
 
-def changes_for(equations: Sequence[Vector], movable: Sequence[int], missing: Sequence[Fraction]) -> Vector:
+def changes_for(equations: Sequence[Vector], movable: Sequence[Any], missing: Sequence[Fraction]) -> Vector:
     """Return changes of as many unknowns as there are equations that supply what these miss.
 
     Parameters
     ----------
-    equations : sequence of dict from int to Fraction
-        The coefficients of the unknowns.
-    movable : sequence of int
+    equations : sequence of dict from unknown to Fraction
+    movable : sequence
         The unknowns that may change.
     missing : sequence of Fraction
 
@@ -557,13 +569,13 @@ def changes_for(equations: Sequence[Vector], movable: Sequence[int], missing: Se
     return {p: change for p, (change,) in zip(pivots, found, strict=True)}
 
 
-def eliminated(equations: Iterable[Vector]) -> dict[int, Vector]:
+def eliminated(equations: Iterable[Vector]) -> dict[Any, Vector]:
     """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``."""
-    pivots: dict[int, Vector] = {}
+    pivots: dict[Any, Vector] = {}
     for equation in equations:
         row = dict(equation)
         for p in [k for k in row if k in pivots]:
-            _add(row, pivots[p], -row.pop(p))
+            add_multiple(row, pivots[p], -row.pop(p))
         if not row:
             continue
         p = max(row, key=lambda k: abs(row[k]))
@@ -571,12 +583,12 @@ def eliminated(equations: Iterable[Vector]) -> dict[int, Vector]:
         row = {k: a / unit for k, a in row.items()}
         for other in pivots.values():
             if p in other:
-                _add(other, row, -other.pop(p))
+                add_multiple(other, row, -other.pop(p))
         pivots[p] = row
     return pivots
 
 
-def _add(row: Vector, other: Vector, factor: Fraction) -> None:
+def add_multiple(row: Vector, other: Vector, factor: Fraction) -> None:
     """Add a multiple of another row."""
     for k, a in other.items():
         total = row.get(k, Fraction(0)) + factor * a

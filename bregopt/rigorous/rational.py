@@ -1,10 +1,11 @@
-"""Answers in rational numbers: matrices that meet the rows exactly and are psd by an exact factorization.
+"""Points in fractions: answers that meet the rows exactly and are psd by an exact factorization, and rays.
 
-A proof of an upper bound has a matrix ``X`` near a feasible one, with room inside the cone. Its entries are
+An answer in fractions needs a matrix ``X`` near a feasible one, with room inside the cone. Its entries are
 rounded to multiples of ``1 / denominator``. Then one unknown for each equation is changed, so that all
 equations hold exactly, and the matrices are proven psd. So a strictly feasible answer becomes a rational one
 as soon as the denominator is large enough (Peyrl and Parrilo 2008, Computing sum of squares decompositions
-with rational coefficients). Where rows leave ``X`` no interior, the matrix is rounded on the face.
+with rational coefficients). Where rows leave ``X`` no interior, the matrix is rounded on the face. A ray on
+the boundary of the cone is one of simple fractions (:mod:`bregopt.rigorous.multipliers`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,59 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregopt.arrays import TINY, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.program import Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Data
-from bregopt.rigorous.linear_algebra import Rational, changes_for, exceeds, ldl, product_of
+from bregopt.rigorous.linear_algebra import (
+    Rational,
+    Vector,
+    as_fractions,
+    changes_for,
+    exceeds,
+    ldl,
+    product_of,
+    solution,
+    terms_of,
+    total_of,
+)
+from bregopt.rigorous.multipliers import SHARES, in_cones, solutions_near, vanishes
 from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.upper import Point
 
 if TYPE_CHECKING:
     from bregopt.rigorous.certificate import BoundCertificate
 
-__all__ = ["RationalAnswer", "bound_of_point", "rational_point"]
+__all__ = [
+    "RationalAnswer",
+    "bound_of_point",
+    "exact_inverse",
+    "exact_ray",
+    "rational_point",
+    "rows_of",
+]
 
-_LARGEST_ORDER = 40  # of singular matrices
+_LARGEST_ORDER = 30  # of matrices of rays
+_LARGEST_SINGULAR = 40  # order of singular matrices of answers
+_LARGEST_INVERTED = 8  # order of an X0 beside the diagonal ones
+
+
+def rows_of(data: Data) -> tuple[list[Vector], Vector]:
+    """Return the coefficients of rows and costs in fractions.
+
+    Unknowns are entries ``(b, i, j)`` of matrices, ``i <= j``, and variables ``(-1 - j, 0, 0)``.
+    """
+    rows: list[Vector] = [{} for _ in range(data.m)]
+    costs: Vector = {}
+    for b, block in enumerate(data.matrices):
+        entries = [(b, i, j) for i, j in zip(block.i.tolist(), block.j.tolist(), strict=True)]
+        costs |= {e: Fraction(c) for e, c in zip(entries, block.C.mid.tolist(), strict=True) if c}
+        for k, p, a in terms_of(block.A):
+            rows[k][entries[p]] = Fraction(a)
+    for k, j, a in terms_of(data.B):
+        rows[k][-1 - j, 0, 0] = Fraction(a)
+    return rows, costs | {(-1 - j, 0, 0): Fraction(c) for j, c in enumerate(data.c.mid.tolist()) if c}
 
 
 @dataclass(frozen=True)
@@ -157,7 +196,7 @@ def bound_of_point(
     for M in found:
         for i in range(len(M)):
             M[i][i] += shift
-    return point.value() if all(len(M) <= _LARGEST_ORDER and ldl(M) is not None for M in found) else None
+    return point.value() if all(len(M) <= _LARGEST_SINGULAR and ldl(M) is not None for M in found) else None
 
 
 def _has_radii(data: Data) -> bool:
@@ -181,41 +220,31 @@ class _Point:
 
     def __init__(self, data: Data, matrices: Sequence[Rational], u: Sequence[Fraction]) -> None:
         self.data, self.matrices = data, matrices
-        self.places = [
-            (b, i, j)
-            for b, block in enumerate(data.matrices)
-            for i, j in zip(block.i.tolist(), block.j.tolist(), strict=True)
-        ]
-        self.x = [*(matrices[b][i][j] for b, i, j in self.places), *u]
-        self.rows = [_terms(data, k) for k in range(data.m)]
-
-    def activity(self, k: int) -> Fraction:
-        return sum((a * self.x[p] for p, a in self.rows[k].items()), Fraction(0))
+        self.rows, self.costs = rows_of(data)
+        places = [(b, block.i.tolist(), block.j.tolist()) for b, block in enumerate(data.matrices)]
+        self.entries = [(b, i, j) for b, own, other in places for i, j in zip(own, other, strict=True)]
+        self.x: Vector = {(b, i, j): matrices[b][i][j] for b, i, j in self.entries}
+        self.x |= {(-1 - j, 0, 0): x for j, x in enumerate(u)}
 
     def solve(self, equations: IntArray, variables: IntArray) -> None:
         """Change one entry, or one of some variables, for each equation, so that all hold exactly."""
-        data, first = self.data, len(self.places)
         missing = []
         for k in equations.tolist():
-            ends = [Fraction(end) for end in (float(data.lo[k]), float(data.hi[k])) if math.isfinite(end)]
-            activity = self.activity(k)
+            ends = [Fraction(x) for x in (float(self.data.lo[k]), float(self.data.hi[k])) if math.isfinite(x)]
+            activity = total_of(self.rows[k], self.x)
             missing.append(min((end - activity for end in ends), key=abs))
-        movable = [*range(first), *(first + variables).tolist()]
+        movable = [*self.entries, *((-1 - j, 0, 0) for j in variables.tolist())]
         for p, change in changes_for([self.rows[k] for k in equations.tolist()], movable, missing).items():
             self.x[p] += change
 
     def check(self) -> None:
         """Refuse a point that violates a row, a box or a cone."""
-        data, first = self.data, len(self.places)
-        for k in range(data.m):
-            if not data.lo[k] <= self.activity(k) <= data.hi[k]:
+        data, u = self.data, self.variables()
+        for k, row in enumerate(self.rows):
+            if not data.lo[k] <= total_of(row, self.x) <= data.hi[k]:
                 raise ValueError(f"rounding violates row {k}; expected a larger denominator")
-        u = self.x[first:]
         inside = all(lo <= x <= hi for lo, x, hi in zip(data.u_lo, u, data.u_hi, strict=True))
-        for start, dimension in zip(data.cones.starts, data.cones.dimensions, strict=True):
-            axis, *others = (u[j] for j in data.cones.index[start : start + dimension].tolist())
-            inside = inside and axis >= 0 and axis * axis >= sum((x * x for x in others), Fraction(0))
-        if not inside:
+        if not inside or not in_cones(data, dict(enumerate(u))):
             raise ValueError(
                 "rounding moves a variable out of its box or cone; expected a larger denominator"
             )
@@ -223,19 +252,107 @@ class _Point:
     def matrix(self, b: int) -> Rational:
         """Return a matrix."""
         M = [list(row) for row in self.matrices[b]]
-        for (own, i, j), x in zip(self.places, self.x, strict=False):
+        for own, i, j in self.entries:
             if own == b:
-                M[i][j] = M[j][i] = x
+                M[i][j] = M[j][i] = self.x[b, i, j]
         return M
 
     def variables(self) -> list[Fraction]:
-        return self.x[len(self.places) :]
+        return [self.x[-1 - j, 0, 0] for j in range(self.data.k)]
 
     def value(self) -> Fraction:
         """Return the objective of the minimization."""
-        costs = np.concatenate([*(block.C.mid for block in self.data.matrices), self.data.c.mid])
-        terms = (Fraction(c) * x for c, x in zip(costs.tolist(), self.x, strict=True) if c)
-        return sum(terms, Fraction(self.data.offset))
+        return total_of(self.costs, self.x) + Fraction(self.data.offset)
+
+    def falls(self, recessions: Sequence[Rational | None]) -> bool:
+        """Whether the objective falls without end along the point as a direction, which keeps all rows."""
+        data, u, grows = self.data, self.variables(), False
+        rate = total_of(self.costs, self.x)
+        for k, row in enumerate(self.rows):
+            a = total_of(row, self.x)
+            beyond = (a > 0 and data.hi[k] < np.inf) or (a < 0 and data.lo[k] > -np.inf)
+            if beyond and data.kind[k] != int(Penalty.HINGE):
+                return False
+            if beyond:
+                rate += abs(a) * Fraction(float(data.weight[k]))
+            grows |= a > 0 and data.kind[k] == int(Penalty.LOG)
+        for z, lo, hi in zip(u, data.u_lo, data.u_hi, strict=True):
+            if (z > 0 and hi < np.inf) or (z < 0 and lo > -np.inf):
+                return False
+        if not in_cones(data, dict(enumerate(u))):
+            return False
+        for M, block, R in zip(self.matrices, data.matrices, recessions, strict=True):
+            if not any(map(any, M)):
+                continue
+            if block.cap is not None or ldl(M) is None or (block.anchor is not None and R is None):
+                return False
+            if block.anchor is not None and R is not None:
+                pairs = (
+                    x * z for own, other in zip(R, M, strict=True) for x, z in zip(own, other, strict=True)
+                )
+                rate, grows = rate + Fraction(block.anchor.mu) * sum(pairs, Fraction(0)), True
+        priced = bool(data.c.rad.any() or any(block.C.rad.any() for block in data.matrices))
+        return not priced and (rate < 0 or (rate == 0 and grows))
+
+
+def exact_ray(data: Data, X: Sequence[Array], u: Array, recessions: Sequence[Rational | None]) -> bool:
+    """Whether a vector near ``X``, ``u`` is a ray: a direction that keeps all rows and lowers the objective.
+
+    Parameters
+    ----------
+    data : Data
+    X : sequence of arrays of shape (n, n)
+    u : array of shape (k,)
+    recessions : sequence of matrices in fractions, or None
+        ``R`` of each block with a divergence, which adds ``mu R`` to the costs; None where it is not known.
+    """
+    pairs = list(zip(X, data.matrices, strict=True))
+    exact = data.B_rad is None and all(block.A_rad is None or not M.any() for M, block in pairs)
+    if not exact or any(len(M) > _LARGEST_ORDER and M.any() for M in X):
+        return False
+    ends = np.isfinite(data.lo) | np.isfinite(data.hi)
+    rows = [row for row, end in zip(rows_of(data)[0], ends, strict=True) if end]
+    for share in SHARES:
+        v = _entries(X, u, share)
+        own = ({e: a for e, a in row.items() if e in v} for row in rows)
+        for near in solutions_near([row for row in own if row and vanishes(row, v)], v):
+            matrices = [
+                [
+                    [near.get((b, min(i, j), max(i, j)), Fraction(0)) for j in range(len(M))]
+                    for i in range(len(M))
+                ]
+                for b, M in enumerate(X)
+            ]
+            variables = [near.get((-1 - j, 0, 0), Fraction(0)) for j in range(data.k)]
+            if _Point(data, matrices, variables).falls(recessions):
+                return True
+    return False
+
+
+def _matrix(entries: Vector, b: int, n: int) -> Rational:
+    return [[entries.get((b, min(i, j), max(i, j)), Fraction(0)) for j in range(n)] for i in range(n)]
+
+
+def _entries(X: Sequence[Array], u: Array, share: float) -> dict[Any, float]:
+    """Return the entries of a direction on and above the diagonal, and the variables, that are not zero."""
+    largest = max((float(np.abs(M).max(initial=0.0)) for M in X), default=0.0)
+    v: dict[Any, float] = {}
+    for b, M in enumerate(X):
+        kept = np.flatnonzero(M.diagonal() > share * largest).tolist()
+        v |= {(b, i, j): float(M[i, j]) for a, i in enumerate(kept) for j in kept[a:]}
+    used = np.flatnonzero(np.abs(u) > share * np.abs(u).max(initial=0.0))
+    return v | {(-1 - j, 0, 0): float(u[j]) for j in used.tolist()}
+
+
+def exact_inverse(X0: Array) -> Rational | None:
+    """Return the inverse of a matrix; None where there is none, or it is too large for fractions."""
+    n, diagonal = len(X0), not (X0 - np.diag(X0.diagonal())).any()
+    if n > (_LARGEST_ORDER if diagonal else _LARGEST_INVERTED):
+        return None
+    try:
+        return solution(as_fractions(X0), as_fractions(np.eye(n)))
+    except ZeroDivisionError:  # singular
+        return None
 
 
 def _is_psd(M: Rational) -> bool:
@@ -243,19 +360,7 @@ def _is_psd(M: Rational) -> bool:
     near = np.array(M, dtype=float).reshape(len(M), len(M))
     if exceeds(Ball(near, inflated(UNIT * np.abs(near)) + TINY), 0.0):
         return True
-    return len(M) <= _LARGEST_ORDER and ldl(M) is not None
-
-
-def _terms(data: Data, k: int) -> dict[int, Fraction]:
-    """Return the coefficients of a row, of entries and then of variables."""
-    found, first = {}, 0
-    for A in (*(block.A for block in data.matrices), data.B):
-        own = slice(A.indptr[k], A.indptr[k + 1])
-        for p, a in zip(A.indices[own].tolist(), A.data[own].tolist(), strict=True):
-            if a:
-                found[first + p] = Fraction(a)
-        first += A.shape[1]
-    return found
+    return len(M) <= _LARGEST_SINGULAR and ldl(M) is not None
 
 
 def _below(M: Rational, cap: Fraction) -> Rational:

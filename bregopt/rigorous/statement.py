@@ -33,7 +33,8 @@ from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.convex_terms import StatedTerm
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.faces import IntegerFace, RowFace
-from bregopt.rigorous.linear_algebra import changes_for, fractions_of, least_eigenvalue, terms_of
+from bregopt.rigorous.linear_algebra import fractions_of, least_eigenvalue, terms_of
+from bregopt.rigorous.multipliers import costless_changes
 
 __all__ = ["Statement", "text"]
 
@@ -346,7 +347,7 @@ class Statement:
 
         The checker moves no multipliers of soft rows, as their penalties may leave them no room.
         """
-        data, B, largest = self.data, self.data.B.tocsc(), max(map(abs, y), default=0)
+        data, largest = self.data, max(map(abs, y), default=0)
         if not self.softs or data.B_rad is not None:
             return y, price
         most = [
@@ -354,16 +355,8 @@ class Statement:
             for kind, w in zip(data.kind, data.weight, strict=True)
         ]
         movable = [k for k in self.softs if _ROOM * largest < abs(y[k]) < (1 - _ROOM) * most[k]]
-        equations, missing = [], []
-        for j in self.variables.free:
-            own = slice(B.indptr[j], B.indptr[j + 1])
-            column = dict(zip(B.indices[own].tolist(), map(Fraction, B.data[own].tolist()), strict=True))
-            if not column.keys().isdisjoint(movable):
-                equations.append(column)
-                paid = sum(a * y[k] for k, a in column.items())
-                missing.append(Fraction(float(data.c.mid[j])) * price - paid)
         try:
-            changes = changes_for(equations, movable, missing)
+            changes = costless_changes(data, y, price, movable)
         except ValueError:  # no such multipliers
             return y, price
         unit = math.lcm(*(change.denominator for change in changes.values()))

@@ -24,8 +24,8 @@ from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.high_precision import check_exact, coordinate_face, exact_digits, proven_by_digits
 from bregopt.rigorous.lower import lower_bound
+from bregopt.rigorous.multipliers import exact_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper, homogeneous, inward, refutes
-from bregopt.rigorous.rational_proofs import exact_bound
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced, with_bounded_slack
 from bregopt.rigorous.upper import factor_bound, fixes_diagonal
 from bregopt.routes import routing
