@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.certify.certificate import ROUND_OFF_OF_TERMS
 from bregopt.certify.point import PrimalDualPoint
 from bregopt.certify.restoration import Restored, conjugate_gradients, restored
+from bregopt.certify.stacks import frobenius_radius
 from bregopt.certify.weights import WeightedTerms, entries_by_curvature, weighted_terms
 from bregopt.divergences import LogDet, ReciprocalSpectrum
 from bregopt.divergences.frobenius import psd_part
@@ -45,22 +45,19 @@ from bregopt.divergences.spectrum import (
 from bregopt.linalg import inverse_of, root_of
 from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.rows.base import LowRank
-from bregopt.program.scale import scale_of
-from bregopt.records import cached_property, dataclass
+from bregopt.records import dataclass
 
 __all__ = [
     "Accuracy",
     "Near",
-    "NearnessRule",
     "accuracies",
-    "frobenius_radius",
+    "ball_around",
     "has_closed_form",
     "near_minimizers",
     "near_optimum",
     "unknown_accuracy",
 ]
 
-_STEPS_TO_HALVE = 2
 _FINER_STEPS, _FINER = 3, 0.01  # until the radius is this fraction of the first
 _FAR = "no matrix that meets the constraints was found near X"
 _LINEAR = "the objective is linear in X, which does not bound the distance"
@@ -113,19 +110,6 @@ def unknown_accuracy(n: int, reason: str) -> Accuracy:
     return Accuracy(np.full((n, n), np.inf), math.inf, math.inf, reason)
 
 
-def frobenius_radius(distance: Any, excess: Any) -> Any:
-    """Return a bound on ``|F - X*|`` from ``|F - X*|^2 + |X* - X_y|^2 <= distance^2 + excess``.
-
-    Parameters
-    ----------
-    distance : float or array
-        ``|F - X_y|``.
-    excess : float or array
-        ``f(F) - d(y) - mu distance^2``, divided by ``mu``.
-    """
-    return distance / 2 + np.sqrt(distance**2 / 4 + excess / 2)
-
-
 def accuracies(
     program: Program,
     X: Sequence[Any],
@@ -160,9 +144,7 @@ def accuracies(
     if isinstance(near, str):
         return tuple(unknown_accuracy(len(own), near) for own in X)
     balls = [
-        unknown_accuracy(len(own), _LINEAR)[:2]
-        if block.nearness is None
-        else _BALLS[block.nearness.divergence](block, near, b)
+        unknown_accuracy(len(own), _LINEAR)[:2] if block.nearness is None else ball_around(block, near, b)
         for b, (block, own) in enumerate(zip(program.blocks, X, strict=True))
     ]
     if near.weighted is not None and finer is not None:
@@ -197,85 +179,6 @@ def _with_curvature(
         )
         both.append((entries, min(norm, float(np.linalg.norm(entries)))))
     return both
-
-
-class NearnessRule:
-    """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
-
-    They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol`,
-    relative to the larger of them. They end earlier where two steps do not halve the distance from that.
-    Entries are relative to the largest entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``,
-    which is one for correlations.
-
-    Parameters
-    ----------
-    program : Program
-    tol, tol_X : float
-
-    Attributes
-    ----------
-    is_nearest : bool
-        Whether the last point is nearer to what is asked for than all earlier ones.
-    """
-
-    def __init__(self, program: Program, tol: float, tol_X: float) -> None:
-        self._program, self._tol, self._tol_X = program, tol, tol_X
-        self._least = self._halved = math.inf  # the least distance, and that of the last halving
-        self._steps = 0  # since then
-        self.is_nearest = False
-
-    @property
-    def is_reached(self) -> bool:
-        """Whether a point was as near as asked for."""
-        return self._least <= 1
-
-    @property
-    def applies(self) -> bool:
-        """Whether the accuracy of the matrices of the program is known at each step."""
-        return has_closed_form(self._program)
-
-    @cached_property
-    def _fixed(self) -> list[bool]:
-        """Whether the rows fix the diagonal of each block."""
-        found = [0] * len(self._program.blocks)
-        for term in self._program.A.terms:
-            if term.rows.single:
-                t = term.rows.coordinates()
-                found[term.block] += int((self._program.bounds.equal[term.at[t.row]] & (t.i == t.j)).sum())
-        return [count >= block.n for count, block in zip(found, self._program.blocks, strict=True)]
-
-    def stops(self, near: Near | None, primal: float, dual: float) -> bool:
-        """Whether a method stops at a point, of which the objective and the bound are known.
-
-        The distance is infinite where no feasible point is near.
-        """
-        distance = math.inf if near is None else self._distance(near, primal, dual)
-        self.is_nearest = distance < self._least
-        self._least = min(distance, self._least)
-        self._steps += 1
-        if distance < math.inf and distance <= self._halved / 2:
-            self._halved, self._steps = distance, 0
-        return distance <= 1 or self._steps == _STEPS_TO_HALVE
-
-    def _distance(self, near: Near, primal: float, dual: float) -> float:
-        """Return the distance from what is asked for; at most one where it is reached."""
-        program, worst = self._program, 0.0
-        for b, block in enumerate(program.blocks):
-            assert block.nearness is not None
-            entries, _ = _BALLS[block.nearness.divergence](block, near, b)
-            entries = np.where(np.isfinite(entries), entries, 0.0)  # those without weight
-            diagonal = np.maximum(near.F[b].diagonal(), 0.0)
-            if self._fixed[b]:
-                root = np.sqrt(diagonal)
-                off = entries / np.maximum(root[:, None] * root, TINY)
-                np.fill_diagonal(off, 0.0)
-                worst = max(worst, float(off.max(initial=0.0)))
-            else:
-                worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
-        size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
-        least = ROUND_OFF_OF_TERMS * scale_of(program).objective
-        excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
-        return max(worst / self._tol_X, excess)
 
 
 class Near(NamedTuple):
@@ -627,6 +530,12 @@ def _von_neumann(block: Block, near: Near, b: int) -> tuple[Array, float]:
 
 _Ball = Callable[[Block, Near, int], tuple[Array, float]]
 _BALLS: dict[str, _Ball] = {"frobenius": _frobenius, "logdet": _logdet, "von_neumann": _von_neumann}
+
+
+def ball_around(block: Block, near: Near, b: int) -> tuple[Array, float]:
+    """Return bounds on the distance of the optimum from a feasible point: of its entries, and of its norm."""
+    assert block.nearness is not None
+    return _BALLS[block.nearness.divergence](block, near, b)
 
 
 def _omega(t: Array) -> Array:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.certify.accuracy import frobenius_radius
 from bregopt.certify.certificate import ROUND_OFF_OF_TERMS, Certificate
 from bregopt.certify.point import CONE_NOISE, ROW_NOISE
 from bregopt.clock import checkpoint
@@ -34,6 +33,7 @@ __all__ = [
     "StackedCertificate",
     "certified",
     "certify_stack",
+    "frobenius_radius",
     "joined",
     "near_minimizers",
     "on_rows",
@@ -147,7 +147,7 @@ def _cone_residual(stack: EntryStack, X: Array) -> Array:
 
 
 class StackRule(NamedTuple):
-    """When a problem leaves the stack: as :class:`~bregopt.certify.accuracy.NearnessRule` for one.
+    """When a problem leaves the stack: as :class:`~bregopt.routes.accuracy.NearnessRule` for one.
 
     Parameters
     ----------
@@ -331,6 +331,19 @@ def near_minimizers(stack: EntryStack, own: OnRows, X: Array, y: Array, theta: A
     top = np.exp(theta[:, -1]) + np.sqrt(square)
     top += excess + np.sqrt(excess**2 + 2 * excess * top)
     return Near(excess, _relative(stack, own.X, np.sqrt(2 * excess * top) + round_off * top))
+
+
+def frobenius_radius(distance: Any, excess: Any) -> Any:
+    """Return a bound on ``|F - X*|`` from ``|F - X*|^2 + |X* - X_y|^2 <= distance^2 + excess``.
+
+    Parameters
+    ----------
+    distance : float or array
+        ``|F - X_y|``.
+    excess : float or array
+        ``f(F) - d(y) - mu distance^2``, divided by ``mu``.
+    """
+    return distance / 2 + np.sqrt(distance**2 / 4 + excess / 2)
 
 
 def _row_terms(stack: EntryStack, activity: Array, y: Array) -> Array:

@@ -1,21 +1,32 @@
-"""The accuracy of an answer in the user's terms: his units, labels and complex matrices."""
+"""The accuracy of an answer in the user's terms: his units and labels, and when it is enough."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bregopt.arrays import Array
-from bregopt.certify.accuracy import Accuracy, accuracies, has_closed_form, unknown_accuracy
-from bregopt.program import LowRank, Program
-from bregopt.records import dataclass
+from bregopt.arrays import TINY, Array
+from bregopt.certify.accuracy import (
+    Accuracy,
+    Near,
+    accuracies,
+    ball_around,
+    has_closed_form,
+    unknown_accuracy,
+)
+from bregopt.certify.certificate import ROUND_OFF_OF_TERMS
+from bregopt.program import LowRank, Program, scale_of
+from bregopt.records import cached_property, dataclass
 
 if TYPE_CHECKING:
     from bregopt.routes.solution import Solution
 
-__all__ = ["Units", "accuracy_of", "summary"]
+__all__ = ["NearnessRule", "Units", "accuracy_of", "summary"]
+
+_STEPS_TO_HALVE = 2
 
 _NO_PROGRAM = "the answer does not hold its problem"
 _TERMS = "entropies and exponentials are not treated"
@@ -160,3 +171,81 @@ def summary(found: Accuracy | tuple[Accuracy, ...] | None) -> str | None:
     each = found if isinstance(found, tuple) and not isinstance(found, Accuracy) else (found,)
     known = [own.phrase for own in each if isinstance(own, Accuracy) and np.isfinite(own.largest)]
     return f"X is {'; '.join(known)}" if known else None
+
+
+class NearnessRule:
+    """The rule by which methods for nearness problems stop, once the certificate meets the tolerance.
+
+    They go on until the entries of ``X`` are certified to `tol_X`, and value and bound agree to `tol`,
+    relative to the larger of them. They end earlier where two steps do not halve the distance from that.
+    Entries are relative to the largest entry of ``X``; where rows fix its diagonal, to ``sqrt(X_ii X_jj)``,
+    which is one for correlations.
+
+    Parameters
+    ----------
+    program : Program
+    tol, tol_X : float
+
+    Attributes
+    ----------
+    is_nearest : bool
+        Whether the last point is nearer to what is asked for than all earlier ones.
+    """
+
+    def __init__(self, program: Program, tol: float, tol_X: float) -> None:
+        self._program, self._tol, self._tol_X = program, tol, tol_X
+        self._least = self._halved = math.inf  # the least distance, and that of the last halving
+        self._steps = 0  # since then
+        self.is_nearest = False
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a point was as near as asked for."""
+        return self._least <= 1
+
+    @property
+    def applies(self) -> bool:
+        """Whether the accuracy of the matrices of the program is known at each step."""
+        return has_closed_form(self._program)
+
+    @cached_property
+    def _fixed(self) -> list[bool]:
+        """Whether the rows fix the diagonal of each block."""
+        found = [0] * len(self._program.blocks)
+        for term in self._program.A.terms:
+            if term.rows.single:
+                t = term.rows.coordinates()
+                found[term.block] += int((self._program.bounds.equal[term.at[t.row]] & (t.i == t.j)).sum())
+        return [count >= block.n for count, block in zip(found, self._program.blocks, strict=True)]
+
+    def stops(self, near: Near | None, primal: float, dual: float) -> bool:
+        """Whether a method stops at a point, of which the objective and the bound are known.
+
+        The distance is infinite where no feasible point is near.
+        """
+        distance = math.inf if near is None else self._distance(near, primal, dual)
+        self.is_nearest = distance < self._least
+        self._least = min(distance, self._least)
+        self._steps += 1
+        if distance < math.inf and distance <= self._halved / 2:
+            self._halved, self._steps = distance, 0
+        return distance <= 1 or self._steps == _STEPS_TO_HALVE
+
+    def _distance(self, near: Near, primal: float, dual: float) -> float:
+        """Return the distance from what is asked for; at most one where it is reached."""
+        program, worst = self._program, 0.0
+        for b, block in enumerate(program.blocks):
+            entries, _ = ball_around(block, near, b)
+            entries = np.where(np.isfinite(entries), entries, 0.0)  # those without weight
+            diagonal = np.maximum(near.F[b].diagonal(), 0.0)
+            if self._fixed[b]:
+                root = np.sqrt(diagonal)
+                off = entries / np.maximum(root[:, None] * root, TINY)
+                np.fill_diagonal(off, 0.0)
+                worst = max(worst, float(off.max(initial=0.0)))
+            else:
+                worst = max(worst, float(entries.max()) / max(float(diagonal.max()), TINY))
+        size = max(abs(primal - program.stated_constant), abs(dual - program.stated_constant))
+        least = ROUND_OFF_OF_TERMS * scale_of(program).objective
+        excess = 0.0 if near.excess <= least else near.excess / max(self._tol * size, TINY)
+        return max(worst / self._tol_X, excess)

@@ -23,13 +23,14 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.certify import Certificate
-from bregopt.certify.accuracy import Near, NearnessRule, near_optimum
+from bregopt.certify.accuracy import Near, near_optimum
 from bregopt.clock import CutShort, Ending, checkpoint
 from bregopt.errors import require
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
 from bregopt.records import dataclass
 from bregopt.rigorous import contradicts, recedes
+from bregopt.routes.accuracy import NearnessRule
 
 if TYPE_CHECKING:
     from bregopt.routes.base import Settings

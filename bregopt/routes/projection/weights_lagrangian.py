@@ -27,12 +27,13 @@ import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.certify.accuracy import NearnessRule, near_answer
+from bregopt.certify.accuracy import near_answer
 from bregopt.certify.weights import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import conjugate_gradients
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import cached_property, dataclass
+from bregopt.routes.accuracy import NearnessRule
 from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.progress import Monitor, Progress, reason
 from bregopt.routes.projection.dual_newton import ARMIJO, bounded_diagonal
