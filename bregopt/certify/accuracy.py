@@ -31,7 +31,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify.point import PrimalDualPoint
-from bregopt.certify.restoration import Restored, conjugate_gradients, restored
+from bregopt.certify.restoration import Restored, least_solution, restored
 from bregopt.certify.stacks import frobenius_radius
 from bregopt.certify.weights import WeightedTerms, entries_by_curvature, weighted_terms
 from bregopt.divergences import LogDet, ReciprocalSpectrum
@@ -243,9 +243,7 @@ def _newton_point(program: Program, y: Array, near: Near) -> Array:
     known = np.where(held, 0.0, -y)
     residual = near.restored.activity - A.apply(X) - (product(known) if known.any() else 0.0)
     metric = np.maximum(A.norms() ** 2, TINY)
-    step = conjugate_gradients(
-        lambda v: np.where(held, product(v), 0.0), np.where(held, residual, 0.0), metric
-    )
+    step = least_solution(lambda v: np.where(held, product(v), 0.0), np.where(held, residual, 0.0), metric)
     return y + known + step
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, Mask
+from bregopt.linalg import conjugate_gradients
 from bregopt.program.program import Program
 
-__all__ = ["Restored", "conjugate_gradients", "on_rows", "restored"]
+__all__ = ["Restored", "least_solution", "on_rows", "restored"]
 
 _STEPS = 8
 _CLOSE, _LSMR_STEPS = 1e-10, 500  # where least squares end
@@ -269,7 +270,7 @@ def _shares(
             moved += part.moved(part.adjoint(t), own)
         return np.where(held, moved, 0.0)
 
-    return parts, conjugate_gradients(product, residual, _diagonal(program, X))
+    return parts, least_solution(product, residual, _diagonal(program, X))
 
 
 def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:
@@ -339,23 +340,6 @@ def _diagonal(program: Program, X: Sequence[Array]) -> Array:
     return np.where(diagonal > 0, diagonal, 1.0)
 
 
-def conjugate_gradients(product: Callable[[Array], Array], right: Array, diagonal: Array) -> Array:
+def least_solution(product: Callable[[Array], Array], right: Array, diagonal: Array) -> Array:
     """Return the solution of a psd system with Jacobi's preconditioner, of least norm in that metric."""
-    t, r = np.zeros_like(right), right.copy()
-    z = r / diagonal
-    p, rz = z.copy(), float(r @ z)
-    enough = _CG_RATIO**2 * rz
-    for _ in range(_CG_STEPS):
-        if rz <= enough or not rz > 0:
-            break
-        Ap = product(p)
-        curvature = float(p @ Ap)
-        if curvature <= EPS * float(p @ (diagonal * p)):
-            break
-        alpha = rz / curvature
-        t += alpha * p
-        r -= alpha * Ap
-        z = r / diagonal
-        new = float(r @ z)
-        p, rz = z + new / rz * p, new
-    return t
+    return conjugate_gradients(product, right, lambda r: r / diagonal, _CG_RATIO, _CG_STEPS, EPS)[0]

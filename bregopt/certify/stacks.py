@@ -195,15 +195,8 @@ class StackedAnswer(NamedTuple):
 
     def some(self, which: IntArray | Mask) -> StackedAnswer:
         """Return some of the answers."""
-        certificate = self.certificate.some(which)
-        return StackedAnswer(
-            self.solved[which],
-            self.X[which],
-            self.y[which],
-            certificate,
-            self.iterations[which],
-            self.accuracy[which],
-        )
+        parts = {name: own[which] for name, own in self._asdict().items() if name != "certificate"}
+        return StackedAnswer(certificate=self.certificate.some(which), **parts)
 
 
 class OnRows(NamedTuple):
@@ -430,17 +423,10 @@ def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:
         n, index = stack.n, np.zeros(0, dtype=np.intp)
         nothing = np.zeros((0, n, n)), np.zeros((0, stack.lo.shape[1]))
         return StackedAnswer(index, *nothing, certificate, index, none)
-    certificate = StackedCertificate(
-        *map(np.concatenate, zip(*(part.certificate for part in parts), strict=True))
-    )
-    return StackedAnswer(
-        np.concatenate([part.solved for part in parts]),
-        np.concatenate([part.X for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        certificate,
-        np.concatenate([part.iterations for part in parts]),
-        np.concatenate([part.accuracy for part in parts]),
-    )
+    certificates = zip(*(part.certificate for part in parts), strict=True)
+    names = [name for name in StackedAnswer._fields if name != "certificate"]
+    own = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return StackedAnswer(certificate=StackedCertificate(*map(np.concatenate, certificates)), **own)
 
 
 def stacked_conjugate_gradients(
