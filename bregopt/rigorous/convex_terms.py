@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,6 +106,7 @@ class Image(Arguments):
     def __init__(self, term: ConvexTerm) -> None:
         f: Any = term.function
         super().__init__(f)
+        self.weight = term.weight
         hermitian = self.copies == 2
         parts = [entries_of(n, hermitian) for n in f.orders] if self.of_matrices else [sp.eye_array(f.size)]
         entries = sp.csr_array(sp.block_diag(parts, format="csr"))
@@ -128,12 +128,13 @@ class Image(Arguments):
             squares += np.asarray((abs(M) + rad).power(2).sum(axis=1)).ravel()
         return Ball(total.mid, inflated(total.rad + np.sqrt(squares) * radius * (1 + 1e-12)))
 
-    def stated(self, weight: Array) -> tuple[Array, tuple[int, ...]]:
-        """Return the weights of a term, and the orders of its matrices or the size of its groups.
+    @property
+    def stated(self) -> tuple[Array, tuple[int, ...]]:
+        """The weights of a term, and the orders of its matrices or the size of its groups.
 
         The factor of ``C`` follows the weight of ``-tr C log Y``.
         """
-        f = self.function
+        f, weight = self.function, self.weight
         if isinstance(f, EntropySum):
             weight = np.array(f.weights) * float(weight[0])
         orders = (f.group,) if isinstance(f, LogSumExp) else tuple(self.orders)
@@ -162,41 +163,103 @@ def data_of_tangent(tangent: Tangent, inward: float = 0.0) -> tuple[Program | No
         Share of its mean eigenvalue by which each matrix moves inside the cone first.
     """
     program = tangent.program
-    rows = _TangentRows(program)
     X = [X_b + inward * float(np.trace(X_b)) / max(1, len(X_b)) * np.eye(len(X_b)) for X_b in tangent.X]
-    costs = [[Ball.exact(block.C)] for block in program.blocks]
-    c, constant = Ball.exact(program.c), Ball.exact(program.offset)
-    for term, row in components(program):
-        image = Image(term)
-        found = _TANGENTS[type(term.function)](image, image.at(X, tangent.u), term.weight)
-        if found is None or not np.isfinite(found.slope.rad).all():
-            return None, None, _OUTSIDE.format(term.function.name)
-        if row is not None:
-            rows.add(row, image, found)
-            continue
-        for own, (M, rad), block in zip(costs, image.maps, program.blocks, strict=True):
-            own.append(_adjoint(M, rad, found.slope).reshape(block.n, -1))
-        c = c + _adjoint(*image.of_variables, found.slope)
-        constant = constant + found.constant + image.constant.dot(found.slope)
-    sums = [reduce(add, own) for own in costs]
+    sums: dict[int | None, _Linear] = {}
+    for group in _groups(program):
+        matrices = [Ball.exact(C) for C in group.matrices]
+        c, constant = Ball.exact(group.c), Ball.exact(group.constant)
+        for image in group.images:
+            found = _TANGENTS[type(image.function)](image, image.at(X, tangent.u), image.weight)
+            if found is None or not np.isfinite(found.slope.rad).all():
+                return None, None, _OUTSIDE.format(image.function.name)
+            pairs = zip(matrices, image.maps, strict=True)
+            matrices = [own + _adjoint(M, rad, found.slope) for own, (M, rad) in pairs]
+            c = c + _adjoint(*image.of_variables, found.slope)
+            constant = constant + found.constant + image.constant.dot(found.slope)
+        whole = [C.reshape(block.n, -1) for C, block in zip(matrices, program.blocks, strict=True)]
+        sums[group.row] = _Linear(whole, c, constant)
+    objective, rows = sums[None], {row: own for row, own in sums.items() if row is not None}
     linear = replace(
         program,
         blocks=tuple(
             replace(block, cost=DenseRows(symmetrize(C.mid)[None]))
-            for block, C in zip(program.blocks, sums, strict=True)
+            for block, C in zip(program.blocks, objective.matrices, strict=True)
         ),
-        c=c.mid,
-        offset=down(float(constant.lo)),
+        c=objective.c.mid,
+        offset=down(float(objective.constant.lo)),
         terms=(),
         maximize=False,
-        **rows.parts(),
+        **_tangent_rows(program, rows),
     )
-    spreads = [
-        Spread(*map(np.concatenate, zip(*own, strict=True)))
-        for own in ([_spread(C, linear.m), *rows.spreads[b]] for b, C in enumerate(sums))
-    ]
-    data = replace(data_of(linear, spreads), c=c)
-    return linear, replace(data, B_rad=rows.B_rad) if rows.B_rad is not None else data, ""
+    spreads = []
+    for b in range(len(program.blocks)):
+        own = [
+            _spread(objective.matrices[b], program.m),
+            *(_spread(f.matrices[b], k) for k, f in rows.items()),
+        ]
+        spreads.append(Spread(*map(np.concatenate, zip(*own, strict=True))))
+    data = replace(data_of(linear, spreads), c=objective.c)
+    if not rows or not program.k:
+        return linear, data, ""
+    B_rad = sp.lil_array(program.B.shape)
+    for row, f in rows.items():
+        B_rad[[row]] = f.c.rad
+    return linear, replace(data, B_rad=sp.csr_array(B_rad)), ""
+
+
+class _Linear(NamedTuple):
+    """A linear function of matrices and variables."""
+
+    matrices: list[Ball]
+    c: Ball
+    constant: Ball
+
+
+def _tangent_rows(program: Program, rows: dict[int, _Linear]) -> dict[str, Any]:
+    """Return the parts of a program whose rows have tangents in place of their terms."""
+    if not rows:
+        return {}
+    at = np.array(sorted(rows), dtype=np.intp)
+    kept = np.setdiff1d(np.arange(program.m), at)
+    terms: list[Term] = []
+    for b in range(len(program.blocks)):
+        for term in program.A.terms_of(b):
+            own = np.flatnonzero(np.isin(term.at, kept))
+            terms += [Term(b, term.at[own], term.rows.slice(own))] if len(own) else []
+        mids = [symmetrize(rows[row].matrices[b].mid) for row in at.tolist()]
+        terms.append(Term(b, at, DenseRows(np.array(mids))))
+    B, hi = program.B.tolil(), program.bounds.hi.copy()
+    for row, f in rows.items():
+        B[[row]], hi[row] = f.c.mid, up(-float(f.constant.lo))
+    return {
+        "A": LinearMap(program.m, program.A.orders, tuple(terms)),
+        "B": sp.csr_array(B),
+        "bounds": replace(program.bounds, hi=hi),
+    }
+
+
+class _Group(NamedTuple):
+    """The sum of terms and a linear function of the objective, or of a row, where it is not above zero."""
+
+    row: int | None
+    matrices: list[Array]
+    c: Array
+    constant: float
+    images: list[Image]
+
+
+def _groups(program: Program) -> list[_Group]:
+    """Return the sums of the objective and of each row with terms."""
+    images: dict[int | None, list[Image]] = {None: []}
+    for term, row in components(program):
+        images.setdefault(row, []).append(Image(term))
+    costs = [np.ravel(block.C) for block in program.blocks]
+    groups = [_Group(None, costs, program.c, program.offset, images.pop(None))]
+    for row, own in images.items():
+        A = [row_vectors(program.A, b)[[row]].toarray()[0] for b in range(len(program.blocks))]
+        B, end = program.B[[row]].toarray()[0], float(program.bounds.hi[row])
+        groups.append(_Group(row, A, B, -end, own))
+    return groups
 
 
 def components(program: Program) -> Iterator[tuple[ConvexTerm, int | None]]:
@@ -211,57 +274,6 @@ def components(program: Program) -> Iterator[tuple[ConvexTerm, int | None]]:
             single = single if single.count == 1 else replace(single, count=1)
             parts = term.A.slice(own), term.B[own], term.b[own], term.weight[[k]]
             yield ConvexTerm(single, *parts, np.array([row])), int(row)
-
-
-class _TangentRows:
-    """Rows with tangents in place of their terms: coefficients with radii, and upper bounds."""
-
-    def __init__(self, program: Program) -> None:
-        self._program, self._hi = program, program.bounds.hi.copy()
-        self._matrices: list[dict[int, Ball]] = [{} for _ in program.blocks]
-        self._variables: dict[int, Ball] = {}
-        self.spreads: list[list[Spread]] = [[] for _ in program.blocks]
-        self.B_rad: Any = None
-
-    def add(self, row: int, image: Image, found: _Slope) -> None:
-        """Add a tangent to its row."""
-        program = self._program
-        for b, (own, (M, rad)) in enumerate(zip(self._matrices, image.maps, strict=True)):
-            if row not in own:
-                own[row] = Ball.exact(row_vectors(program.A, b)[[row]].toarray()[0])
-            own[row] = own[row] + _adjoint(M, rad, found.slope)
-        if row not in self._variables:
-            self._variables[row] = Ball.exact(program.B[[row]].toarray()[0])
-        self._variables[row] = self._variables[row] + _adjoint(*image.of_variables, found.slope)
-        below = Ball.exact(self._hi[row]) - (found.constant + image.constant.dot(found.slope))
-        self._hi[row] = up(float(below.hi))
-
-    def parts(self) -> dict[str, Any]:
-        """Return the changed parts of the program, and keep the radii."""
-        program, rows = self._program, np.array(sorted(self._variables), dtype=np.intp)
-        if not len(rows):
-            return {}
-        kept = np.setdiff1d(np.arange(program.m), rows)
-        terms: list[Term] = []
-        for b, block in enumerate(program.blocks):
-            for term in program.A.terms_of(b):
-                own = np.flatnonzero(np.isin(term.at, kept))
-                terms += [Term(b, term.at[own], term.rows.slice(own))] if len(own) else []
-            n, mids = block.n, []
-            for row in rows:
-                C = self._matrices[b][int(row)].reshape(n, n)
-                mids.append(symmetrize(C.mid))
-                self.spreads[b].append(_spread(C, int(row)))
-            terms.append(Term(b, rows, DenseRows(np.array(mids))))
-        B, B_rad = program.B.tolil(), sp.lil_array(program.B.shape)
-        for row, total in self._variables.items():
-            B[[row]], B_rad[[row]] = total.mid, total.rad
-        self.B_rad = sp.csr_array(B_rad) if program.k else None
-        return {
-            "A": LinearMap(program.m, program.A.orders, tuple(terms)),
-            "B": sp.csr_array(B),
-            "bounds": replace(program.bounds, hi=self._hi),
-        }
 
 
 def _spread(C: Ball, row: int) -> Spread:
@@ -457,39 +469,6 @@ class StatedTerm(NamedTuple):
         return value_of(function, y, weight)
 
 
-class _Group(NamedTuple):
-    """A linear function whose negative bounds terms: matrices, coefficients of variables and a constant."""
-
-    matrices: list[Array]
-    c: Array
-    constant: float
-    images: list[Image]
-
-
-def _groups(program: Program) -> tuple[list[_Group], tuple[StatedTerm, ...]]:
-    """Return the sums of the objective and of each row with terms, and how a file states these."""
-    names = {function: kind for kind, function in KINDS.items()}
-    own: dict[int | None, list[Any]] = {None: []}
-    for term, row in components(program):
-        own.setdefault(row, []).append(term)
-    groups, stated = [], []
-    for row, terms in own.items():
-        images = [Image(term) for term in terms]
-        if row is None:
-            costs = [np.ravel(block.C) for block in program.blocks]
-            groups.append(_Group(costs, program.c, program.offset, images))
-        else:
-            A = [row_vectors(program.A, b)[[row]].toarray()[0] for b in range(len(program.blocks))]
-            B, end = program.B[[row]].toarray()[0], float(program.bounds.hi[row])
-            groups.append(_Group(A, B, -end, images))
-        stated.append(StatedTerm(SUM, np.zeros(0), ()))
-        stated += [
-            StatedTerm(names[type(term.function)], *image.stated(term.weight))
-            for term, image in zip(terms, images, strict=True)
-        ]
-    return groups, tuple(stated)
-
-
 def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm, ...]] | None:
     """Return the epigraph of convex terms with their tangents, None where a certificate has no form for it.
 
@@ -502,7 +481,12 @@ def with_epigraph(program: Program, data: Data) -> tuple[Data, tuple[StatedTerm,
     """
     if any(block.anchor is not None for block in data.matrices) or (data.kind != int(Penalty.HARD)).any():
         return None
-    groups, terms = _groups(program)
+    names = {function: kind for kind, function in KINDS.items()}
+    groups, stated = _groups(program), []
+    for group in groups:
+        stated.append(StatedTerm(SUM, np.zeros(0), ()))
+        stated += [StatedTerm(names[type(image.function)], *image.stated) for image in group.images]
+    terms = tuple(stated)
     count = 1 + sum(term.size for term in terms)
     columns = sum(block.n * (block.n + 1) // 2 for block in data.matrices) + data.k + 2
     if (data.m + count) * columns > _LARGEST:
