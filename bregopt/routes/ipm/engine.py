@@ -51,8 +51,8 @@ _STEP_DECREASE = 0.95
 _CORRECTOR_TOL = 0.04
 # Relative tolerance of that of a predictor, which only determines the centering parameter.
 _PREDICTOR_TOL = 0.15
-# Least exponent of the centering parameter, from this sum of the matrices' orders and once C - A*(y) = Z
-# holds; below, it is 1. A larger one takes fewer, less central steps.
+# Least exponent of the centering parameter once C - A*(y) = Z holds, from this sum of the matrices' orders or
+# where there are more hinges; otherwise it is 1. A larger one takes fewer, less central steps.
 _CENTERING_EXPONENT, _EXPENSIVE_ORDER = 2.0, 130
 # Step length of a corrector, relative to the square of the predictor's, below which the step is also tried
 # without second-order terms, and the length below which it always is with hinges beside a log-determinant.
@@ -177,6 +177,8 @@ class Engine:
         self.cost = self.plan.joined(C)
         self._finite = self.plan.finite = FiniteBounds.of(_with_box(program), self.plan.finite)
         self._of_variables = self._finite.centered + program.cones.count
+        many = self.plan.order >= _EXPENSIVE_ORDER or len(self._finite.hinge) > self.plan.order
+        self._least_exponent = _CENTERING_EXPONENT if many else 1.0
         self._equal = self._finite.row if self._finite.exact else slice(0)  # rows without slacks
         self.weights = tuple([group.weight for group in self.plan.groups])
         self._weighted = any(self.weights)
@@ -250,7 +252,7 @@ class Engine:
         if y is not None:
             y_near[: self._m] = y
         bounded_values = np.concatenate([self.activity(X, u), u])
-        magnitude = np.concatenate([self._sizes(X, u), np.abs(u)])
+        magnitude = np.concatenate([self.sizes(X, u), np.abs(u)])
         state = BoundState.at(self._finite, bounded_values, magnitude, nu, y_near)
         return state.multipliers, state
 
@@ -259,7 +261,7 @@ class Engine:
         activity = self.plan.apply(X)
         return activity + u @ self._program.Bt if len(u) else activity
 
-    def _sizes(self, X: Array, u: Array) -> Array:
+    def sizes(self, X: Array, u: Array) -> Array:
         """Return the largest activity of each row for these diagonals, or its bounds if larger; not zero."""
         size = self._program.absolute_B @ np.abs(u) + self.plan.magnitudes(X) + TINY
         return np.maximum(size, self._program.bounds.sizes)
@@ -392,8 +394,7 @@ class Engine:
         if order and now:
             after = self._complementarity_after(at, step, primal, dual, falling)
             centering = min(1.0, max(after / now, 0.0))
-            expensive = self.plan.order >= _EXPENSIVE_ORDER and not at.dual_residual
-            least_exponent = _CENTERING_EXPONENT if expensive else 1.0
+            least_exponent = 1.0 if at.dual_residual else self._least_exponent
             exponent = max(least_exponent, _FULL_STEP_EXPONENT * min(primal, dual) ** 2)
             nu = max(centering**exponent, _LEAST_CENTERING) * now / order
             target: float | Array = nu

@@ -32,6 +32,9 @@ _FREE_RESIDUAL = 1e-9
 _DUAL_SHIFT = 1.1
 # Distance of a hinge's first multiplier from the ends of its range, relative to its price.
 _HINGE_DISTANCE = 1e-2
+# Largest mean of the hinges' first slacks, relative to the terms of their rows. Far from the bounds the first
+# steps halve the slacks, and are a fifth of all.
+_HINGE_SLACK = 0.1
 # Distance of a warm start from the boundary, relative to the mean eigenvalue, the width of a box, or as the
 # weight of a known interior point.
 _WARM_DISTANCE = 0.05
@@ -164,7 +167,8 @@ def _interior_point(
     t = _DUAL_SHIFT * shift + (size if size > 0 else _dual_size(engine, program))
     t = max(t, _largest_weight(engine, program) / mean)
     nu, u = t * mean, _interior_variables(program)
-    if len(u):
+    if y.any():
+        nu = min(nu, _HINGE_SLACK * float(np.abs(y) @ engine.sizes(X, 0 * u)) / np.count_nonzero(y))
         u = _central_variables(engine, program, X, u, y, nu)
     return _InteriorPoint(X, u, y - t * unit, nu)
 
@@ -240,8 +244,6 @@ def _central_variables(engine: Engine, program: Program, X: Array, u: Array, y: 
     On the path a slack is ``nu / y`` and the violation of a hinge ``nu / (gamma - y)``.
     """
     k = y.nonzero()[0]
-    if len(k) == 0:
-        return u
     bounds, free = program.bounds, program.free.nonzero()[0]
     p, bound = np.abs(y[k]), np.where(y[k] > 0, bounds.lo[k], bounds.hi[k])
     center = bound + np.sign(y[k]) * nu * (1 / p - 1 / (bounds.gamma[k] - p))
