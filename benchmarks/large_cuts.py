@@ -30,6 +30,7 @@ import scipy.sparse as sp
 from cut_tables import cut_lines, fast_lines, mesh_graphs, part_lines, triangle_lines
 from sdp import dimacs, read_sdp
 from sdp_peers import PROGRAMS
+from sdp_problems import laplacian, max_cut, read_gset
 
 import bregopt as bo
 
@@ -45,17 +46,6 @@ class Instance:
     name: str
     problem: Callable[[], bo.Problem]
     tol: float
-
-
-def laplacian(graph: Any) -> Any:
-    """Return the Laplacian of an adjacency matrix."""
-    return sp.csr_array(sp.diags_array(np.asarray(graph.sum(axis=1)).ravel()) - graph)
-
-
-def max_cut(graph: Any) -> bo.Problem:
-    """Return  max <L, X> / 4, diag(X) = e."""
-    X = bo.PSD(graph.shape[0], name="X")
-    return bo.Problem(bo.Maximize(bo.inner(laplacian(graph) / 4, X)), [bo.diag(X) == 1])
 
 
 def balanced(graph: Any) -> bo.Problem:
@@ -95,15 +85,6 @@ def square_grid(side: int) -> Any:
     i = np.concatenate([at[:, :-1].ravel(), at[:-1].ravel()])
     j = np.concatenate([at[:, 1:].ravel(), at[1:].ravel()])
     half = sp.csr_array((np.ones(len(i)), (i, j)), (side**2, side**2))
-    return sp.csr_array(half + half.T)
-
-
-def read_gset(path: Path) -> Any:
-    """Return a graph of the G-set."""
-    with gzip.open(path, "rt") as lines:
-        n = int(lines.readline().split()[0])
-        i, j, weight = np.loadtxt(lines).T
-    half = sp.csr_array((weight, (i.astype(int) - 1, j.astype(int) - 1)), (n, n))
     return sp.csr_array(half + half.T)
 
 
