@@ -381,7 +381,9 @@ class _Weighted:
                 self._monitor.farkas = answer.y[:m]
                 return answer.stop
             S = posed.blocks[0].C - posed.A.adjoint(answer.y)
-            stop = self._judge(answer.X[0], answer.y[:m], S)
+            # The distance has a slope at fixed entries, too, which the multipliers of their rows contain.
+            y, S = scaled.dual_point(*scaled.scaled_dual(answer.y[:m], S))
+            stop = self._judge(answer.X[0], y, S)
             if stop is not None or self._is_met:
                 return stop
         return None
