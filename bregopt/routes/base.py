@@ -16,7 +16,7 @@ from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve, reductions
 from bregopt.presolve.coordinates import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
-from bregopt.records import dataclass, field_names, replace
+from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.progress import Progress, Watcher
 
 __all__ = ["Capabilities", "Method", "Seed", "Settings", "Solver", "Tuning", "behind", "make_settings"]
@@ -245,7 +245,7 @@ class Settings:
             found = type(self.tuning).__name__
             raise TypeError(f"tuning is of type {found}; expected {own.__name__}, such as bo.tuning(solver)")
 
-    @property
+    @cached_property
     def asked_of_X(self) -> float:
         """The distance of entries of ``X`` from the optimum that is asked for."""
         return max(self.tol, _OF_X) if self.tol_X is None else self.tol_X

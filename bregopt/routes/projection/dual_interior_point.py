@@ -46,7 +46,7 @@ from bregopt.routes.projection.dual_newton import (
     dual_newton,
 )
 
-__all__ = ["exponential_newton"]
+__all__ = ["on_dual"]
 
 # Fraction of the step to the boundary that is taken, and length up to which a step is short.
 _STEP_FRACTION, _SHORT_STEP = 0.99, 0.3
@@ -56,10 +56,10 @@ _LARGEST_STORED = 20_000_000
 _DECREASE = 0.1
 
 
-def exponential_newton(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
+def on_dual(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
     """Solve a program, with a barrier where multipliers may not be unique."""
-    on_dual = _dual_interior if _has_more_rows_than_unknowns(program) else dual_newton
-    return on_dual(program, settings, start, progress)
+    method = _dual_interior if _has_more_rows_than_unknowns(program) else dual_newton
+    return method(program, settings, start, progress)
 
 
 # Pays on: 400 forms for 36 entries, von Neumann.
@@ -68,7 +68,8 @@ def _has_more_rows_than_unknowns(program: Program) -> bool:
 
     With a bound on its eigenvalues ``X`` is no exponential.
     """
-    if len(program.blocks) > 1 or program.capped:
+    nearness = program.blocks[0].nearness
+    if len(program.blocks) > 1 or program.capped or nearness is None or not nearness.kind.exponential:
         return False
     ((n,), bounds) = program.A.orders, program.bounds
     entries = n * (n + 1) // 2

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, Mask
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.clock import checkpoint
@@ -49,9 +49,7 @@ from bregopt.routes.progress import Method, Monitor, Progress
 
 __all__ = [
     "BlockDual",
-    "BoundedDiagonal",
     "block_duals",
-    "bounded_diagonal",
     "dual_newton",
     "exponential_rows",
 ]
@@ -165,60 +163,6 @@ def exponential_rows(A: LinearMap, blocks: Sequence[BlockDual]) -> Mask:
 
 
 @dataclass(frozen=True, eq=False)
-class BoundedDiagonal:
-    """Hard rows ``lo <= X[i, i] <= hi``, divided by their weights.
-
-    Parameters
-    ----------
-    at, index : int array of shape (k,)
-        The rows, and their diagonal entries ``i``.
-    weight, lo, hi : array of shape (k,)
-    complete : bool
-        Whether every diagonal entry is fixed.
-    alone : bool
-        Whether there are no other rows.
-    """
-
-    at: IntArray
-    index: IntArray
-    weight: Array
-    lo: Array
-    hi: Array
-    complete: bool
-    alone: bool
-
-    def scaled(self, X: Array, most: float) -> Array:
-        """Return ``D X D`` within the bounds; `X` itself if the relative change would exceed `most`."""
-        diagonal = X.diagonal()[self.index]
-        clipped = np.clip(diagonal, self.lo, self.hi)
-        if (np.abs(clipped - diagonal) > most * diagonal).any():
-            return X
-        d = np.ones(len(X))
-        d[self.index] = np.sqrt(clipped / np.maximum(diagonal, TINY))
-        scaled: Array = d[:, None] * X * d
-        scaled[self.index, self.index] = clipped  # exactly
-        return scaled
-
-
-def bounded_diagonal(program: Program) -> BoundedDiagonal | None:
-    """Return the rows on the diagonal of a program in one block; None if they are not simple."""
-    bounds, (block,) = program.bounds, program.blocks
-    rows, index, weight = np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
-    for term in program.A.terms:
-        if term.rows.single:
-            t = term.rows.coordinates()
-            diagonal = t.i == t.j
-            rows, index = np.append(rows, term.at[diagonal]), np.append(index, t.i[diagonal])
-            weight = np.append(weight, t.value[diagonal])
-    simple = bounds.hard[rows].all() and (weight > 0).all() and (bounds.hi[rows] >= 0).all()
-    if len(rows) == 0 or not simple or len(np.unique(index)) < len(index):
-        return None
-    lo, hi = np.maximum(bounds.lo[rows] / weight, 0.0), bounds.hi[rows] / weight
-    complete = len(rows) == block.n and bool((lo == hi).all())
-    return BoundedDiagonal(rows, index, weight, lo, hi, complete, alone=len(rows) == program.m)
-
-
-@dataclass(frozen=True, eq=False)
 class _Point:
     """Multipliers, their primal point and the value of the dual function; tuples have one item a block."""
 
@@ -257,12 +201,11 @@ class _DualNewton(Method):
         self._free = (bounds.lo == bounds.hi) & (bounds.kind != Penalty.HINGE)
         one = len(self._blocks) == 1 and not program.capped
         quadratic = one and self._blocks[0].divergence.quadratic
-        self._diagonal = bounded_diagonal(program) if quadratic else None
-        alone = self._diagonal is not None and self._diagonal.alone
         self._restores = has_closed_form(program)
         self._near: tuple[_Point, Near | None] | None = None  # of the last point
-        self._shifts = not (alone or self._free.all())
+        self._shifts = not self._free.all()
         self._ill_conditioned = False
+        self._quadratic = quadratic
         self._has_barrier = quadratic and bounds.all_hard and bool(self._free.all())
         self._barrier: float | None = None  # the weight, while it decreases
         self._steps = 0
@@ -286,8 +229,10 @@ class _DualNewton(Method):
         a sufficiently larger weight it has one; the answer for a larger weight is then the start for a
         smaller one.
         """
-        if start is None and self._diagonal is not None and self._diagonal.complete:
-            return self._of_right_trace(self._diagonal)
+        if start is None and self._quadratic:
+            begin = self._of_right_trace()
+            if begin is not None:
+                return begin
         zero = np.zeros(self._program.m)
         for y in [self._program.bounds.clip(start.y), zero] if start is not None else [zero]:
             at = self._point(y)
@@ -327,23 +272,30 @@ class _DualNewton(Method):
         settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
         return _DualNewton(_weighing(self._program, mu), settings, Progress("larger weights"))
 
-    def _of_right_trace(self, diagonal: BoundedDiagonal) -> _Point | None:
-        """Return a point with the trace that the rows prescribe, if they fix the whole diagonal.
+    def _of_right_trace(self) -> _Point | None:
+        """Return a point with the trace that the rows prescribe, None unless they fix the whole diagonal.
 
         Without the cone its matrix would have the prescribed diagonal. Along the multipliers of the identity
         the spectrum is shifted until its positive part has the prescribed trace.
         """
-        (block,) = self._program.blocks
-        (dual,) = self._blocks
+        (block,), (dual,), bounds = self._program.blocks, self._blocks, self._program.bounds
+        row, index, weight = self._program.A.on_diagonal(0)
+        if len(row) < block.n or len(np.unique(row)) < len(row) or not bounds.equal[row].all():
+            return None
+        first = np.unique(index, return_index=True)[1]
+        row, weight = row[first], weight[first]
+        prescribed = bounds.lo[row] / weight
+        if len(row) < block.n or (prescribed < 0).any():
+            return None
         assert block.nearness is not None
-        slope = 2 * dual.mu / diagonal.weight
+        slope = 2 * dual.mu / weight
         start = np.asarray(block.nearness.X0).diagonal() - block.C.diagonal() / (2 * dual.mu)
         y = np.zeros(self._program.m)
-        y[diagonal.at] = slope * (diagonal.lo - start[diagonal.index])
+        y[row] = slope * (prescribed - start)
         spectrum = dual.spectrum(y)
         assert spectrum is not None
-        (shift,) = simplex_shifts(spectrum.theta[None], diagonal.lo.sum(keepdims=True)).tolist()
-        y[diagonal.at] -= slope * shift
+        (shift,) = simplex_shifts(spectrum.theta[None], prescribed.sum(keepdims=True)).tolist()
+        y[row] -= slope * shift
         if not isinstance(spectrum, PositiveSpectrum):
             return self._point(y)
         return self._point_of(y, (spectrum.shifted(shift),))

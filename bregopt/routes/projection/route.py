@@ -62,7 +62,6 @@ _FACES = ("faces", "face coordinates")
 _FEWER_ROWS = ("redundant equalities",)
 WHITENING = (*_FEWER_ROWS, "whitening")  # of the program, or of each working set of its rows
 _WORKING_SET_RATIO = 3  # rows that can be inactive, relative to the order, above which a working set is used
-_PACKAGE = "bregopt.routes.projection"
 _FINAL = (StopReason.CONVERGED, StopReason.UNBOUNDED, StopReason.MAX_ITER, *ENDED)
 
 
@@ -192,7 +191,7 @@ class Algorithm:
     method : str
     needs : tuple of str
     function : str
-        Its module in this package, and its name. The module is imported on first use.
+        Its module and its name. The module is imported on first use.
     citation : str
     several : bool
         Whether it takes more than one block.
@@ -210,29 +209,24 @@ class Algorithm:
     @property
     def run(self) -> Method:
         """The function for a whole program."""
-        function: Method = resolve_name(f"{_PACKAGE}.{self.function}")
+        function: Method = resolve_name(f"bregopt.routes.{self.function}")
         return behind(self.reductions, function) if self.reductions else function
 
 
 # The first match is used.
 _ALGORITHMS = (
-    Algorithm("newton", ("barrier",), "route:logdet_interior", KULIS, reductions=WHITENING),
+    Algorithm("newton", ("barrier",), "ipm.logdet_newton:logdet_newton", KULIS, reductions=WHITENING),
     Algorithm(
-        "newton", ("weights",), "weights_lagrangian:weighted_frobenius", QI_SUN_WEIGHTED, several=False
+        "newton", ("weights",), "projection.weights_lagrangian:weighted_frobenius", QI_SUN_WEIGHTED, False
     ),
-    Algorithm("newton", ("spectrum", "quadratic"), "dual_newton:dual_newton", QI_SUN),
+    Algorithm("newton", ("spectrum", "quadratic"), "projection.dual_newton:dual_newton", QI_SUN),
     Algorithm(
-        "newton",
-        ("spectrum", "exponential"),
-        "dual_interior_point:exponential_newton",
-        KULIS,
-        reductions=_FEWER_ROWS,
+        "newton", ("spectrum",), "projection.dual_interior_point:on_dual", KULIS, reductions=_FEWER_ROWS
     ),
-    Algorithm("newton", ("spectrum",), "dual_newton:dual_newton", KULIS, reductions=_FEWER_ROWS),
     Algorithm(
-        "cyclic", ("spectrum", "quadratic"), "cyclic_projections:dykstra_hildreth", DYKSTRA, several=False
+        "cyclic", ("spectrum", "quadratic"), "projection.cyclic_projections:dykstra_hildreth", DYKSTRA, False
     ),
-    Algorithm("cyclic", ("point",), "cyclic_projections:cyclic_projection", KULIS, several=False),
+    Algorithm("cyclic", ("point",), "projection.cyclic_projections:cyclic_projection", KULIS, False),
 )
 
 
@@ -596,10 +590,3 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
                 inactive[term.at] = False
     order = sum(block.n for block in program.blocks)
     return int(inactive.sum()) > max(tuning.working_set_rows, _WORKING_SET_RATIO * order)
-
-
-def logdet_interior(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    """Solve a program whose divergences are LogDet by an interior point."""
-    from bregopt.routes.ipm.logdet_newton import logdet_newton
-
-    return logdet_newton(program, settings, start, progress)

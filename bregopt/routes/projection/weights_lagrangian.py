@@ -28,6 +28,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.accuracy import near_answer
+from bregopt.certify.restoration import restored
 from bregopt.certify.weights import LARGEST_ORDER
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import conjugate_gradients
@@ -36,7 +37,7 @@ from bregopt.records import cached_property, dataclass
 from bregopt.routes.accuracy import NearnessRule
 from bregopt.routes.derivatives.optimum import refined
 from bregopt.routes.progress import Monitor, Progress, reason
-from bregopt.routes.projection.dual_newton import ARMIJO, bounded_diagonal
+from bregopt.routes.projection.dual_newton import ARMIJO
 from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_nearness, squares_as_rows
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ class _Weighted:
         self._best: _Certified | None = None
         self._refines = False  # whether more digits of the entries are asked for, and not yet found
         self._tried = False  # whether Newton's method for the optimality conditions was tried
-        self._diagonal = bounded_diagonal(program)
+        self._sizes = np.maximum(program.A.norms(), program.bounds.sizes)
 
     def run(self, start: Start | None) -> Answer:
         """Return the answer; after an interrupt or at the time limit it is the best point."""
@@ -469,8 +470,10 @@ class _Weighted:
         return new.residual <= _CONVERGED_RESIDUAL
 
     def _certified(self, X: Array, y: Array, S: Array) -> _Certified:
-        if self._diagonal is not None:
-            X = self._diagonal.scaled(X, np.sqrt(self._settings.tol))
+        missed = self._program.bounds.missed(self._program.A.apply((X,)))
+        if (missed <= np.sqrt(self._settings.tol) * self._sizes).all():
+            near = restored(self._program, (X,), _NO_VARIABLES, y)
+            X = X if near is None else near.X[0]
         certificate = certify(PrimalDualPoint(self._program, (X,), _NO_VARIABLES, y, S=(S,)))
         return _Certified(X, y, S, certificate)
 
