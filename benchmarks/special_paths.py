@@ -867,14 +867,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
     samples = logdet_lasso.sampled(300, 400)
     rows = [
         # Reductions.
-        ("boxes", "presolve.variables:Boxes", without("boxes"), "300 triplets", of_three()),
-        ("slacks", "presolve.epigraphs:Slacks", without("slacks"), "300 triplets", of_three()),
+        ("boxes", "presolve.variables:boxes", without("boxes"), "300 triplets", of_three()),
+        ("slacks", "presolve.epigraphs:slacks", without("slacks"), "300 triplets", of_three()),
         (
-            *("fixed variables", "presolve.variables:FixedVariables", without("fixed variables")),
+            *("fixed variables", "presolve.variables:fixed_variables", without("fixed variables")),
             *("completion of 24 x 24", solving(relaxations.matrix_completion, bo, 24, solver="path")),
         ),
         (
-            *("idle variables", "presolve.epigraphs:Slacks", without("slacks")),
+            *("idle variables", "presolve.epigraphs:slacks", without("slacks")),
             *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
         ),
         (
@@ -912,7 +912,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),
         ),
         (
-            *("differences of variables", "presolve.epigraphs:Differences", without("differences")),
+            *("differences of variables", "presolve.epigraphs:differences", without("differences")),
             *("the portfolio of the least worst case, n = 60", solving(robust_portfolio, 60)),
         ),
         (
@@ -936,15 +936,15 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("300 equalities, 8 variables of wide bounds, n = 25", solving(with_wide_bounds, 25, 8, 300)),
         ),
         (
-            *("dual form", "presolve.dual_form:DualForm", without("dual form")),
+            *("dual form", "presolve.dual_form:dual_form", without("dual form")),
             *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
         ),
         (
-            *("squares of norms", "presolve.epigraphs:LeastNorm", without("least norm")),
+            *("squares of norms", "presolve.epigraphs:least_norm", without("least norm")),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
         ),
         (
-            *("chordal sparsity", "presolve.chordal:Chordal", without("chordal sparsity")),
+            *("chordal sparsity", "presolve.chordal:chordal_sparsity", without("chordal sparsity")),
             "max-cut of a band, n = 800",
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
@@ -955,7 +955,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
         (
-            *("faces of rows", "presolve.faces:Faces", without("faces")),
+            *("faces of rows", "presolve.faces:faces", without("faces")),
             *("equipartition, n = 80", case("path", "equipartition, n = 80")),
         ),
         (
@@ -964,7 +964,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("rows that fix diagonal entries to zero, n = 20", solving(zero_diagonals, 20)),
         ),
         (
-            *("coordinates of faces", "presolve.faces:FaceCoordinates", without("faces")),
+            *("coordinates of faces", "presolve.faces:face_coordinates", without("faces")),
             *("Frobenius nearness with zeros on the diagonal, n = 20", solving(zeros_on_the_diagonal, 20)),
         ),
         (
@@ -1005,7 +1005,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (
-            *("zero sums", "presolve.equalities:ZeroSums", without("zero sums")),
+            *("zero sums", "presolve.equalities:zero_sums", without("zero sums")),
             *("a lifted assignment of size 3", solving(relaxations.lifted_assignment, bo, 3, 3)),
         ),
         (
@@ -1015,23 +1015,23 @@ def paths(data: Path | None) -> list[SpecialPath]:
             None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz")),
         ),
         (
-            *("independent rows", "presolve.equalities:IndependentRows", without("independent rows")),
+            *("independent rows", "presolve.equalities:independent_rows", without("independent rows")),
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
         ),
         (
-            *("independent columns", "presolve.variables:IndependentColumns"),
+            *("independent columns", "presolve.variables:independent_columns"),
             *(without("independent columns"), "one row with two free variables"),
             solving(replaceable_variables),
         ),
         (
             "redundant equalities",
-            "presolve.equalities:RedundantEqualities",
+            "presolve.equalities:redundant_equalities",
             without("redundant equalities"),
             "400 equalities that contradict each other, von Neumann",
             solving(many_equalities, "von_neumann", 8, 400, 1.0),
         ),
         (
-            *("whitening", "presolve.coordinates:Whitening", without("whitening")),
+            *("whitening", "presolve.coordinates:whitening", without("whitening")),
             *("LogDet from a matrix of condition 1e11", solving(ill_conditioned, 30, 40, 1e11)),
         ),
         # Semidefinite programs.

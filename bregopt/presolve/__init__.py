@@ -1,52 +1,148 @@
 """Reductions: each turns a program into a simpler one, and an answer to that into an answer to the first.
 
-Every route uses those in :data:`UNIVERSAL`, then the ones that it requests by name from :data:`REQUESTED`.
-Both are in the order in which reductions are applied.
+A reduction is a function. Where it applies, it returns a :class:`Reduced`: the simpler program, and the maps
+there and back. :func:`presolve` applies several, one after the other: every route uses those in
+:data:`UNIVERSAL`, then the ones that it requests by name from :data:`REQUESTED`. Each result is cached with
+its program, so that routing, ``explain`` and the solve compute it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from pkgutil import resolve_name
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from bregopt.presolve.reduction import Presolved, Reduced, Reduction, presolve, summaries
+import numpy as np
+
+from bregopt import clock
+from bregopt.arrays import Array
+from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.errors import InfeasibleRowError
+from bregopt.program import Answer, Program, Start, StopReason
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "REQUESTED",
+    "REVEALED",
     "UNIVERSAL",
     "Presolved",
     "Reduced",
     "Reduction",
+    "Tolerances",
+    "certificate_on_faces",
     "presolve",
-    "reductions",
     "register_reduction",
     "summaries",
+    "with_multipliers",
 ]
 
-# A new reduction is one file and one line here: its module and its class, which are loaded on first use.
-UNIVERSAL: dict[str, str | Reduction] = {
-    "range space": "coordinates:RangeSpaces",
-    "fixed variables": "variables:FixedVariables",
-    "boxes": "variables:Boxes",
+REVEALED = "revealed faces"  # the name of these among the cached reductions of a program
+_UNTRIED: Any = object()
+_Apply = Callable[[Program, "Tolerances"], "Reduced | None"]
+
+# A new reduction is one file and one line here: its module and its function, which are loaded on first use.
+# Both are in the order in which reductions are applied.
+UNIVERSAL: dict[str, str | _Apply] = {
+    "range space": "coordinates:range_spaces",
+    "fixed variables": "variables:fixed_variables",
+    "boxes": "variables:boxes",
 }
-REQUESTED: dict[str, str | Reduction] = {
-    "least norm": "epigraphs:LeastNorm",
-    "epigraphs": "variables:Dominated",
-    "absolute values": "epigraphs:AbsoluteValues",
-    "differences": "epigraphs:Differences",
-    "slacks": "epigraphs:Slacks",
-    "parallel rows": "variables:ParallelRows",
-    "zero sums": "equalities:ZeroSums",
-    "dual form": "dual_form:DualForm",
-    "redundant equalities": "equalities:RedundantEqualities",
-    "independent rows": "equalities:IndependentRows",
-    "independent columns": "variables:IndependentColumns",
-    "faces": "faces:Faces",
-    "face coordinates": "faces:FaceCoordinates",
-    "chordal sparsity": "chordal:Chordal",
-    "whitening": "coordinates:Whitening",
-    "scaling": "coordinates:Scaling",
+REQUESTED: dict[str, str | _Apply] = {
+    "least norm": "epigraphs:least_norm",
+    "epigraphs": "variables:dominated_variables",
+    "absolute values": "epigraphs:absolute_values",
+    "differences": "epigraphs:differences",
+    "slacks": "epigraphs:slacks",
+    "parallel rows": "variables:parallel_rows",
+    "zero sums": "equalities:zero_sums",
+    "dual form": "dual_form:dual_form",
+    "redundant equalities": "equalities:redundant_equalities",
+    "independent rows": "equalities:independent_rows",
+    "independent columns": "variables:independent_columns",
+    "faces": "faces:faces",
+    "face coordinates": "faces:face_coordinates",
+    "chordal sparsity": "chordal:chordal_sparsity",
+    "whitening": "coordinates:whitening",
+    "scaling": "coordinates:scaling",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """A reduced program. By default, starts and answers are mapped unchanged.
+
+    Parameters
+    ----------
+    whole, program : Program
+        The given program and the reduced one.
+    """
+
+    whole: Program
+    program: Program
+
+    margin: ClassVar[float] = 1.0
+    """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
+    rescales: ClassVar[bool] = False
+    """Whether certificates of `program` are relative to other magnitudes than those of `whole`."""
+
+    @property
+    def summary(self) -> str:
+        """A phrase on the reduction for ``explain``; may be empty."""
+        return ""
+
+    def contradiction(self) -> Array | None:
+        """Return a Farkas vector of `whole`, shape ``(m,)``, if the reduction has found one."""
+        return None
+
+    def shrink(self, start: Start) -> Start:
+        """Return an earlier answer to `whole` as one to `program`."""
+        return start
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return an answer to `program` as one to `whole`: a point, a Farkas vector or a ray."""
+        return answer
+
+    def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
+        """Return the part of the residual in `whole` that the residual of `program` does not show.
+
+        Parameters
+        ----------
+        X, u : the point of `program`
+        activity : array of shape (m,)
+            Of the rows of `program`.
+        """
+        return 0.0
+
+
+class Tolerances(NamedTuple):
+    """The options of a route that a reduction may read; results are cached by these.
+
+    Parameters
+    ----------
+    tol : float
+        Tolerance of the answer.
+    rank_tol : float
+        Singular values of a ``LowRank`` factor below this fraction of the largest count as zero.
+    """
+
+    tol: float
+    rank_tol: float
+
+
+_ANY = Tolerances(0.0, 0.0)  # for reductions that read none
+
+
+class Reduction(Protocol):
+    """One kind of reduction. Register a class of them with :func:`register_reduction`."""
+
+    name: ClassVar[str]
+    universal: ClassVar[bool]
+    """Whether every route uses it; other reductions are asked for by name."""
+
+    def apply(self, program: Program, tolerances: Tolerances) -> Reduced | None:
+        """Return the reduced program, None where the reduction does not apply."""
+        ...
 
 
 def register_reduction(cls: type[Reduction]) -> type[Reduction]:
@@ -61,17 +157,167 @@ def register_reduction(cls: type[Reduction]) -> type[Reduction]:
     """
     for known in (UNIVERSAL, REQUESTED):
         known.pop(cls.name, None)
-    (UNIVERSAL if cls.universal else REQUESTED)[cls.name] = cls()
+    (UNIVERSAL if cls.universal else REQUESTED)[cls.name] = cls().apply
     return cls
 
 
-def reductions(names: Collection[str]) -> list[Reduction]:
-    """Return the reductions with the given names, in the order in which they are applied."""
-    return [_loaded(known, name) for known in (UNIVERSAL, REQUESTED) for name in known if name in names]
+@dataclass(frozen=True, eq=False)
+class Presolved:
+    """A program after several reductions.
+
+    Parameters
+    ----------
+    whole : Program
+        The given program.
+    steps : tuple of Reduced
+        The results of the reductions that apply, in order; the last one may have found a contradiction.
+    farkas : array, optional
+        A Farkas vector that the last reduction found, for the program before it.
+    """
+
+    whole: Program
+    steps: tuple[Reduced, ...]
+    farkas: Array | None = None
+
+    @property
+    def program(self) -> Program:
+        """The reduced program."""
+        return self.steps[-1].program if self.steps else self.whole
+
+    @property
+    def summaries(self) -> list[str]:
+        """The phrases on the reductions for ``explain``."""
+        return [step.summary for step in self.steps if step.summary]
+
+    @property
+    def margin(self) -> float:
+        """The fraction of the tolerance to which the reduced program is solved."""
+        return math.prod(step.margin for step in self.steps)
+
+    def infeasible(self) -> Answer | None:
+        """Return the answer with a Farkas vector, if a reduction has found one."""
+        if self.farkas is None:
+            return None
+        *before, last = self.steps
+        return _restored(before, Answer.without_point(last.whole, self.farkas, StopReason.INFEASIBLE))
+
+    def shrink(self, start: Start) -> Start:
+        """Return an earlier answer to the program as one to the reduced program."""
+        for step in self.steps:
+            start = step.shrink(start)
+        return start
+
+    def restore(self, answer: Answer) -> Answer:
+        """Return an answer to the reduced program as one to the program."""
+        return _restored(self.steps, answer)
+
+    @property
+    def rescales(self) -> bool:
+        """Whether a reduction changes the magnitudes that certificates are relative to."""
+        return any(step.rescales for step in self.steps)
+
+    def settles(self, answer: Answer, tol: float) -> bool:
+        """Whether an answer meets the tolerance before each reduction that changes magnitudes, too.
+
+        It does with its multipliers of all rows, or with those on the faces that the rows imply.
+        """
+        for step in reversed(self.steps):
+            answer = step.restore(answer)
+            if not step.rescales:
+                continue
+            certificate = certify(PrimalDualPoint(step.whole, answer.X, answer.u, answer.y))
+            if certificate.meets(tol):
+                continue
+            if answer.y_on_faces is None or not certificate_on_faces(step.whole, answer).meets(tol):
+                return False
+        return True
+
+    def missed(self, X: Sequence[Array], u: Array, activity: Array) -> float:
+        """Return the part of the residual in the program that the reduced program does not show."""
+        if not self.steps:
+            return 0.0
+        *before, last = self.steps
+        largest = last.missed(X, u, activity)
+        if not before:
+            return largest
+        point = last.restore(Answer(tuple(X), u, np.zeros(len(activity)), StopReason.CONVERGED, 0))
+        outer = Presolved(self.whole, tuple(before))
+        return max(largest, outer.missed(point.X, point.u, last.whole.activity(point.X, point.u)))
 
 
-def _loaded(known: dict[str, str | Reduction], name: str) -> Reduction:
-    reduction = known[name]
-    if isinstance(reduction, str):
-        reduction = known[name] = resolve_name(f"{__name__}.{reduction}")()
-    return reduction
+def with_multipliers(answer: Answer, of_all: Callable[[Array], Array], **changes: Any) -> Answer:
+    """Return an answer with multipliers of all rows, on faces too, as a function of those at hand."""
+    on_faces = None if answer.y_on_faces is None else of_all(answer.y_on_faces)
+    return replace(answer, y=of_all(answer.y), y_on_faces=on_faces, **changes)
+
+
+def certificate_on_faces(program: Program, answer: Answer) -> Certificate:
+    """Return the certificate of an answer with its multipliers on the faces that the rows imply."""
+    faces = program.faces
+    implied = _applied("faces", program, _ANY)
+    if implied is not None:
+        faces = implied.program.faces
+    assert answer.y_on_faces is not None
+    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y_on_faces, faces=faces))
+
+
+def _restored(steps: Sequence[Reduced], answer: Answer) -> Answer:
+    if not steps:
+        return answer
+    inner = answer.inner
+    for step in reversed(steps):
+        answer = step.restore(answer)
+    return answer if inner is None else replace(answer, inner=_restored(steps, inner))
+
+
+def presolve(program: Program, names: Collection[str], options: Any) -> Presolved:
+    """Return a program after those reductions of the given names that apply, in the order of the registry.
+
+    Parameters
+    ----------
+    program : Program
+    names : collection of str
+    options : Settings
+        Of the route; only its tolerances are used.
+
+    Raises
+    ------
+    InfeasibleRowError
+        If a reduction finds a row that no point meets.
+    """
+    steps: list[Reduced] = []
+    farkas, tolerances = None, Tolerances(options.tol, options.rank_tol)
+    chosen = [name for known in (UNIVERSAL, REQUESTED) for name in known if name in names]
+    for name in () if program.terms else chosen:  # a route with convex terms reduces by itself
+        step = _applied(name, steps[-1].program if steps else program, tolerances)
+        if step is not None:
+            steps.append(step)
+            farkas = step.contradiction()
+        if farkas is not None:
+            break
+    return Presolved(program, tuple(steps), farkas)
+
+
+def summaries(program: Program, names: Collection[str], options: Any) -> list[str]:
+    """Return what reductions do to a program, in words; or that one finds a row that no point meets."""
+    try:
+        return presolve(program, names, options).summaries
+    except InfeasibleRowError as error:
+        return [str(error)]
+
+
+def _applied(name: str, program: Program, tolerances: Tolerances) -> Reduced | None:
+    """Return the result of a reduction, cached with the program unless a time limit may have prevented it."""
+    key = name, tolerances
+    # One look only: another thread may clear them at any time.
+    step: Reduced | None = program.reductions.get(key, _UNTRIED)
+    if step is not _UNTRIED:
+        return step
+    known = UNIVERSAL if name in UNIVERSAL else REQUESTED
+    apply = known[name]
+    if isinstance(apply, str):
+        apply = known[name] = resolve_name(f"{__name__}.{apply}")
+    step = apply(program, tolerances)
+    if step is not None or clock.remaining() == math.inf:
+        program.reductions[key] = step
+    return step

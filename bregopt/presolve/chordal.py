@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,8 +25,8 @@ from scipy.linalg import solve_triangular
 from bregopt.arrays import Array, IntArray
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.linalg import root_of
+from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.cliques import Clique, CliqueTree, clique_tree, entries, merged
-from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import (
     Answer,
     Block,
@@ -43,10 +43,10 @@ from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
-    "Chordal",
     "CliqueTerms",
     "Decomposed",
     "Pattern",
+    "chordal_sparsity",
     "completion",
     "core",
     "decomposed",
@@ -92,17 +92,12 @@ _COST = -1  # the number of the cost among the rows
 
 
 # Pays on: max-cut of a band, n = 800.
-class Chordal:
+def chordal_sparsity(program: Program, tolerances: Tolerances) -> Reduced | None:
     """Replace large sparse matrices by their clique submatrices, where that costs less."""
-
-    name: ClassVar[str] = "chordal sparsity"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Reduced | None:
-        candidates = [_may_be_decomposed(block) for block in program.blocks]
-        if not any(candidates):
-            return None
-        return decomposed(program, candidates)
+    candidates = [_may_be_decomposed(block) for block in program.blocks]
+    if not any(candidates):
+        return None
+    return decomposed(program, candidates)
 
 
 def _may_be_decomposed(block: Block) -> bool:

@@ -29,7 +29,7 @@ from bregopt.certify import Known, PrimalDualPoint
 from bregopt.certify.point import DIVERGENT
 from bregopt.divergences import PENALTY_DEGREES, Divergence
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve.reduction import Reduced, Tolerances
+from bregopt.presolve import Reduced, Tolerances
 from bregopt.program import Answer, Block, LowRank, Matrix, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Rows
@@ -40,14 +40,14 @@ __all__ = [
     "InCoordinatesOfAnswer",
     "OnRangeSpaces",
     "RangeSpace",
-    "RangeSpaces",
     "Scaled",
-    "Scaling",
     "Whitened",
-    "Whitening",
     "in_coordinates_of_answer",
     "on_range_spaces",
     "range_space",
+    "range_spaces",
+    "scaling",
+    "whitening",
     "with_complement",
 ]
 
@@ -132,7 +132,7 @@ class OnRangeSpaces(Reduced):
         return replace(answer, X=X)
 
 
-class RangeSpaces:
+def range_spaces(program: Program, tolerances: Tolerances) -> OnRangeSpaces | None:
     """Restrict blocks with a low-rank ``X0`` to its range space; drop rows that vanish there.
 
     Raises
@@ -140,16 +140,11 @@ class RangeSpaces:
     InfeasibleRowError
         If no ``X`` meets a row, whatever the other rows are.
     """
-
-    name: ClassVar[str] = "range space"
-    universal: ClassVar[bool] = True
-
-    def apply(self, program: Program, tolerances: Tolerances) -> OnRangeSpaces | None:
-        restricted, spaces = on_range_spaces(program, tolerances.rank_tol)
-        reduced, impossible = _without_vanishing_rows(restricted, program, spaces)
-        if reduced is program:
-            return None
-        return OnRangeSpaces(program, reduced, spaces, tolerances.rank_tol, impossible)
+    restricted, spaces = on_range_spaces(program, tolerances.rank_tol)
+    reduced, impossible = _without_vanishing_rows(restricted, program, spaces)
+    if reduced is program:
+        return None
+    return OnRangeSpaces(program, reduced, spaces, tolerances.rank_tol, impossible)
 
 
 def on_range_spaces(program: Program, rank_tol: float) -> tuple[Program, dict[int, RangeSpace]]:
@@ -425,25 +420,20 @@ def in_coordinates_of_answer(
 
 
 # Pays on: LogDet from a matrix of condition 1e11.
-class Whitening:
+def whitening(program: Program, tolerances: Tolerances) -> Whitened | None:
     """Change the coordinates of LogDet blocks so that ``X0 = I``, where it is ill conditioned."""
-
-    name: ClassVar[str] = "whitening"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Whitened | None:
-        white, factors = program, {}
-        for b, block in enumerate(program.blocks):
-            nearness = block.nearness
-            if nearness is None or not nearness.kind.barrier or isinstance(nearness.X0, LowRank):
-                continue
-            if block.cap is not None:  # a congruence changes the eigenvalues
-                continue
-            divergence: Any = divergence_of(nearness)
-            if _condition(divergence.L) > _WHITENED_CONDITION:
-                factors[b] = divergence.L
-                white = white.restrict(b, divergence.L, np.eye(block.n))
-        return Whitened(program, white, factors) if factors else None
+    white, factors = program, {}
+    for b, block in enumerate(program.blocks):
+        nearness = block.nearness
+        if nearness is None or not nearness.kind.barrier or isinstance(nearness.X0, LowRank):
+            continue
+        if block.cap is not None:  # a congruence changes the eigenvalues
+            continue
+        divergence: Any = divergence_of(nearness)
+        if _condition(divergence.L) > _WHITENED_CONDITION:
+            factors[b] = divergence.L
+            white = white.restrict(b, divergence.L, np.eye(block.n))
+    return Whitened(program, white, factors) if factors else None
 
 
 def _condition(L: Array) -> float:
@@ -475,34 +465,29 @@ class Scaled(Reduced):
         return replace(answer, X=X, y=self.objective * answer.y / self.rows)
 
 
-class Scaling:
+def scaling(program: Program, tolerances: Tolerances) -> Scaled:
     """Scale blocks, rows and the objective to size one."""
-
-    name: ClassVar[str] = "scaling"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Scaled:
-        V: list[Array] = []
-        scaled = program
-        for b, block in enumerate(program.blocks):
-            kind = None if block.nearness is None else block.nearness.kind
-            X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
-            free = kind is not None and kind.congruence_invariant and block.cap is None
-            if free and np.linalg.cond(X0) > _REFERENCE_CONDITION:
-                V.append(cholesky(X0, lower=True))
-                scaled = scaled.restrict(b, V[b], np.eye(block.n))
-            elif kind is not None and kind.degree is None:
-                V.append(np.eye(block.n))
-            else:
-                # A divergence of degree zero takes logarithms: their mean should be near zero, not the
-                # largest.
-                middle = kind is not None and kind.degree == 0
-                size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
-                V.append(math.sqrt(size) * np.eye(block.n))
-                scaled = _resized(scaled, b, size)
-        rows = np.where(scaled.row_sizes > 0, scaled.row_sizes, 1.0)
-        objective = _size_of_objective(scaled)
-        return Scaled(program, _divided(scaled, rows, objective), tuple(V), rows, objective)
+    V: list[Array] = []
+    scaled = program
+    for b, block in enumerate(program.blocks):
+        kind = None if block.nearness is None else block.nearness.kind
+        X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
+        free = kind is not None and kind.congruence_invariant and block.cap is None
+        if free and np.linalg.cond(X0) > _REFERENCE_CONDITION:
+            V.append(cholesky(X0, lower=True))
+            scaled = scaled.restrict(b, V[b], np.eye(block.n))
+        elif kind is not None and kind.degree is None:
+            V.append(np.eye(block.n))
+        else:
+            # A divergence of degree zero takes logarithms: their mean should be near zero, not the
+            # largest.
+            middle = kind is not None and kind.degree == 0
+            size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
+            V.append(math.sqrt(size) * np.eye(block.n))
+            scaled = _resized(scaled, b, size)
+    rows = np.where(scaled.row_sizes > 0, scaled.row_sizes, 1.0)
+    objective = _size_of_objective(scaled)
+    return Scaled(program, _divided(scaled, rows, objective), tuple(V), rows, objective)
 
 
 def _resized(program: Program, b: int, size: float) -> Program:

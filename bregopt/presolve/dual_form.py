@@ -29,8 +29,8 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.divergences import psd_part
 from bregopt.linalg import root_of
+from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import exposures_of
-from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map
 from bregopt.program import (
     Answer,
@@ -47,9 +47,9 @@ from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
-    "DualForm",
     "Dualized",
     "MatrixInequalities",
+    "dual_form",
     "dual_of",
     "matrix_inequalities",
     "newton_unknowns",
@@ -132,23 +132,18 @@ class Dualized(Reduced):
 
 
 # Pays on: matrix inequality of order 30 in 20 variables.
-class DualForm:
+def dual_form(program: Program, tolerances: Tolerances) -> Dualized | None:
     """Replace linear matrix inequalities by their dual where Newton's method takes fewer operations on it."""
-
-    name: ClassVar[str] = "dual form"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Dualized | None:
-        work = newton_work(program)
-        most = _DUAL_PAYS * work
-        form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most))
-        if form is None or (form.splits and work < _SPLITTING_PAYS):
-            return None
-        found = _dual(program, form)
-        if found is None or newton_work(found.program) >= most:
-            return None
-        much = newton_work(found.program) < _DUAL_PAYS_ON_FACES * work
-        return found if much or not exposures_of(program) else None
+    work = newton_work(program)
+    most = _DUAL_PAYS * work
+    form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most))
+    if form is None or (form.splits and work < _SPLITTING_PAYS):
+        return None
+    found = _dual(program, form)
+    if found is None or newton_work(found.program) >= most:
+        return None
+    much = newton_work(found.program) < _DUAL_PAYS_ON_FACES * work
+    return found if much or not exposures_of(program) else None
 
 
 def dual_of(program: Program) -> Dualized | None:

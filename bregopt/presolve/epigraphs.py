@@ -30,14 +30,14 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask, scattered
 from bregopt.divergences import psd_part
-from bregopt.presolve.reduction import Reduced, Tolerances, with_multipliers
+from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import Svec, sparse_svec, svec, svec_map
 from bregopt.presolve.variables import coefficients, comparable
 from bregopt.program import NO_CONES, Answer, Block, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["AbsoluteValues", "Differences", "Joined", "LeastNorm", "Slacks", "Squared"]
+__all__ = ["Joined", "Squared", "absolute_values", "differences", "least_norm", "slacks"]
 
 _EQUAL = 64 * EPS  # relative difference of two numbers that are equal up to round-off
 _MOST_ENTRIES = 0.5  # of all entries: a norm of fewer is a cone with fewer rows
@@ -90,37 +90,32 @@ class WithoutSlacks(Reduced):
 
 # Pays on: 300 triplets.
 # Pays on: a row of two idle variables.
-class Slacks:
+def slacks(program: Program, tolerances: Tolerances) -> WithoutSlacks | None:
     """Replace priced variables of one row by a hinge on it; leave out the row of a free one."""
-
-    name: ClassVar[str] = "slacks"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> WithoutSlacks | None:
-        slack, row, weight = _slacks(program)
-        if len(slack) == 0:
-            return None
-        bounds, priced = program.bounds, program.c[slack] > 0
-        kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
-        of, least, cost = row[priced], program.u_lo[slack[priced]], program.c[slack[priced]]
-        kind[of], gamma[of] = Penalty.HINGE, cost / np.abs(weight[priced])
-        lo[of] -= weight[priced] * least
-        hi[of] -= weight[priced] * least
-        left, kept = np.arange(program.m), np.setdiff1d(np.arange(program.k), slack)
-        smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
-        if not priced.all():
-            left = np.setdiff1d(left, row[~priced])
-            smaller = replace(
-                smaller,
-                A=program.A.slice(left),
-                B=program.B[left],
-                bounds=smaller.bounds.slice(left),
-                labels=program.labels_of(left),
-            )
-            used = np.bincount(smaller.B.indices[smaller.B.data != 0], minlength=program.k) > 0
-            kept = kept[(used | (program.c != 0) | program.in_cones)[kept]]
-        folded = replace(smaller.of_variables(kept), offset=program.offset + float(cost @ least))
-        return WithoutSlacks(program, folded, kept, slack, row, weight, left)
+    slack, row, weight = _slacks(program)
+    if len(slack) == 0:
+        return None
+    bounds, priced = program.bounds, program.c[slack] > 0
+    kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+    of, least, cost = row[priced], program.u_lo[slack[priced]], program.c[slack[priced]]
+    kind[of], gamma[of] = Penalty.HINGE, cost / np.abs(weight[priced])
+    lo[of] -= weight[priced] * least
+    hi[of] -= weight[priced] * least
+    left, kept = np.arange(program.m), np.setdiff1d(np.arange(program.k), slack)
+    smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
+    if not priced.all():
+        left = np.setdiff1d(left, row[~priced])
+        smaller = replace(
+            smaller,
+            A=program.A.slice(left),
+            B=program.B[left],
+            bounds=smaller.bounds.slice(left),
+            labels=program.labels_of(left),
+        )
+        used = np.bincount(smaller.B.indices[smaller.B.data != 0], minlength=program.k) > 0
+        kept = kept[(used | (program.c != 0) | program.in_cones)[kept]]
+    folded = replace(smaller.of_variables(kept), offset=program.offset + float(cost @ least))
+    return WithoutSlacks(program, folded, kept, slack, row, weight, left)
 
 
 def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
@@ -217,35 +212,30 @@ class Folded(Reduced):
         return y
 
 
-class AbsoluteValues:
+def absolute_values(program: Program, tolerances: Tolerances) -> Folded | None:
     """Replace priced variables with two opposite rows by a hinge on one of them."""
-
-    name: ClassVar[str] = "absolute values"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Folded | None:
-        priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)
-        if not priced.any() or not comparable(program):
-            return None
-        starts, row, coefficient = program.by_columns
-        variable = np.flatnonzero(priced & (np.diff(starts) == 2))
-        if not len(variable):
-            return None
-        start, bounds = starts[variable], program.bounds
-        rows = np.array([row[start], row[start + 1]])
-        value = np.array([coefficient[start], coefficient[start + 1]])
-        below, above = np.isfinite(bounds.lo[rows]), np.isfinite(bounds.hi[rows])
-        relaxes = bounds.hard[rows] & (below ^ above) & ((value > 0) == below)
-        good = relaxes.all(axis=0)
-        # Each row belongs to one of these variables alone.
-        used = np.bincount(rows[:, good].ravel(), minlength=program.m)
-        good &= (used[rows] == 1).all(axis=0)
-        variable, rows, scale = variable[good], rows[:, good], np.abs(value[:, good])
-        if not len(variable):
-            return None
-        opposite = _opposite(program, variable, rows, scale)
-        variable, rows, scale = variable[opposite], rows[:, opposite], scale[:, opposite]
-        return _folded(program, variable, rows, scale) if len(variable) else None
+    priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)
+    if not priced.any() or not comparable(program):
+        return None
+    starts, row, coefficient = program.by_columns
+    variable = np.flatnonzero(priced & (np.diff(starts) == 2))
+    if not len(variable):
+        return None
+    start, bounds = starts[variable], program.bounds
+    rows = np.array([row[start], row[start + 1]])
+    value = np.array([coefficient[start], coefficient[start + 1]])
+    below, above = np.isfinite(bounds.lo[rows]), np.isfinite(bounds.hi[rows])
+    relaxes = bounds.hard[rows] & (below ^ above) & ((value > 0) == below)
+    good = relaxes.all(axis=0)
+    # Each row belongs to one of these variables alone.
+    used = np.bincount(rows[:, good].ravel(), minlength=program.m)
+    good &= (used[rows] == 1).all(axis=0)
+    variable, rows, scale = variable[good], rows[:, good], np.abs(value[:, good])
+    if not len(variable):
+        return None
+    opposite = _opposite(program, variable, rows, scale)
+    variable, rows, scale = variable[opposite], rows[:, opposite], scale[:, opposite]
+    return _folded(program, variable, rows, scale) if len(variable) else None
 
 
 def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) -> Folded:
@@ -352,37 +342,32 @@ class Joined(Reduced):
 
 
 # Pays on: the portfolio of the least worst case, n = 60.
-class Differences:
+def differences(program: Program, tolerances: Tolerances) -> Joined | None:
     """Replace two priced variables of one equality, with opposite signs, by a linear cost and a hinge."""
-
-    name: ClassVar[str] = "differences"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Joined | None:
-        pairs = _pairs(program)
-        if pairs is None:
-            return None
-        row, variable, size = pairs
-        bounds, (p, q) = program.bounds, program.c[variable] / size
-        kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
-        kind[row], gamma[row] = Penalty.HINGE, (p + q) / 2
-        least = program.u_lo[variable]
-        right = bounds.lo[row] + size[0] * least[0] - size[1] * least[1]
-        lo[row] = hi[row] = right
-        mask = np.ones(program.k, dtype=bool)
-        mask[variable] = False
-        kept, weights = np.flatnonzero(mask), np.zeros(program.m)
-        weights[row] = (p - q) / 2
-        constant = float((program.c[variable] * least).sum() - weights[row] @ right)
-        joined = replace(
-            program.of_variables(kept),
-            blocks=tuple(_with_cost(program, b, weights) for b in range(len(program.blocks))),
-            bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
-            c=(program.c + program.Bt @ weights)[kept],
-            offset=program.offset + constant,
-            constant=program.stated_constant,
-        )
-        return Joined(program, joined, pairs, weights[row], kept)
+    pairs = _pairs(program)
+    if pairs is None:
+        return None
+    row, variable, size = pairs
+    bounds, (p, q) = program.bounds, program.c[variable] / size
+    kind, gamma, lo, hi = bounds.kind.copy(), bounds.gamma.copy(), bounds.lo.copy(), bounds.hi.copy()
+    kind[row], gamma[row] = Penalty.HINGE, (p + q) / 2
+    least = program.u_lo[variable]
+    right = bounds.lo[row] + size[0] * least[0] - size[1] * least[1]
+    lo[row] = hi[row] = right
+    mask = np.ones(program.k, dtype=bool)
+    mask[variable] = False
+    kept, weights = np.flatnonzero(mask), np.zeros(program.m)
+    weights[row] = (p - q) / 2
+    constant = float((program.c[variable] * least).sum() - weights[row] @ right)
+    joined = replace(
+        program.of_variables(kept),
+        blocks=tuple(_with_cost(program, b, weights) for b in range(len(program.blocks))),
+        bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma),
+        c=(program.c + program.Bt @ weights)[kept],
+        offset=program.offset + constant,
+        constant=program.stated_constant,
+    )
+    return Joined(program, joined, pairs, weights[row], kept)
 
 
 def _pairs(program: Program) -> Pairs | None:
@@ -518,51 +503,46 @@ class Squared(Reduced):
 
 
 # Pays on: nearest correlation matrix by its norm.
-class LeastNorm:
+def least_norm(program: Program, tolerances: Tolerances) -> Squared | None:
     """Replace the norm of a matrix minus a constant, as the objective, by its square."""
-
-    name: ClassVar[str] = "least norm"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Squared | None:
-        if not _has_norm(program):
-            return None
-        rows = sparse_svec(program.A)
-        elements = _elements_of(program, rows)
-        if elements is None:
-            return None
-        slope, count = elements.entry / elements.own, rows.shape[1]
-        weight = np.bincount(elements.place, slope**2, count)
-        if np.count_nonzero(weight) <= _MOST_ENTRIES * count:
-            return None
-        nearest = np.bincount(elements.place, slope * elements.right / elements.own, count)
-        nearest = np.divide(nearest, weight, out=np.zeros(count), where=weight > 0)
-        scale, lengths = float(weight.max()), svec(np.ones(2 * program.A.orders))
-        vectors = np.array([nearest, lengths * np.sqrt(weight / scale)])
-        X0, H = Svec(program.A.orders, 0).points(vectors)[0][0]
-        uniform = weight.min() >= (1 - _EQUAL) * scale
-        parameters = {} if uniform else {"weights": H}
-        left = np.setdiff1d(np.arange(program.m), elements.row)
-        in_left = sp.csr_array(program.B[left][:, program.cones.index[1:]])
-        A, bounds = program.A.slice(left), program.bounds.slice(left)
-        if in_left.nnz:
-            per_element = sp.csr_array(in_left @ sp.diags_array(1 / elements.own))
-            moved = per_element @ elements.right
-            A = svec_map(A.orders, sp.csr_array(rows[left] - per_element @ rows[elements.row]))
-            bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
-        nearness = Nearness("frobenius", X0, parameters=parameters)
-        squared = replace(
-            program.of_variables(np.zeros(0, dtype=np.intp)),
-            blocks=(replace(program.blocks[0], cost=None, nearness=nearness),),
-            A=A,
-            B=sp.csr_array((len(left), 0)),
-            bounds=bounds,
-            cones=NO_CONES,
-            offset=0.0,
-            constant=None,
-            labels=program.labels_of(left),
-        )
-        return Squared(program, squared, elements, scale, X0, None if uniform else H, left)
+    if not _has_norm(program):
+        return None
+    rows = sparse_svec(program.A)
+    elements = _elements_of(program, rows)
+    if elements is None:
+        return None
+    slope, count = elements.entry / elements.own, rows.shape[1]
+    weight = np.bincount(elements.place, slope**2, count)
+    if np.count_nonzero(weight) <= _MOST_ENTRIES * count:
+        return None
+    nearest = np.bincount(elements.place, slope * elements.right / elements.own, count)
+    nearest = np.divide(nearest, weight, out=np.zeros(count), where=weight > 0)
+    scale, lengths = float(weight.max()), svec(np.ones(2 * program.A.orders))
+    vectors = np.array([nearest, lengths * np.sqrt(weight / scale)])
+    X0, H = Svec(program.A.orders, 0).points(vectors)[0][0]
+    uniform = weight.min() >= (1 - _EQUAL) * scale
+    parameters = {} if uniform else {"weights": H}
+    left = np.setdiff1d(np.arange(program.m), elements.row)
+    in_left = sp.csr_array(program.B[left][:, program.cones.index[1:]])
+    A, bounds = program.A.slice(left), program.bounds.slice(left)
+    if in_left.nnz:
+        per_element = sp.csr_array(in_left @ sp.diags_array(1 / elements.own))
+        moved = per_element @ elements.right
+        A = svec_map(A.orders, sp.csr_array(rows[left] - per_element @ rows[elements.row]))
+        bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
+    nearness = Nearness("frobenius", X0, parameters=parameters)
+    squared = replace(
+        program.of_variables(np.zeros(0, dtype=np.intp)),
+        blocks=(replace(program.blocks[0], cost=None, nearness=nearness),),
+        A=A,
+        B=sp.csr_array((len(left), 0)),
+        bounds=bounds,
+        cones=NO_CONES,
+        offset=0.0,
+        constant=None,
+        labels=program.labels_of(left),
+    )
+    return Squared(program, squared, elements, scale, X0, None if uniform else H, left)
 
 
 def _has_norm(program: Program) -> bool:

@@ -45,7 +45,7 @@ from scipy.linalg import qr, solve_triangular
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
-from bregopt.presolve.reduction import Reduced, Tolerances, with_multipliers
+from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import Svec, sparse_entries, svec_rows, with_equalities
 from bregopt.program import Answer, Bounds, Program, Start
 from bregopt.records import cached_property, dataclass, replace
@@ -56,12 +56,12 @@ __all__ = [
     "LARGEST_QR",
     "Condensed",
     "Independent",
-    "IndependentRows",
-    "RedundantEqualities",
     "WithZeros",
-    "ZeroSums",
     "clearly_independent",
     "combinations",
+    "independent_rows",
+    "redundant_equalities",
+    "zero_sums",
 ]
 
 # Terms of all rows above which none is searched.
@@ -164,35 +164,30 @@ class WithZeros(Reduced):
 
 
 # Pays on: a lifted assignment of size 3.
-class ZeroSums:
+def zero_sums(program: Program, tolerances: Tolerances) -> WithZeros | None:
     """Fix nonnegative entries to zero whose sum is zero."""
-
-    name: ClassVar[str] = "zero sums"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> WithZeros | None:
-        bounds = program.bounds
-        zero = bounds.hard & ((bounds.lo == 0) | (bounds.hi == 0))
-        if not (zero & bounds.equal).any() or not (zero & ~bounds.equal).any():
-            return None
-        rows = [term.rows for term in program.A.terms]
-        if not all(own.few_terms for own in rows) or sum(own.count() for own in rows) > _LARGEST_LISTED:
-            return None
-        relations, implied = _Search(program).relations()
-        if not relations:
-            return None
-        entries = np.concatenate([r.rows[: r.entries] for r in relations])
-        lo, hi = bounds.lo.copy(), bounds.hi.copy()
-        lo[entries] = hi[entries] = 0.0
-        kept = np.flatnonzero(~implied)
-        fixed = replace(
-            program,
-            A=program.A.slice(kept),
-            B=program.B[kept],
-            bounds=Bounds(lo, hi, bounds.kind, bounds.gamma).slice(kept),
-            labels=program.labels_of(kept),
-        )
-        return WithZeros(program, fixed, kept, tuple(relations))
+    bounds = program.bounds
+    zero = bounds.hard & ((bounds.lo == 0) | (bounds.hi == 0))
+    if not (zero & bounds.equal).any() or not (zero & ~bounds.equal).any():
+        return None
+    rows = [term.rows for term in program.A.terms]
+    if not all(own.few_terms for own in rows) or sum(own.count() for own in rows) > _LARGEST_LISTED:
+        return None
+    relations, implied = _Search(program).relations()
+    if not relations:
+        return None
+    entries = np.concatenate([r.rows[: r.entries] for r in relations])
+    lo, hi = bounds.lo.copy(), bounds.hi.copy()
+    lo[entries] = hi[entries] = 0.0
+    kept = np.flatnonzero(~implied)
+    fixed = replace(
+        program,
+        A=program.A.slice(kept),
+        B=program.B[kept],
+        bounds=Bounds(lo, hi, bounds.kind, bounds.gamma).slice(kept),
+        labels=program.labels_of(kept),
+    )
+    return WithZeros(program, fixed, kept, tuple(relations))
 
 
 class _Search:
@@ -356,54 +351,49 @@ class Independent(Reduced):
 
 
 # Pays on: 150 rows at angles of 1e-6.
-class IndependentRows:
+def independent_rows(program: Program, tolerances: Tolerances) -> Independent | None:
     """Replace equalities by orthonormal combinations where some are nearly dependent."""
-
-    name: ClassVar[str] = "independent rows"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Independent | None:
-        mask = program.bounds.equal & (program.row_sizes > 0)
-        # Programs of the same coefficients with other bounds or costs have the same independent rows.
-        known = program.A.plans.get(IndependentRows)
-        if known is not None and known[0] is program.B and known[1] == mask.tobytes():
-            return None
-        equal, length = mask.nonzero()[0], Svec.of(program).width
-        if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:
-            return None
-        if remaining() < _QR_SECONDS * len(equal) * length:
-            return None
-        sizes, independent = program.row_sizes[equal], _disjoint(program, equal)
-        if not independent:
-            vectors = svec_rows(program, equal) / sizes[:, None]
-            independent = clearly_independent(vectors)
-        if independent:
-            program.A.plans[IndependentRows] = program.B, mask.tobytes()
-            return None
-        Q, R = np.linalg.qr(vectors.T)
-        distance, b = np.abs(R.diagonal()), program.bounds.lo[equal] / sizes
-        if len(distance) == len(equal) and distance.min() > _NEARLY_DEPENDENT:
-            return None
-        apart = distance > DEPENDENT
-        if len(distance) < len(equal) or not apart.all():
-            own, others, T = combinations(vectors)
-            left = b[others] - b[own] @ T
-            k = int(np.argmax(np.abs(left)))
-            if abs(left[k]) > _INCONSISTENCY * np.abs(b).max():
-                y = np.append(-T[:, k], 1.0) * np.sign(left[k])
-                y[np.abs(y) <= DEPENDENT * np.abs(y).max()] = 0.0
-                rows = np.append(own, others[k])
-                farkas = scattered(equal[rows], y / sizes[rows], program.m)
-                refuted = contradicts(program, farkas)
-                return Independent(program, program, equal, equal[:0], R, farkas) if refuted else None
-        if len(distance) < len(equal) or not (apart & (distance <= _NEARLY_DEPENDENT)).any():
-            return None
-        if not apart.all():
-            Q, R = np.linalg.qr(vectors[apart].T)
-        right = solve_triangular(R, b[apart], trans=1)
-        equal, sizes = equal[apart], sizes[apart]
-        others = np.flatnonzero(~program.bounds.equal)
-        return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
+    mask = program.bounds.equal & (program.row_sizes > 0)
+    # Programs of the same coefficients with other bounds or costs have the same independent rows.
+    known = program.A.plans.get(independent_rows)
+    if known is not None and known[0] is program.B and known[1] == mask.tobytes():
+        return None
+    equal, length = mask.nonzero()[0], Svec.of(program).width
+    if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:
+        return None
+    if remaining() < _QR_SECONDS * len(equal) * length:
+        return None
+    sizes, independent = program.row_sizes[equal], _disjoint(program, equal)
+    if not independent:
+        vectors = svec_rows(program, equal) / sizes[:, None]
+        independent = clearly_independent(vectors)
+    if independent:
+        program.A.plans[independent_rows] = program.B, mask.tobytes()
+        return None
+    Q, R = np.linalg.qr(vectors.T)
+    distance, b = np.abs(R.diagonal()), program.bounds.lo[equal] / sizes
+    if len(distance) == len(equal) and distance.min() > _NEARLY_DEPENDENT:
+        return None
+    apart = distance > DEPENDENT
+    if len(distance) < len(equal) or not apart.all():
+        own, others, T = combinations(vectors)
+        left = b[others] - b[own] @ T
+        k = int(np.argmax(np.abs(left)))
+        if abs(left[k]) > _INCONSISTENCY * np.abs(b).max():
+            y = np.append(-T[:, k], 1.0) * np.sign(left[k])
+            y[np.abs(y) <= DEPENDENT * np.abs(y).max()] = 0.0
+            rows = np.append(own, others[k])
+            farkas = scattered(equal[rows], y / sizes[rows], program.m)
+            refuted = contradicts(program, farkas)
+            return Independent(program, program, equal, equal[:0], R, farkas) if refuted else None
+    if len(distance) < len(equal) or not (apart & (distance <= _NEARLY_DEPENDENT)).any():
+        return None
+    if not apart.all():
+        Q, R = np.linalg.qr(vectors[apart].T)
+    right = solve_triangular(R, b[apart], trans=1)
+    equal, sizes = equal[apart], sizes[apart]
+    others = np.flatnonzero(~program.bounds.equal)
+    return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
 
 
 def _disjoint(program: Program, rows: IntArray) -> bool:
@@ -556,33 +546,28 @@ class Condensed(Reduced):
 
 
 # Pays on: 400 equalities that contradict each other, von Neumann.
-class RedundantEqualities:
+def redundant_equalities(program: Program, tolerances: Tolerances) -> Condensed | None:
     """Replace equalities by orthonormal ones where they are more than the unknowns.
 
     It pays on the LogDet and von Neumann nearness of a matrix of order 8 with 400 equalities: a third of the
     time, and nine tenths where these hold to nine digits or contradict each other. Without it these end
     without a proof.
     """
-
-    name: ClassVar[str] = "redundant equalities"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Condensed | None:
-        width = Svec.of(program).width
-        if program.m <= width or width > _MOST_UNKNOWNS:
-            return None
-        mask = program.bounds.equal & (program.row_sizes > 0)
-        equal, others = np.flatnonzero(mask), np.flatnonzero(~mask)
-        if len(equal) <= width:
-            return None
-        R = _triangular_factor(program, equal)
-        W, s, Vt = np.linalg.svd(R[:width, :width])
-        s = s[s > _CONDENSED_RANK * s[0]]
-        V, right = Vt[: len(s)].T, (W.T @ R[:width, width])[: len(s)] / s
-        reduced = with_equalities(program, V.T, right, others)
-        found = Condensed(program, reduced, equal, others, V, s, None)
-        contradiction = found.contradiction_of(V @ right, tolerances.tol)
-        return found if contradiction is None else replace(found, farkas=contradiction)
+    width = Svec.of(program).width
+    if program.m <= width or width > _MOST_UNKNOWNS:
+        return None
+    mask = program.bounds.equal & (program.row_sizes > 0)
+    equal, others = np.flatnonzero(mask), np.flatnonzero(~mask)
+    if len(equal) <= width:
+        return None
+    R = _triangular_factor(program, equal)
+    W, s, Vt = np.linalg.svd(R[:width, :width])
+    s = s[s > _CONDENSED_RANK * s[0]]
+    V, right = Vt[: len(s)].T, (W.T @ R[:width, width])[: len(s)] / s
+    reduced = with_equalities(program, V.T, right, others)
+    found = Condensed(program, reduced, equal, others, V, s, None)
+    contradiction = found.contradiction_of(V @ right, tolerances.tol)
+    return found if contradiction is None else replace(found, farkas=contradiction)
 
 
 def _triangular_factor(program: Program, equal: IntArray) -> Array:

@@ -22,8 +22,8 @@ from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
+from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
-from bregopt.presolve.reduction import Reduced, Tolerances
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, SparseRows
@@ -32,10 +32,10 @@ from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import proves_infeasible
 
 __all__ = [
-    "FaceCoordinates",
-    "Faces",
     "OnFaces",
     "OnRevealedFaces",
+    "face_coordinates",
+    "faces",
     "has_rows_of_integers",
     "implied_faces",
     "on_faces",
@@ -243,38 +243,28 @@ def _lifted_from(face: Face, M: Matrix) -> Array:
 
 
 # Pays on: Frobenius nearness with zeros on the diagonal, n = 20.
-class FaceCoordinates:
+def face_coordinates(program: Program, tolerances: Tolerances) -> InFaceCoordinates | None:
     """Restate matrices on their faces: projections take the whole cone."""
-
-    name: ClassVar[str] = "face coordinates"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> InFaceCoordinates | None:
-        reduced = program
-        for b, face in enumerate(program.faces):
-            nearness = program.blocks[b].nearness
-            if not face.codimension:
-                continue
-            own, constant = (None, 0.0) if nearness is None else nearness.on_face(face)
-            V = face.basis if face.order else np.zeros((face.n, 1))  # no method takes matrices of order zero
-            restricted = reduced.restrict(b, V, None if own is None else np.asarray(own.X0))
-            reduced = replace(restricted, offset=restricted.offset + constant)
-        return None if reduced is program else InFaceCoordinates(program, reduced)
+    reduced = program
+    for b, face in enumerate(program.faces):
+        nearness = program.blocks[b].nearness
+        if not face.codimension:
+            continue
+        own, constant = (None, 0.0) if nearness is None else nearness.on_face(face)
+        V = face.basis if face.order else np.zeros((face.n, 1))  # no method takes matrices of order zero
+        restricted = reduced.restrict(b, V, None if own is None else np.asarray(own.X0))
+        reduced = replace(restricted, offset=restricted.offset + constant)
+    return None if reduced is program else InFaceCoordinates(program, reduced)
 
 
 # Pays on: equipartition, n = 80.
-class Faces:
+def faces(program: Program, tolerances: Tolerances) -> OnFaces | None:
     """Restrict matrices to the faces of the cone that the rows imply."""
-
-    name: ClassVar[str] = "faces"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> OnFaces | None:
-        implied = implied_faces(program)
-        if implied is not None:
-            return implied
-        faces = _without_null_spaces(program)
-        return None if faces is None else on_faces(program, (), np.arange(program.m), faces)
+    implied = implied_faces(program)
+    if implied is not None:
+        return implied
+    faces = _without_null_spaces(program)
+    return None if faces is None else on_faces(program, (), np.arange(program.m), faces)
 
 
 def implied_faces(program: Program) -> OnFaces | None:
@@ -315,9 +305,9 @@ def _without_null_spaces(program: Program) -> list[Face] | None:
     the interior of the cone.
     """
     plain = tuple(b.nearness is None and b.cap is None and b.face is None for b in program.blocks)
-    known: dict[int, Array] | None = program.A.plans.get((Faces, plain))
+    known: dict[int, Array] | None = program.A.plans.get((_null_spaces, plain))
     if known is None:
-        known = program.A.plans[Faces, plain] = _null_spaces(program.A, np.flatnonzero(plain).tolist())
+        known = program.A.plans[_null_spaces, plain] = _null_spaces(program.A, np.flatnonzero(plain).tolist())
     if not known:
         return None
     faces = [Face.whole(block.n) for block in program.blocks]

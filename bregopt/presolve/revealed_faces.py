@@ -35,9 +35,9 @@ import scipy.linalg
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
+from bregopt.presolve import REVEALED
 from bregopt.presolve.exposures import Exposure
 from bregopt.presolve.faces import OnRevealedFaces, on_faces
-from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.svec import svec
 from bregopt.program import Face, Penalty, Program
 from bregopt.records import dataclass

@@ -26,21 +26,21 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.certify import is_farkas
+from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
-from bregopt.presolve.reduction import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import alike, orientation, sparse_svec
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
 __all__ = [
     "Boxed",
-    "Boxes",
-    "Dominated",
-    "FixedVariables",
-    "IndependentColumns",
-    "ParallelRows",
+    "boxes",
     "coefficients",
     "comparable",
+    "dominated_variables",
+    "fixed_variables",
+    "independent_columns",
+    "parallel_rows",
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
@@ -98,39 +98,34 @@ class Boxed(Reduced):
 
 
 # Pays on: 300 triplets.
-class Boxes:
+def boxes(program: Program, tolerances: Tolerances) -> Boxed | None:
     """Move hard inequalities in a single variable to its box.
 
     The box stays as it is where the bounds cross by no more than round-off.
     """
-
-    name: ClassVar[str] = "boxes"
-    universal: ClassVar[bool] = True
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Boxed | None:
-        rows = _bounding(program)
-        if len(rows) == 0:
-            return None
-        column, weight = _only_entries(program, rows)
-        ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
-        u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
-        u_hi, above = _tightest(-program.u_hi, column, -ends[1], rows)
-        crossed = u_lo > -u_hi
-        farkas = _contradiction(program, crossed, below, above)
-        below[crossed] = above[crossed] = -1
-        kept = np.setdiff1d(np.arange(program.m), rows[~crossed[column]])
-        if farkas is None and len(kept) == program.m:
-            return None
-        smaller = replace(
-            program,
-            A=program.A.slice(kept),
-            B=program.B[kept],
-            bounds=program.bounds.slice(kept),
-            u_lo=np.where(crossed, program.u_lo, u_lo),
-            u_hi=np.where(crossed, program.u_hi, -u_hi),
-            labels=program.labels_of(kept),
-        )
-        return Boxed(program, smaller, kept, below, above, farkas)
+    rows = _bounding(program)
+    if len(rows) == 0:
+        return None
+    column, weight = _only_entries(program, rows)
+    ends = np.sort([program.bounds.lo[rows] / weight, program.bounds.hi[rows] / weight], axis=0)
+    u_lo, below = _tightest(program.u_lo, column, ends[0], rows)
+    u_hi, above = _tightest(-program.u_hi, column, -ends[1], rows)
+    crossed = u_lo > -u_hi
+    farkas = _contradiction(program, crossed, below, above)
+    below[crossed] = above[crossed] = -1
+    kept = np.setdiff1d(np.arange(program.m), rows[~crossed[column]])
+    if farkas is None and len(kept) == program.m:
+        return None
+    smaller = replace(
+        program,
+        A=program.A.slice(kept),
+        B=program.B[kept],
+        bounds=program.bounds.slice(kept),
+        u_lo=np.where(crossed, program.u_lo, u_lo),
+        u_hi=np.where(crossed, program.u_hi, -u_hi),
+        labels=program.labels_of(kept),
+    )
+    return Boxed(program, smaller, kept, below, above, farkas)
 
 
 def _bounding(program: Program) -> IntArray:
@@ -234,68 +229,58 @@ class Substituted(Reduced):
 
 
 # Pays on: completion of 24 x 24.
-class FixedVariables:
+def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
 
     Penalties other than hinges are no functions of differences, so that their rows keep their variables.
     """
-
-    name: ClassVar[str] = "fixed variables"
-    universal: ClassVar[bool] = True
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
-        bounds = program.bounds
-        if program.k == 0 or program.terms:
-            return None
-        row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
-        row = row[program.A.norms()[row] == 0]
-        if not len(row):
-            return None
-        column = program.B.indices[program.B.indptr[row]]
-        weight = program.B.data[program.B.indptr[row]]
-        value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
-        movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
-        tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
-        once = np.bincount(column, minlength=program.k)[column] == 1
-        inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
-        taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
-        found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
-        return _substituted(program, found) if found else None
+    bounds = program.bounds
+    if program.k == 0 or program.terms:
+        return None
+    row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
+    row = row[program.A.norms()[row] == 0]
+    if not len(row):
+        return None
+    column = program.B.indices[program.B.indptr[row]]
+    weight = program.B.data[program.B.indptr[row]]
+    value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
+    movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
+    tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
+    once = np.bincount(column, minlength=program.k)[column] == 1
+    inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
+    taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
+    found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
+    return _substituted(program, found) if found else None
 
 
-class Dominated:
+def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Give variables without cost, which relax all rows but one, the largest value that this one allows."""
-
-    name: ClassVar[str] = "epigraphs"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Substituted | None:
-        free = (program.c == 0) & ~program.in_cones
-        if not free.any():
-            return None
-        B, bounds = sp.csr_array(program.B, copy=True), program.bounds
-        B.eliminate_zeros()
-        B = B.tocoo()
-        row, column, value = B.row, B.col, B.data
-        below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
-        one_sided = bounds.hard[row] & (below ^ above)
-        # Whether an increase of the variable relaxes the row, and a decrease.
-        up, down = one_sided & ((value > 0) == below), one_sided & ((value > 0) == above)
-        several = np.bincount(column, minlength=program.k) > 1
-        relaxed = np.bincount(column, up, program.k), np.bincount(column, down, program.k)
-        found = []
-        for relaxes, number, end, other in (
-            (up, relaxed[0], program.u_hi, program.u_lo),
-            (down, relaxed[1], program.u_lo, program.u_hi),
-        ):
-            blocked = np.bincount(column, minlength=program.k) - number
-            boxed = free & (number > 0) & (blocked == 0) & np.isfinite(end)
-            found += [(int(j), -1) for j in np.flatnonzero(boxed)]
-            single = free & several & (number > 0) & (blocked == 1) & np.isinf(end) & np.isinf(other)
-            if single.any():
-                k = np.flatnonzero(single[column] & ~relaxes & one_sided)
-                found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
-        return _substituted(program, found) if found else None
+    free = (program.c == 0) & ~program.in_cones
+    if not free.any():
+        return None
+    B, bounds = sp.csr_array(program.B, copy=True), program.bounds
+    B.eliminate_zeros()
+    B = B.tocoo()
+    row, column, value = B.row, B.col, B.data
+    below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
+    one_sided = bounds.hard[row] & (below ^ above)
+    # Whether an increase of the variable relaxes the row, and a decrease.
+    up, down = one_sided & ((value > 0) == below), one_sided & ((value > 0) == above)
+    several = np.bincount(column, minlength=program.k) > 1
+    relaxed = np.bincount(column, up, program.k), np.bincount(column, down, program.k)
+    found = []
+    for relaxes, number, end, other in (
+        (up, relaxed[0], program.u_hi, program.u_lo),
+        (down, relaxed[1], program.u_lo, program.u_hi),
+    ):
+        blocked = np.bincount(column, minlength=program.k) - number
+        boxed = free & (number > 0) & (blocked == 0) & np.isfinite(end)
+        found += [(int(j), -1) for j in np.flatnonzero(boxed)]
+        single = free & several & (number > 0) & (blocked == 1) & np.isinf(end) & np.isinf(other)
+        if single.any():
+            k = np.flatnonzero(single[column] & ~relaxes & one_sided)
+            found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
+    return _substituted(program, found) if found else None
 
 
 def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
@@ -384,42 +369,35 @@ class WithoutColumns(Reduced):
 
 
 # Pays on: one row with two free variables.
-class IndependentColumns:
+def independent_columns(program: Program, tolerances: Tolerances) -> WithoutColumns | None:
     """Leave out free variables whose columns are combinations of those of others.
 
     Newton's system is singular with them, and along the combination the variables grow beyond bounds.
     """
-
-    name: ClassVar[str] = "independent columns"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> WithoutColumns | None:
-        if not program.k or not program.m or program.A.plans.get(IndependentColumns) is program.B:
-            return None
-        free = program.free.nonzero()[0]
-        if len(free) == 0 or len(free) ** 2 * program.m > LARGEST_QR:
-            return None
-        vectors = program.columns_of(free).T
-        sizes = np.linalg.norm(vectors, axis=1)
-        sizes[sizes == 0] = 1.0
-        vectors /= sizes[:, None]
-        if clearly_independent(vectors):
-            program.A.plans[IndependentColumns] = program.B
-            return None
-        own, others, T = combinations(vectors)
-        if len(others) == 0:
-            return None
-        T *= sizes[others] / sizes[own, None]
-        own, others = free[own], free[others]
-        c = program.c
-        if (
-            np.abs(c[others] - c[own] @ T) > DEPENDENT * (np.abs(c[others]) + np.abs(c[own]) @ np.abs(T))
-        ).any():
-            return None  # along the combination the objective has no bound
-        kept = np.setdiff1d(np.arange(program.k), others)
-        whole = np.zeros((len(kept), len(others)))
-        whole[np.searchsorted(kept, own)] = T
-        return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
+    if not program.k or not program.m or program.A.plans.get(independent_columns) is program.B:
+        return None
+    free = program.free.nonzero()[0]
+    if len(free) == 0 or len(free) ** 2 * program.m > LARGEST_QR:
+        return None
+    vectors = program.columns_of(free).T
+    sizes = np.linalg.norm(vectors, axis=1)
+    sizes[sizes == 0] = 1.0
+    vectors /= sizes[:, None]
+    if clearly_independent(vectors):
+        program.A.plans[independent_columns] = program.B
+        return None
+    own, others, T = combinations(vectors)
+    if len(others) == 0:
+        return None
+    T *= sizes[others] / sizes[own, None]
+    own, others = free[own], free[others]
+    c = program.c
+    if (np.abs(c[others] - c[own] @ T) > DEPENDENT * (np.abs(c[others]) + np.abs(c[own]) @ np.abs(T))).any():
+        return None  # along the combination the objective has no bound
+    kept = np.setdiff1d(np.arange(program.k), others)
+    whole = np.zeros((len(kept), len(others)))
+    whole[np.searchsorted(kept, own)] = T
+    return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
 
 
 # --- Parallel rows --------------------------------------------------------------------------------------
@@ -473,26 +451,21 @@ class Merged(Reduced):
         return shared
 
 
-class ParallelRows:
+def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
     """Merge hard rows, and hinges on the same bounds, that are equal up to sign."""
-
-    name: ClassVar[str] = "parallel rows"
-    universal: ClassVar[bool] = False
-
-    def apply(self, program: Program, tolerances: Tolerances) -> Merged | None:
-        if program.m < 2 or not program.bounds.kinds <= _PENALTIES or _all_differ(program):
-            return None
-        if not comparable(program):
-            return None
-        rows = coefficients(program)
-        first = orientation(rows)
-        lo, hi = _oriented(program.bounds, first)
-        hinge = program.bounds.kind == _HINGE
-        # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
-        group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
-        if group is None:
-            return None
-        return _merged(program, group, first, lo, hi)
+    if program.m < 2 or not program.bounds.kinds <= _PENALTIES or _all_differ(program):
+        return None
+    if not comparable(program):
+        return None
+    rows = coefficients(program)
+    first = orientation(rows)
+    lo, hi = _oriented(program.bounds, first)
+    hinge = program.bounds.kind == _HINGE
+    # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
+    group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
+    if group is None:
+        return None
+    return _merged(program, group, first, lo, hi)
 
 
 def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Array) -> Merged | None:
@@ -534,13 +507,13 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
 
 def _all_differ(program: Program) -> bool:
     """Whether no two rows have the same weighted sum of coefficients, up to sign; kept with the rows."""
-    known = program.A.plans.get(ParallelRows)
+    known = program.A.plans.get(parallel_rows)
     if known is None or known[0] is not program.B:
         rng = np.random.default_rng(0)
         weights = [rng.uniform(1.0, 2.0, (n, n)) for n in program.A.orders]
         sums = program.activity([W + W.T for W in weights], rng.uniform(1.0, 2.0, program.k))
         size = np.sort(np.abs(sums))
-        known = program.A.plans[ParallelRows] = program.B, bool((np.diff(size) > _SAME * size[1:]).all())
+        known = program.A.plans[parallel_rows] = program.B, bool((np.diff(size) > _SAME * size[1:]).all())
     return bool(known[1])
 
 

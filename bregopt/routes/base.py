@@ -13,7 +13,7 @@ from bregopt.arrays import LARGEST, shortage
 from bregopt.certify import trace_bound
 from bregopt.divergences import DIVERGENCES, SCALARS
 from bregopt.errors import did_you_mean
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.presolve.coordinates import RANK_TOL
 from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, Start
 from bregopt.records import cached_property, dataclass, field_names, replace
@@ -298,7 +298,7 @@ def behind(names: Sequence[str], method: Method) -> Method:
     """
 
     def run(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        presolved = presolve(program, reductions(names), settings)
+        presolved = presolve(program, names, settings)
         infeasible = presolved.infeasible()
         if infeasible is not None:
             return infeasible

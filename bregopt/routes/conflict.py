@@ -22,7 +22,7 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import with_trace_multipliers
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import Block, Bounds, Declaration, Program
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
@@ -327,7 +327,7 @@ def _of_one_row(program: Program, row: int | None) -> Array:
 
 def _feasibility(program: Program) -> Program:
     """Return the problem of least trace under the same rows, on the range spaces of low-rank ``X0``."""
-    program = presolve(program, reductions(("range space",)), Settings()).program
+    program = presolve(program, ("range space",), Settings()).program
     blocks = tuple(
         Block(block.name, block.n, cost=_trace(block.n), face=block.face, cap=block.cap)
         for block in program.blocks

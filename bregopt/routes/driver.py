@@ -25,8 +25,7 @@ from bregopt.certify.point import ROW_NOISE
 from bregopt.certify.restoration import on_rows
 from bregopt.clock import CutShort
 from bregopt.errors import ConvergenceWarning, SolverError, warn_caller
-from bregopt.presolve import UNIVERSAL, Presolved, presolve, reductions, summaries
-from bregopt.presolve.reduction import REVEALED, certificate_on_faces
+from bregopt.presolve import REVEALED, UNIVERSAL, Presolved, certificate_on_faces, presolve, summaries
 from bregopt.program import (
     ENDED,
     Answer,
@@ -124,7 +123,7 @@ def _run(
     begin = time.perf_counter()
     given, program = program, settings.completed(program)
     check_families(program)
-    restated = presolve(program, reductions(_RESTATING), settings)
+    restated = presolve(program, _RESTATING, settings)
     if logger.isEnabledFor(logging.INFO):
         for summary in reductions_of(type(solver), given, settings):
             logger.info("%s: after %s", solver.name, summary)
@@ -212,7 +211,7 @@ def _names(solver: Solver | type[Solver]) -> list[str]:
 
 def reductions_of(solver: type[Solver], program: Program, settings: Settings) -> list[str]:
     """Return summaries of the reductions that a program undergoes before a route gets it."""
-    return summaries(program, reductions([*_RESTATING, *_names(solver)]), settings)
+    return summaries(program, [*_RESTATING, *_names(solver)], settings)
 
 
 def _first(block: Block) -> Matrix:

@@ -24,7 +24,7 @@ from bregopt.certify import Status, objective_size, trace_bounds
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
-from bregopt.presolve import UNIVERSAL, presolve, reductions
+from bregopt.presolve import UNIVERSAL, presolve
 from bregopt.presolve.coordinates import on_range_spaces
 from bregopt.presolve.dual_form import newton_unknowns
 from bregopt.program import Penalty, Program
@@ -325,7 +325,7 @@ def _hard_hinges(program: Program) -> bool:
 def _reduced_for(name: str, program: Program) -> Program:
     """Return the program in the form that a route takes, whichever rows of bounds it was given with."""
     names = (*UNIVERSAL, *load(name).capabilities.reductions)
-    return presolve(program, reductions(names), Settings()).program
+    return presolve(program, names, Settings()).program
 
 
 # Pays on: the worst-case risk of 60 assets.
@@ -338,7 +338,7 @@ def _many_rows(program: Program) -> bool:
     settings = Settings()
     try:
         reduced = _reduced_for("path", program)
-        form = presolve(reduced, reductions(("dual form",)), settings).program
+        form = presolve(reduced, ("dual form",), settings).program
     except InfeasibleRowError:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
@@ -351,7 +351,7 @@ def _many_rows(program: Program) -> bool:
     # On a face (order 100) distances nearest to given ones take it .5 CPU seconds by squares, 1.5 by a cone.
     # For their largest deviation it does not reach 1e-6 in 30, and `path` reaches 1e-8 in 18.
     smooth = Penalty.SQUARE in reduced.bounds.kinds or reduced.cones.count
-    if not smooth and presolve(reduced, reductions(("faces",)), settings).steps:
+    if not smooth and presolve(reduced, ("faces",), settings).steps:
         return False
     meeting = np.zeros(len(form.blocks))  # the rows that meet each of several matrices
     for term in form.A.terms:

@@ -17,7 +17,7 @@ import bregopt as bo
 from bregopt.cvxpy import BREGOPT, register
 from bregopt.cvxpy.conic_solver import _conic
 from bregopt.cvxpy.readings import read_conic
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.presolve.svec import recognize
 from bregopt.program.rows import Coordinates, Distances, RankOne, SparseRows
 from bregopt.routes import routing
@@ -175,7 +175,7 @@ def test_a_variable_in_several_entries_is_one_of_a_matrix_inequality():
     body = t * np.eye(8) - sum(x[k] * symmetric(8, k) for k in range(12))
     problem = cp.Problem(cp.Minimize(t), [body >> symmetric(8, 12)])
     _, direct = read_conic(_conic(problem.get_problem_data(BREGOPT)[0]))
-    presolved = presolve(direct.program, reductions(["dual form"]), Settings()).program
+    presolved = presolve(direct.program, ["dual form"], Settings()).program
     assert (direct.dual, direct.program.m, direct.program.k) == (False, 36, 13)
     assert (presolved.m, presolved.k) == (13, 0)
 

@@ -11,7 +11,7 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
 from bregopt.certify.slacks import capped_term
 from bregopt.divergences import Frobenius, LogDet, TraceDivergence, VonNeumann
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import Nearness
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
@@ -376,14 +376,14 @@ def test_reductions_keep_the_cap():
     ill = np.diag(10.0 ** np.arange(-8, 0, 2.0).repeat(1)[:4])
     X = bo.PSD(4)
     program = bo.Problem(bo.Minimize(bo.logdet_div(X, ill)), [bo.lambda_max(X) <= 1e-3]).program()
-    assert presolve(program, reductions(["whitening"]), Settings()).program is program
-    scaled = presolve(program, reductions(["scaling"]), Settings()).steps[-1]
+    assert presolve(program, ["whitening"], Settings()).program is program
+    scaled = presolve(program, ["scaling"], Settings()).steps[-1]
     V = scaled.V[0]
     assert scaled.program.blocks[0].cap * V[0, 0] ** 2 == pytest.approx(1e-3)
     assert np.allclose(V, V[0, 0] * np.eye(4))
     whole = problem.program()
     for name in ("boxes", "slacks", "independent rows", "faces"):
-        reduced = presolve(whole, reductions([name]), Settings()).program
+        reduced = presolve(whole, [name], Settings()).program
         assert reduced.blocks[0].cap == cap
     with pytest.raises(AssertionError):
         whole.restrict(0, 2 * np.eye(5), np.eye(5))

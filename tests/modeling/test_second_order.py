@@ -17,7 +17,7 @@ import bregopt.cvxpy  # makes BREGOPT known to CVXPY
 from bregopt.certify import PrimalDualPoint, certify, dimacs_errors, is_farkas, is_ray
 from bregopt.cvxpy.reductions import coordinates_of
 from bregopt.io.evaluate import evaluate
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -550,7 +550,7 @@ def test_reductions_keep_cones():
     rows = [bo.norm2(x) <= t, X[0, 1] + xi >= 2, t >= 1, x[0] >= 0.5, *held]
     problem = bo.Problem(bo.Minimize(bo.trace(X) + 3 * xi + t), rows)
     program = problem.program()
-    presolved = presolve(program, reductions(("boxes", "slacks")), Settings())
+    presolved = presolve(program, ("boxes", "slacks"), Settings())
     assert presolved.program.k == program.k - 1  # xi is folded; bounds of variables in cones stay rows
     assert presolved.program.m == program.m
     inner = presolved.program

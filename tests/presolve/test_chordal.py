@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from samples import first
 
 import bregopt as bo
-from bregopt.presolve import chordal
+from bregopt.presolve import Tolerances, chordal
 from bregopt.presolve.chordal import (
-    Chordal,
     CliqueTerms,
     Pattern,
     _fronts,
+    chordal_sparsity,
     completion,
     core,
     pattern_of,
@@ -22,7 +22,6 @@ from bregopt.presolve.chordal import (
     work,
 )
 from bregopt.presolve.cliques import clique_tree, merged
-from bregopt.presolve.reduction import Tolerances
 from bregopt.program import Answer, Face, Start, StopReason
 from bregopt.program.rows import Coordinates
 from bregopt.routes.ipm import many_blocks, path_route
@@ -260,7 +259,7 @@ def test_infeasible_and_unbounded_problems(forced):
         impossible = bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.diag(X) == scale, *triple])
         assert impossible.solve(solver="path").status == "infeasible"
         endless = bo.Problem(bo.Minimize(bo.inner(C - np.eye(n), X)), [X[3, 3] <= scale])
-        assert Chordal().apply(endless.program(), Tolerances(1e-6, 1e-10)) is not None
+        assert chordal_sparsity(endless.program(), Tolerances(1e-6, 1e-10)) is not None
         assert endless.solve(solver="path").status == "unbounded"
 
 
@@ -270,7 +269,7 @@ def test_two_matrices_and_vertices_without_entries(forced):
     C = np.pad(L, (0, 2))  # X[8, 8] and X[9, 9] are nowhere
     rows = [X[k, k] == 1 for k in range(8)] + [bo.diag(Y) == 1, Y[0, 1] + X[0, 1] == t, t >= -1]
     problem = bo.Problem(bo.Maximize(bo.inner(C, X) - bo.inner(laplacian(6, 2).toarray(), Y) - t), rows)
-    reduced = Chordal().apply(problem.program(), Tolerances(1e-6, 1e-10))
+    reduced = chordal_sparsity(problem.program(), Tolerances(1e-6, 1e-10))
     assert [tree is not None for tree in reduced.trees] == [True, True]
     sol = problem.solve(solver="path", tol=1e-8)
     assert sol.status == "optimal"
@@ -289,7 +288,7 @@ def _in_cvxpy(C, D):
 
 def test_restored_answers_are_those_of_the_whole_program(forced):
     program = max_cut(laplacian(15, 2)).program()
-    reduced = Chordal().apply(program, Tolerances(1e-6, 1e-10))
+    reduced = chordal_sparsity(program, Tolerances(1e-6, 1e-10))
     F = np.random.default_rng(0).normal(size=(15, 4))
     start = reduced.shrink(Start((F @ F.T,), np.zeros(0), np.arange(15.0)))
     inside = reduced.program
@@ -312,15 +311,15 @@ def test_restored_answers_are_those_of_the_whole_program(forced):
 def test_a_band_is_decomposed_and_a_full_matrix_is_not():
     band, rng = max_cut(laplacian(600, 4)), np.random.default_rng(0)
     program = band.program()
-    assert "cliques of order" in Chordal().apply(program, Tolerances(1e-6, 1e-10)).summary
+    assert "cliques of order" in chordal_sparsity(program, Tolerances(1e-6, 1e-10)).summary
     full = rng.normal(size=(300, 300))
-    assert Chordal().apply(max_cut(full + full.T).program(), Tolerances(1e-6, 1e-10)) is None
+    assert chordal_sparsity(max_cut(full + full.T).program(), Tolerances(1e-6, 1e-10)) is None
     expander = sp.csr_array(np.where(rng.random((400, 400)) < 0.02, rng.random((400, 400)), 0.0))
-    assert Chordal().apply(max_cut(expander + expander.T).program(), Tolerances(1e-6, 1e-10)) is None
-    assert Chordal().apply(max_cut(laplacian(60, 2)).program(), Tolerances(1e-6, 1e-10)) is None
+    assert chordal_sparsity(max_cut(expander + expander.T).program(), Tolerances(1e-6, 1e-10)) is None
+    assert chordal_sparsity(max_cut(laplacian(60, 2)).program(), Tolerances(1e-6, 1e-10)) is None
     # Vertices that only the diagonal has leave a core.
     partly = sp.block_diag([expander + expander.T, sp.csr_array((400, 400))])
-    reduced = Chordal().apply(max_cut(sp.csr_array(partly)).program(), Tolerances(1e-6, 1e-10))
+    reduced = chordal_sparsity(max_cut(sp.csr_array(partly)).program(), Tolerances(1e-6, 1e-10))
     assert reduced.trees[0].width <= 400
 
 

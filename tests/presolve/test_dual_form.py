@@ -11,7 +11,7 @@ import pytest
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.presolve.dual_form import _pivots, dual_of, matrix_inequalities
 from bregopt.presolve.svec import Svec, sparse_svec, svec_map, svec_rows
 from bregopt.program import Answer, Start, StopReason
@@ -89,7 +89,7 @@ def answered(problem, hook, **options):
 
 
 def in_dual_form(program):
-    return presolve(program, reductions(["dual form"]), Settings())
+    return presolve(program, ["dual form"], Settings())
 
 
 CASES = {
@@ -165,7 +165,7 @@ def test_an_answer_to_the_dual_is_one_to_the_program(seed):
     case = inequalities(seed, [3, 4], k=3, rows=3)
     box = [case.x[0] <= 4, case.x[1] >= -4, case.x[2] <= 5, case.x[2] >= -5]
     problem = bo.from_cvxpy(cp.Problem(case.problem.objective, [*case.problem.constraints, *box]))
-    whole = presolve(problem.program(), reductions(["boxes"]), Settings()).program
+    whole = presolve(problem.program(), ["boxes"], Settings()).program
     (step,) = in_dual_form(whole).steps
     dual = step.program
     Z = tuple(S @ S for S in (symmetric(rng, block.n) for block in dual.blocks))

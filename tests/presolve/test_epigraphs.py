@@ -11,8 +11,8 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.cvxpy import BREGOPT
 from bregopt.cvxpy.conic_solver import ConicProblem
-from bregopt.presolve import presolve, reductions
-from bregopt.presolve.epigraphs import Slacks
+from bregopt.presolve import presolve
+from bregopt.presolve.epigraphs import slacks
 from bregopt.program import Answer, StopReason
 from bregopt.rigorous import proves_infeasible, recedes
 from bregopt.routes import routing
@@ -65,7 +65,7 @@ def test_only_slack_variables_are_folded():
     ]
     cost = np.array([1.0, 1, 1, 1, 1, 1, 0])
     problem = bo.Problem(bo.Minimize(X[0, 1] + cost @ u), rows)
-    folded = Slacks().apply(problem.program(), None)
+    folded = slacks(problem.program(), None)
     assert folded.slack.tolist() == [0, 3]
     assert folded.program.k == 5
     sol = problem.solve(solver="path")
@@ -110,7 +110,7 @@ def test_variables_that_matter_to_nothing_stay_near_zero(scale):
     assert sol.u["t"] == pytest.approx(0.5)
     assert np.vdot(A[0], sol.X) + sol.u["w"] <= -1 + 1e-8
     assert sol.value == pytest.approx(alone.solve(solver="path", tol=1e-8).value, rel=1e-7)
-    assert problem.program().k - Slacks().apply(problem.program(), None).program.k == 3
+    assert problem.program().k - slacks(problem.program(), None).program.k == 3
     peers.ask(problem).agrees(sol.value, sol.error)
 
 
@@ -141,7 +141,7 @@ def deviations(n, rng, p=3.0, q=1.0, least=0.0):
 
 def joined(problem):
     program = bo.from_cvxpy(problem).program()
-    presolved = presolve(program, reductions(NAMES), Settings())
+    presolved = presolve(program, NAMES, Settings())
     return program, presolved
 
 
@@ -269,7 +269,7 @@ def test_an_answer_to_the_square_proves_the_norm(read, weighted):
     Y = cp.Variable((n, n), PSD=True)
     norm = 2 * cp.norm(cp.multiply(H, Y - A), "fro") + 7
     program = read(cp.Problem(cp.Minimize(norm), [cp.diag(Y) == 1, Y[2, 3] == 0.5])).program()
-    presolved = presolve(program, reductions(("least norm",)), Settings())
+    presolved = presolve(program, ("least norm",), Settings())
     assert len(presolved.steps) == 1
     sol = routing.solve(presolved.program, solver="bregman", tol=1e-10)
     square = Answer(sol.X, sol.u, sol.duals, StopReason.CONVERGED, 0, S=sol._S)

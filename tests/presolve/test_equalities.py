@@ -7,7 +7,7 @@ import pytest
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import Answer, StopReason
 from bregopt.rigorous import proves_infeasible
 from bregopt.routes import routing
@@ -22,7 +22,7 @@ NAMES = ("parallel rows", "zero sums")
 
 def reduced(rows, cost):
     program = bo.Problem(bo.Minimize(cost), rows).program()
-    return program, presolve(program, reductions(NAMES), Settings())
+    return program, presolve(program, NAMES, Settings())
 
 
 def fixed_entries(presolved):
@@ -183,7 +183,7 @@ def test_a_start_keeps_its_effect(rng):
     B = combined(rng, 5, 4, 2)
     rows = [bo.inner(np.diag(rng.normal(size=3)), X) + row @ u == 1 for row in B]
     program = bo.Problem(bo.Minimize(bo.trace(X) + (B.T @ np.ones(5)) @ u), rows).program()
-    presolved = presolve(program, reductions(["independent columns"]), PathSettings())
+    presolved = presolve(program, ["independent columns"], PathSettings())
     (step,) = presolved.steps
     kept = program.B[:, step.kept].toarray()
     np.testing.assert_allclose(kept @ step.T, program.B[:, step.others].toarray(), atol=1e-12)

@@ -12,9 +12,9 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method
 from bregopt.certify import is_farkas
 from bregopt.cvxpy import BREGOPT
-from bregopt.presolve import presolve, reductions
-from bregopt.presolve.epigraphs import AbsoluteValues
-from bregopt.presolve.variables import Boxes, Dominated, FixedVariables, ParallelRows
+from bregopt.presolve import presolve
+from bregopt.presolve.epigraphs import absolute_values
+from bregopt.presolve.variables import boxes, dominated_variables, fixed_variables, parallel_rows
 from bregopt.program import Start
 from bregopt.records import replace
 from bregopt.routes.base import Settings
@@ -36,7 +36,7 @@ def test_which_rows_are_boxes():
         u[5] <= 2,
         u[5] >= 3,  # contradicts the other row: both stay
     ]
-    boxed = Boxes().apply(bo.Problem(bo.Minimize(bo.trace(X)), rows).program(), None)
+    boxed = boxes(bo.Problem(bo.Minimize(bo.trace(X)), rows).program(), None)
     assert boxed.kept.tolist() == [0, 5, 6, 7, 8, 9]
     np.testing.assert_array_equal(boxed.program.u_lo, [0, 1, 1, 0, 0, 0])
     np.testing.assert_array_equal(boxed.program.u_hi, [np.inf, 2, 2, np.inf, np.inf, np.inf])
@@ -182,7 +182,7 @@ def symmetric(n, rng):
 
 
 def reduced(problem):
-    return presolve(problem.program(), reductions(NAMES), Settings())
+    return presolve(problem.program(), NAMES, Settings())
 
 
 def deviations(n, seed, shared):
@@ -229,8 +229,8 @@ def test_only_dominated_variables_are_substituted():
         bo.trace(X) >= 1,
     ]
     problem = bo.Problem(bo.Minimize(u[8] + 0.1 * u[5] + X[0, 1]), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
-    found = Dominated().apply(program, None)
+    program = presolve(problem.program(), ("boxes",), Settings()).program
+    found = dominated_variables(program, None)
     assert sorted(found.J.tolist()) == [0, 3, 6]
     sol, plain = problem.solve(solver="path"), problem.solve(solver="cvxpy", backend="CLARABEL")
     assert abs(sol.value - plain.value) <= sol.error + plain.error
@@ -266,8 +266,8 @@ def test_opposite_rows_alone_are_folded():
         bo.trace(X) == 1,
     ]
     program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
-    program = presolve(program, reductions(("boxes",)), Settings()).program
-    assert AbsoluteValues().apply(program, None).variable.tolist() == [0]
+    program = presolve(program, ("boxes",), Settings()).program
+    assert absolute_values(program, None).variable.tolist() == [0]
 
 
 def test_stored_zeros_are_no_coefficients():
@@ -275,14 +275,14 @@ def test_stored_zeros_are_no_coefficients():
     X, u = bo.PSD(2), bo.Variable(2)
     rows = [X[0, 1] <= u[0], -X[0, 1] <= u[0], X[0, 1] <= u[1], u[1] <= 2, bo.trace(X) == 1]
     problem = bo.Problem(bo.Minimize(u[0] + X[0, 1]), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
+    program = presolve(problem.program(), ("boxes",), Settings()).program
     B = program.B.tocoo()
     row, column = np.r_[B.row, [2, 3]], np.r_[B.col, [0, 1]]
     stored = sp.csr_array((np.r_[B.data, [0.0, 0.0]], (row, column)), B.shape)
     given = replace(program, B=stored)
     before = [part.copy() for part in (stored.data, stored.indices, stored.indptr)]
-    assert AbsoluteValues().apply(given, None).variable.tolist() == [0]
-    assert Dominated().apply(given, None).J.tolist() == [1]
+    assert absolute_values(given, None).variable.tolist() == [0]
+    assert dominated_variables(given, None).J.tolist() == [1]
     for part, kept in zip((stored.data, stored.indices, stored.indptr), before, strict=True):
         np.testing.assert_array_equal(part, kept)
 
@@ -300,8 +300,8 @@ def test_parallel_rows_are_one(rng):
         *(u >= -1, u <= 1),
     ]
     problem = bo.Problem(bo.Minimize(bo.inner(C, X) + 0.1 * u), rows)
-    program = presolve(problem.program(), reductions(("boxes",)), Settings()).program
-    merged = ParallelRows().apply(program, None)
+    program = presolve(problem.program(), ("boxes",), Settings()).program
+    merged = parallel_rows(program, None)
     assert merged.program.m == program.m - 5
     sol, plain = problem.solve(solver="path", tol=1e-8), problem.solve(solver="cvxpy", backend="CLARABEL")
     assert abs(sol.value - plain.value) <= sol.error + plain.error
@@ -314,7 +314,7 @@ def test_parallel_rows_of_dense_matrices_are_one(rng):
     X, A, z = bo.PSD(6), symmetric(6, rng), rng.normal(size=6)
     rows = [bo.inner(A, X) <= 3, bo.inner(-A, X) >= -2, bo.quad_form(z, X) <= 1, bo.quad_form(z, X) >= 0.5]
     problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
-    merged = ParallelRows().apply(problem.program(), None)
+    merged = parallel_rows(problem.program(), None)
     assert merged.program.m == 2
     assert sorted(merged.program.bounds.hi.tolist()) == [1, 2]
     assert problem.solve(solver="path").value == pytest.approx(0.5 / (z @ z))
@@ -323,7 +323,7 @@ def test_parallel_rows_of_dense_matrices_are_one(rng):
 def test_rows_that_contradict_each_other_stay():
     X = bo.PSD(2)
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] <= 1, X[1, 0] >= 2, X[0, 0] <= 1, X[0, 0] <= 2])
-    assert ParallelRows().apply(problem.program(), None).program.m == 3
+    assert parallel_rows(problem.program(), None).program.m == 3
     assert problem.solve(solver="path").status == "infeasible"
 
 
@@ -390,7 +390,7 @@ def test_null_spaces_of_rows_and_cost(rng):
     inside, outside = V @ V.T, np.eye(n)
     for C, order in ((inside, 3), (outside, 5)):
         program = bo.Problem(bo.Minimize(bo.inner(C, X)), constraints).program()
-        found = presolve(program, reductions(("faces",)), Settings()).program
+        found = presolve(program, ("faces",), Settings()).program
         assert [face.order for face in found.faces] == [order]
     sol = bo.Problem(bo.Minimize(bo.inner(inside, X)), constraints).solve(solver="path", tol=1e-8)
     assert sol.status == "optimal"
@@ -410,7 +410,7 @@ def test_which_variables_are_fixed():
         u[5] == 4,
     ]
     program = bo.Problem(bo.Minimize(bo.trace(X) + 5 * u[0]), rows).program()
-    reduced = FixedVariables().apply(program, None)
+    reduced = fixed_variables(program, None)
     assert reduced.J.tolist() == [0, 5]
     np.testing.assert_array_equal(reduced.first, [1.5, 4])
     assert reduced.program.k == 4
@@ -421,7 +421,7 @@ def test_which_variables_are_fixed():
     # The divergence of a bound is no function of the difference from it.
     priced = [bo.soft(X[0, 0] + u[0] <= 3), u[0] == 1]
     program = bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(2))), priced).program()
-    assert FixedVariables().apply(program, None) is None
+    assert fixed_variables(program, None) is None
 
 
 @settings(max_examples=20, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse.linalg
 
 import bregopt as bo
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import Face, SecondOrderCones
 from bregopt.records import replace
 from bregopt.routes import routing
@@ -196,7 +196,7 @@ def test_the_route_does_not_depend_on_how_single_variables_are_bounded(n, chosen
     rows = [cp.bmat([[U - L, w], [w.T, np.eye(1)]]) >> 0, U >= 0, L >= 0, cp.sum(w) == 1, w >= 0]
     risk = cp.sum(cp.multiply(1.1 * A @ A.T, U)) - cp.sum(cp.multiply(0.9 * A @ A.T, L))
     program = bo.from_cvxpy(cp.Problem(cp.Minimize(risk), rows)).program()
-    boxed = presolve(program, reductions(("boxes",)), Settings()).program
+    boxed = presolve(program, ("boxes",), Settings()).program
     assert boxed.m < program.m - n * n
     assert [routing.choose(form, "auto", {}).name for form in (program, boxed)] == 2 * [chosen]
 

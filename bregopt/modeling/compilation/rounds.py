@@ -17,7 +17,7 @@ from bregopt.certify import Certificate, Known, PrimalDualPoint, row_residuals
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.compilation.parametric_program import Compiled
 from bregopt.modeling.constraints import Constraint, CutRows, some_rows
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import ENDED, LIMITS, Program, StopReason
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
@@ -222,7 +222,7 @@ def _rows(generators: Sequence[CutRows]) -> list[Constraint]:
 
 def _dense(program: Program) -> Program:
     """Return the program on the range spaces of low-rank blocks, where its scales are defined."""
-    return presolve(program, reductions(("range space",)), Settings()).program
+    return presolve(program, ("range space",), Settings()).program
 
 
 def _idle(raw: Solution, compiled: Compiled) -> dict[Constraint, Mask]:

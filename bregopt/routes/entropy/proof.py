@@ -22,9 +22,9 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.certify import Status
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
+from bregopt.presolve import Tolerances
 from bregopt.presolve.faces import implied_faces
-from bregopt.presolve.reduction import Tolerances
-from bregopt.presolve.variables import Boxes
+from bregopt.presolve.variables import boxes
 from bregopt.program import Program
 from bregopt.program.convex_terms import Tangent, row_vectors
 from bregopt.records import replace
@@ -170,7 +170,7 @@ class _Bounds:
         self.reasons = {"lower": "", "upper": ""}
         linear, curved = replace(program, terms=(), maximize=False), _curved_rows(program)
         others = np.setdiff1d(np.arange(program.m), curved)
-        boxed = Boxes().apply(_of_rows(linear, others), Tolerances(_TOLS[0], _TOLS[0]))
+        boxed = boxes(_of_rows(linear, others), Tolerances(_TOLS[0], _TOLS[0]))
         self._kept, self._terms = None, program.terms
         if boxed is not None and boxed.farkas is None:
             self._kept = kept = np.union1d(others[boxed.kept], curved)

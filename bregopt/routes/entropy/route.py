@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify import NEAR
+from bregopt.presolve import REVEALED
 from bregopt.presolve.faces import OnFaces, OnRevealedFaces, implied_faces
-from bregopt.presolve.reduction import REVEALED
 from bregopt.presolve.revealed_faces import revealed_faces
 from bregopt.program import Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.convex_terms import ConvexTerm, tangent_inside, tangent_program, with_constant_terms

@@ -20,11 +20,10 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
 from bregopt.certify import NEAR, Certificate, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve import Presolved, presolve, reductions, summaries
+from bregopt.presolve import REVEALED, Presolved, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
-from bregopt.presolve.reduction import REVEALED
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import scale_of
@@ -144,7 +143,7 @@ class Path:
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
         large = max(block.n for block in program.blocks) > _FACE_SEARCH_ORDER
-        found = summaries(program, reductions(_SMALLER if large else (*_DUAL, *_REDUCTIONS)), settings)
+        found = summaries(program, _SMALLER if large else (*_DUAL, *_REDUCTIONS), settings)
         memory = _least_memory(program, settings)
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
@@ -262,12 +261,12 @@ def _directly(program: Program, settings: Any, start: Start | None, progress: Pr
 
 def _dual_form(program: Program, settings: Any) -> Program:
     """Return the dual of linear matrix inequalities where that takes less work, else the program."""
-    return presolve(program, reductions(_DUAL), settings).program
+    return presolve(program, _DUAL, settings).program
 
 
 def _smaller_form(program: Program, settings: Any) -> Program:
     """Return the program in the forms of less work that exist: dual, or in cliques."""
-    return presolve(program, reductions(_SMALLER), settings).program
+    return presolve(program, _SMALLER, settings).program
 
 
 def _on_all_rows(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:

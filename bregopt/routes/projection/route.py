@@ -21,7 +21,7 @@ from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean, is_one_of
-from bregopt.presolve import presolve, reductions
+from bregopt.presolve import presolve
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
 from bregopt.program.entry_stack import EntryProgram, EntryStack
 from bregopt.program.program import divergence_of
@@ -291,12 +291,12 @@ def refusal(program: Program, settings: Any) -> str | None:
 
 def _squared(program: Program, settings: Any) -> Program:
     """Return the program with the square of the norm that is its objective, if it has one."""
-    return presolve(program, reductions(_NORM), settings).program
+    return presolve(program, _NORM, settings).program
 
 
 def reduced(program: Program, settings: Any) -> Program:
     """Return the program as the driver passes it to the route."""
-    return presolve(program, reductions(("boxes", "slacks")), settings).program
+    return presolve(program, ("boxes", "slacks"), settings).program
 
 
 def _without_divergence(program: Program, settings: Any) -> str | None:
@@ -350,7 +350,7 @@ def _without_start(program: Program, settings: Any) -> str | None:
     cyclic, kinds = settings.method == "cyclic", kinds_of(program)
     if not any(kind.offers("recession") for kind in kinds) or not (cyclic or len(kinds) > 1):
         return None
-    for block in presolve(program, reductions(("range space",)), settings).program.blocks:
+    for block in presolve(program, ("range space",), settings).program.blocks:
         if kind_of(block).offers("recession") and not _has_start(block):
             needed = f"needs C + mu inv(X0) of {block.name} positive definite to start from"
             return f"method 'cyclic' {needed}" if cyclic else f"LogDet beside other divergences {needed}"
@@ -367,7 +367,7 @@ def _has_start(block: Block) -> bool:
 
 def choice(program: Program, settings: Any) -> str:
     """Return the method for a program and why, a phrase for ``explain``."""
-    norm = presolve(program, reductions((*_NORM, *_FACES)), settings)
+    norm = presolve(program, (*_NORM, *_FACES), settings)
     proximal_steps = None in norm.program.divergences
     program = reduced(with_proximal_terms(norm.program), settings)
     method = method_of(program, settings)
@@ -384,7 +384,7 @@ def choice(program: Program, settings: Any) -> str:
         if _begins_with_passes(program, settings)
         else []
     )
-    white = presolve(program, reductions(WHITENING), settings).summaries if method == "newton" else []
+    white = presolve(program, WHITENING, settings).summaries if method == "newton" else []
     steps = ["proximal steps for matrices without a divergence"] if proximal_steps else []
     return "; ".join([*norm.summaries, f"method {method!r}{why}", *passes, *steps, *white])
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
-from bregopt.presolve.faces import Faces
+from bregopt.presolve.faces import faces
 from bregopt.program import Penalty
 from bregopt.routes import routing
 from bregopt.routes.ipm import central_path
@@ -282,7 +282,7 @@ def symmetric_part(A):
 @settings(max_examples=20)
 def test_faces(kind, seed):
     problem, value, r = faced_problem(seed, kind)
-    assert Faces().apply(problem.program(), None).program.faces[0].order == r
+    assert faces(problem.program(), None).program.faces[0].order == r
     solution = solve(problem)
     assert solution.status == "optimal"
     assert abs(solution.value - value) <= 5e-6 * max(abs(value), 1.0)
@@ -326,8 +326,8 @@ def test_dual_that_is_not_attained_is_proven_on_the_face():
     p = bo.Problem(bo.Minimize(1e4 * X[0, 1] + X[1, 2]), rows).program()
     y = np.array([0.0, -1 / np.sqrt(2), -0.25 * np.sqrt(2)])
     assert not certify(PrimalDualPoint(p, (solution.X,), np.zeros(0), y)).meets(1e-6)
-    faces = Faces().apply(p, None).program.faces
-    assert certify(PrimalDualPoint(p, (solution.X,), np.zeros(0), y, faces=faces)).meets(1e-6)
+    on_face = faces(p, None).program
+    assert certify(PrimalDualPoint(p, (solution.X,), np.zeros(0), y, faces=on_face.faces)).meets(1e-6)
 
 
 @pytest.mark.parametrize("kind", FACES)
@@ -352,7 +352,7 @@ def test_a_combination_of_three_rows_fixes_a_part_to_zero():
     X = bo.PSD(5)
     rows = [bo.trace(X) == 1, X[0, 0] + X[1, 1] == 0.4, X[2, 2] == 0.6, X[0, 1] == 0.1]
     problem = bo.Problem(bo.Maximize(X[0, 2] + X[1, 2] + X[3, 4] + X[3, 3]), rows)
-    assert Faces().apply(problem.program(), None).program.faces[0].order == 3
+    assert faces(problem.program(), None).program.faces[0].order == 3
     solution = solve(problem, tol=1e-8)
     peers.ask(problem).agrees(solution.value, solution.error)
 

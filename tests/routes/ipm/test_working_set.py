@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
-from bregopt.presolve.epigraphs import Slacks
+from bregopt.presolve.epigraphs import slacks
 from bregopt.program import StopReason
 from bregopt.routes import working_set
 from bregopt.routes.ipm import path_route as route
@@ -92,7 +92,7 @@ def test_rows_of_every_kind_agree_with_all_rows_at_once(seed, hinge, n, m):
     )
     sol = solve(problem, tol=1e-7)
     program = problem.program()
-    assert Slacks().apply(program, None) is None
+    assert slacks(program, None) is None
     assert sol.status == "optimal"
     peers.ask(problem).agrees(sol.value, sol.error)
 
@@ -219,7 +219,7 @@ def test_many_rows_and_the_multipliers_of_all():
 
 def test_best_margin_is_the_quantile(rng):
     far, near = comparisons(0, 40, 3)
-    program = Slacks().apply(margin_problem(far, near, 8.0).program(), None).program
+    program = slacks(margin_problem(far, near, 8.0).program(), None).program
     matrices = program.A.apply((np.eye(3) / 3,))
     u = _best_variables(program, matrices, np.zeros(1))
 
