@@ -308,8 +308,7 @@ def lagrangian(
     at = np.flatnonzero(others)
     rows, bounds = sparse.rows.slice(at), program.bounds.slice(at)
     vectors = np.abs(sparse.cost.w) @ np.einsum("nq,nq->q", sparse.cost.U, sparse.cost.U)
-    level = float(abs(sparse.cost.S).sum()) / sparse.cost.n + float(vectors)
-    level = level if level > 0 else 1.0
+    level = (float(abs(sparse.cost.S).sum()) / sparse.cost.n + float(vectors)) or 1.0
     size, curvature = _sizes_and_curvatures(rows, surface, bounds.lo, bounds.hi)
     if y is None:
         # Squares whose bounds are far smaller than their random value start as if they were fixed to zero.
@@ -329,8 +328,7 @@ def _sizes_and_curvatures(
     """Return the norms of the rows, and estimates of the squared norms of ``2 A_k R`` at their bounds."""
     t, length = rows.terms, np.einsum("qn,qn->q", rows.Z, rows.Z)
     square = np.bincount(t.row, np.where(t.i == t.j, t.value**2, t.value**2 / 2), rows.m).astype(float)
-    size = np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m))
-    size = np.maximum(size, TINY)
+    size = np.maximum(np.sqrt(square + np.bincount(rows.at, (rows.weight * length) ** 2, rows.m)), TINY)
     # A row of R has the squared length of its sphere, or its share of the trace.
     share = surface.square.max() if len(surface.square) > 1 else surface.trace / rows.n
     curvature = 4 * size**2 * float(share)
@@ -529,9 +527,8 @@ class Tangent:
         tangent = np.multiply(s, R, order="C")
         np.subtract(V, tangent, out=tangent)
         for q, b in zip(Q.T, B, strict=True):
-            tangent = blas.dger(
-                -1.0, b, q, a=tangent.T, overwrite_a=1
-            ).T  # in place; Q @ B takes ten times as long
+            # In place; Q @ B takes ten times as long.
+            tangent = blas.dger(-1.0, b, q, a=tangent.T, overwrite_a=1).T
         return s, B, tangent
 
     def project(self, V: Array) -> Array:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -61,62 +61,23 @@ _LANCZOS_TOL = 0.01
 LEAST_STEP_FRACTION = 0.9
 
 
-class Cone(Protocol):
-    """A cone of arrays ``X``.
-
-    A root is computed once for each ``X``: the lower Cholesky factors of its matrices in the coordinates of
-    the cone, or the inverses of these factors.
-
-    Attributes
-    ----------
-    order : int
-        The sum of the orders of the matrices on their faces.
-    is_face : bool
-        Whether it is a proper face.
-    """
-
-    order: int
-    is_face: bool
-
-    def root(self, X: Array) -> Array | None:
-        """Return the root, None outside the interior of the cone."""
-        ...
-
-    def project(self, X: Array) -> Array:
-        """Return the projection on the subspace that the cone spans."""
-        ...
-
-    def inverse(self, root: Array) -> Array:
-        """Return the inverse on that subspace, from a root."""
-        ...
-
-    def compressed(self, S: Array) -> Array:
-        """Return matrices in the coordinates of the cone, as a stack."""
-        ...
-
-    def restricted(self, S: Array) -> Array:
-        """Return ``V'S V`` of any matrices, shape ``(..., n, n)``, with a basis ``V`` of the subspace."""
-        ...
-
-    def extended(self, M: Array) -> Array:
-        """Return ``V M V'`` of one array of the cone."""
-        ...
-
-    def factors(self, root: Array) -> tuple[Array, Array]:
-        """Return the Cholesky factors in the coordinates of the cone, and their inverses."""
-        ...
-
-    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
-        ...
-
-
 class FaceCone:
     """The psd matrices on a face.
+
+    A root is computed once for each ``X``: the lower Cholesky factor in the coordinates of the face.
 
     Parameters
     ----------
     face : Face
+
+    Attributes
+    ----------
+    order : int
+        The order of the matrices on the face; of a stack the sum of its orders.
+    is_face : bool
+        Whether it is a proper face.
+    root : callable
+        Returns the root of ``X``, None outside the interior of the cone.
     """
 
     def __init__(self, face: Face) -> None:
@@ -128,18 +89,22 @@ class FaceCone:
         return root_of(self._face.compress(X))
 
     def project(self, X: Array) -> Array:
+        """Return the projection on the subspace that the cone spans."""
         return self._face.lift(self._face.compress(X)) if self._face.codimension else X
 
     def inverse(self, root: Array) -> Array:
+        """Return the inverse on that subspace, from a root."""
         if self.order == 0:
             return np.zeros((self._face.n,) * 2)
         inverse = inverse_of(root)
         return self._face.lift(inverse) if self.is_face else inverse
 
     def compressed(self, S: Array) -> Array:
+        """Return matrices in the coordinates of the cone, as a stack."""
         return self._face.compress(S)[None]
 
     def restricted(self, S: Array) -> Array:
+        """Return ``V'S V`` of any matrices, shape ``(..., n, n)``, with a basis ``V`` of the subspace."""
         if not self.is_face:
             return S
         project = self._face.project
@@ -148,15 +113,18 @@ class FaceCone:
         return np.array([project(project(own).T).T for own in S])
 
     def extended(self, M: Array) -> Array:
+        """Return ``V M V'`` of one array of the cone."""
         return self._face.lift(M)
 
     def factors(self, root: Array) -> tuple[Array, Array]:
+        """Return the Cholesky factors in the coordinates of the cone, and their inverses."""
         if self.order == 0:  # LAPACK prints an error
             return root, root
         inverse: Array = lapack.dtrtri(root, lower=1)[0]
         return root, inverse
 
     def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
+        """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
         if len(root) == 0:
             return math.inf
         # Pays on: max-cut of 2,000 edges, n = 500.
@@ -187,7 +155,9 @@ class FaceCone:
 
 
 class StackCone:
-    """Psd matrices of equal order, each on the whole cone. A root consists of inverse Cholesky factors.
+    """Psd matrices of equal order, each on the whole cone, with the attributes and methods of a face.
+
+    A root consists of inverse Cholesky factors.
 
     Parameters
     ----------
@@ -229,6 +199,9 @@ class StackCone:
     def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
         scaled = root @ step @ root.swapaxes(1, 2)
         return _length_to_boundary(float(np.minimum.reduce(np.linalg.eigvalsh(scaled)[:, 0])))
+
+
+Cone = FaceCone | StackCone
 
 
 def _length_to_boundary(least: float) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,13 +30,13 @@ from bregopt.clock import checkpoint
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
 from bregopt.records import cached_property, dataclass
+from bregopt.routes.ipm.block_rows import BlockSchur
 from bregopt.routes.ipm.linear_solvers import DEFINITE_RESIDUAL, ZERO_DIAGONAL, VariableMetric
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 
 __all__ = [
     "ProductSchur",
-    "SchurValues",
     "SparseRowSystem",
     "StackRows",
     "StackTerms",
@@ -91,7 +91,7 @@ class StackRows:
         return _formula(terms).numbers(terms) <= _STACK_NUMBERS
 
     @cached_property
-    def formula(self) -> _StackSchur:
+    def formula(self) -> TermSchur | ProductSchur:
         """The cheaper formula of the Schur matrix."""
         return _formula(self._terms)(self._terms)
 
@@ -174,27 +174,6 @@ class StackTerms:
         """The distinct entries ``i * n + j`` of all terms, and the number of each term's entry among them."""
         places, place = np.unique(self.i * self.n + self.j, return_inverse=True)
         return places, place.ravel()
-
-
-class SchurValues(Protocol):
-    """A Schur matrix as numbers at places."""
-
-    @property
-    def target(self) -> IntArray:
-        """Places ``k * m + l`` in the matrix, each possibly several times."""
-        ...
-
-    def values(self, X: Array, K: Array) -> Array:
-        """Return numbers at these places: the Schur matrix is their sum plus its transpose."""
-        ...
-
-
-class _StackSchur(SchurValues, Protocol):
-    """A formula for the Schur matrix of a stack."""
-
-    def assemble(self, X: Array, K: Array) -> Array:
-        """Return the Schur matrix, shape ``(m, m)``."""
-        ...
 
 
 class TermSchur:
@@ -408,7 +387,7 @@ class SparseRowSystem(RowSystem):
 class _Pattern:
     """The pattern of ``[[M + D, B], [B', -E]]``, and the place of each value in it."""
 
-    def __init__(self, m: int, formulas: Sequence[SchurValues], B: Any) -> None:
+    def __init__(self, m: int, formulas: Sequence[BlockSchur | TermSchur | ProductSchur], B: Any) -> None:
         entries = sp.coo_array(B)
         size = m + B.shape[1]
         first, second = np.divmod(np.concatenate([formula.target for formula in formulas]), m)

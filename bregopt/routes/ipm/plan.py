@@ -30,9 +30,9 @@ from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 
 if TYPE_CHECKING:
-    from bregopt.routes.ipm.many_blocks import SchurValues, StackRows
+    from bregopt.routes.ipm.many_blocks import StackRows
 
-__all__ = ["Group", "GroupRows", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
+__all__ = ["Group", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
 # Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
 _STACK_ORDER = 40
@@ -50,23 +50,6 @@ _LISTED = 2_000_000  # entries of the rows in a block up to which they are liste
 _FLOP_COST = 0.04
 
 
-class GroupRows(Protocol):
-    """The rows of a program in one group: their part of the Schur matrix."""
-
-    @property
-    def formula(self) -> SchurValues:
-        """The Schur matrix of the rows that meet the group, as numbers at places."""
-        ...
-
-    def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
-        """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of all rows, or of some in ascending order."""
-        ...
-
-    def magnitudes(self, X: Array) -> Array:
-        """Return the largest ``sum_ij |A_ij| s_i s_j`` of each row in a block, with ``s^2 = diag(X)``."""
-        ...
-
-
 class Group:
     """The blocks of a program that are one array in the method.
 
@@ -74,7 +57,8 @@ class Group:
     ----------
     blocks : tuple of int
     cone : Cone
-    rows : GroupRows
+    rows : RowAction or StackRows
+        Their part of the Schur matrix.
     part : slice
         Its part of the flat vector.
     shape : tuple of int
@@ -87,7 +71,7 @@ class Group:
         self,
         blocks: tuple[int, ...],
         cone: Cone,
-        rows: GroupRows,
+        rows: RowAction | StackRows,
         part: slice,
         shape: tuple[int, ...],
         weight: float,
@@ -108,7 +92,7 @@ class Group:
     def product(self, S: Array, X: Array) -> Array:
         """Return ``S X`` for ``S = A*(y)``, by the entries that the rows have if these are few."""
         if self._sparse:
-            return np.asarray(self.rows.in_pattern(S) @ X)  # type: ignore[attr-defined]
+            return np.asarray(self.rows.in_pattern(S) @ X)  # type: ignore[union-attr]
         product: Array = S @ X
         return product
 
@@ -157,7 +141,9 @@ class Plan:
         inside = {b for blocks, _ in stacks for b in blocks}
         groups, start = [], 0
 
-        def add(blocks: tuple[int, ...], cone: Cone, rows: GroupRows, shape: tuple[int, ...]) -> None:
+        def add(
+            blocks: tuple[int, ...], cone: Cone, rows: RowAction | StackRows, shape: tuple[int, ...]
+        ) -> None:
             nonlocal start
             end = start + math.prod(shape)
             groups.append(Group(blocks, cone, rows, slice(start, end), shape, weights[blocks[0]]))
@@ -253,14 +239,14 @@ class Plan:
         """Return ``A(S)`` for symmetric matrices; of others in listed groups, for their symmetric parts."""
         activity: Array = np.zeros(self.m) if self._map is None else self._map @ S
         for group in self._by_formula:
-            activity += group.rows.apply(group.of(S))  # type: ignore[attr-defined]
+            activity += group.rows.apply(group.of(S))  # type: ignore[union-attr]
         return activity
 
     def adjoint(self, y: Array) -> Array:
         """Return ``A*(y)``."""
         S: Array = np.zeros(self.size) if self._adjoint is None else self._adjoint @ y
         for group in self._by_formula:
-            group.of(S)[...] = dense(group.rows.adjoint(y))  # type: ignore[attr-defined]
+            group.of(S)[...] = dense(group.rows.adjoint(y))  # type: ignore[union-attr]
         return S
 
     def apply_sum(self, weight: float | Array, X: Array, K: Array, R: Sequence[Array | None] | None) -> Array:
