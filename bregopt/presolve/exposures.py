@@ -8,8 +8,8 @@ program there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense
+from bregopt.presolve.svec import Svec, svec
 from bregopt.program import Face, LowRank, Program, pays
 from bregopt.program.rows import Entries, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass
@@ -198,31 +199,22 @@ def _null_exposure(program: Program, b: int, before: Array, used: Mask) -> Expos
     parts = [term.rows.slice(kept) for term, kept in zip(terms, own, strict=True) if len(kept)]
     if face.codimension:
         parts = [rows.restrict(face.basis) for rows in parts]
-    i, j = np.triu_indices(n)
-    half = np.where(i == j, 1.0, math.sqrt(0.5))
-    B = half[:, None] * np.hstack([upper_triangles(rows) for rows in parts])
+    B: Any = np.hstack([upper_triangles(rows) for rows in parts]) / svec(np.ones((n, n)))[:, None]
     Q, R, _ = scipy.linalg.qr(B, mode="economic", pivoting=True)
     independent = np.abs(R.diagonal()) > _PARALLEL * abs(R[0, 0])
     Q = Q[:, : int(independent.sum())]
-    random = np.random.default_rng(0).normal(size=(len(i), 2))
-    first, second = (_unpacked(half * v, i, j) for v in (random - Q @ (Q.T @ random)).T)
+    random = np.random.default_rng(0).normal(size=(len(B), 2))
+    first, second = Svec((n,), 0).points((random - Q @ (Q.T @ random)).T)[0][0]
     noise = n * FACE_NOISE * float(np.linalg.norm(random))
     eigenvalues, V = np.linalg.eigh(first)
     N = V[:, np.abs(eigenvalues) <= noise]
     if N.shape[1] == 0 or np.abs(second @ N).max() > noise:
         return None
-    F = (N @ N.T)[i, j] / half
+    F = svec(N @ N.T)
     weight = np.linalg.lstsq(B, F, rcond=None)[0]
     if np.abs(B @ weight - F).max() > n * FACE_NOISE:
         return None
     return Exposure(b, at, weight, before, face.embed(N))
-
-
-def _unpacked(values: Array, i: IntArray, j: IntArray) -> Array:
-    """Return the symmetric matrix of the entries on and above its diagonal."""
-    S = np.zeros((int(i.max()) + 1, int(i.max()) + 1))
-    S[i, j] = S[j, i] = values
-    return S
 
 
 # Pays on: nearest correlation matrix, pairs fixed at one.

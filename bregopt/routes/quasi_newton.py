@@ -191,26 +191,6 @@ def _two_loop(gradient: Array, pairs: deque[_Pair], precondition: Callable[[Arra
     return _symmetric(step)
 
 
-class _Curve(Protocol):
-    """Curves from ``root root'``, each with a symmetric exponent."""
-
-    def exponent(self, step: Array) -> Array:
-        """Return the exponent of the curve with a given tangent at the point."""
-        ...
-
-    def exponent_to(self, root: Array) -> Array:
-        """Return the exponent of the curve that reaches ``root root'`` at ``t = 1``."""
-        ...
-
-    def slope(self, gradient: Array, exponent: Array) -> float:
-        """Return the derivative of a function with the given gradient along a curve."""
-        ...
-
-    def at(self, exponent: Array, t: float) -> Array:
-        """Return a factor of the matrix at `t`."""
-        ...
-
-
 class _Geodesic:
     """``R expm(t E) R'``: eigenvalues grow as fast as they shrink.
 
@@ -221,17 +201,21 @@ class _Geodesic:
         self._root = root
 
     def exponent(self, step: Array) -> Array:
+        """Return the symmetric exponent of the curve with a given tangent at the point."""
         half = np.linalg.solve(self._root, step)
         return _symmetric(np.linalg.solve(self._root, half.T))
 
     def exponent_to(self, root: Array) -> Array:
+        """Return the exponent of the curve that reaches ``root root'`` at ``t = 1``."""
         U, s, _ = np.linalg.svd(np.linalg.solve(self._root, root))
         return _symmetric((U * (2 * np.log(s))) @ U.T)
 
     def slope(self, gradient: Array, exponent: Array) -> float:
+        """Return the derivative of a function with the given gradient along a curve."""
         return float(np.vdot(self._root.T @ gradient @ self._root, exponent))
 
     def at(self, exponent: Array, t: float) -> Array:
+        """Return a factor of the matrix at `t`."""
         powers, Q = np.linalg.eigh(exponent)
         root: Array = (self._root @ Q) * np.exp(t * powers / 2)
         return root
@@ -271,6 +255,9 @@ class _Exponential:
         logs, Q = np.linalg.eigh(np.diag(self.logs) + t * exponent)
         root: Array = (self.U @ Q) * np.exp(logs / 2)
         return root
+
+
+_Curve = _Geodesic | _Exponential
 
 
 def _symmetric(S: Array) -> Array:

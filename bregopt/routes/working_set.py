@@ -18,6 +18,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
+from bregopt.presolve import with_multipliers
 from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
@@ -123,8 +124,7 @@ class ActiveSet:
 
     def restored(self, answer: Answer) -> Answer:
         """Return the answer to all rows from that to the working set."""
-        on_faces = None if answer.y_on_faces is None else self.multipliers(answer.y_on_faces)
-        return replace(answer, y=self.multipliers(answer.y), y_on_faces=on_faces, inner=None)
+        return with_multipliers(answer, self.multipliers, inner=None)
 
     def of(self, program: Program) -> Program:
         """Return the program in the working set, with the fixed rows in its linear terms."""
