@@ -19,16 +19,9 @@ from bregopt.modeling.atoms import diag, quad_form, sq_distance, sum, trace
 from bregopt.modeling.block_matrices import bmat, hstack, vstack
 from bregopt.modeling.constraints import Constraint, CutRows, MatrixInequality, cut_rows
 from bregopt.modeling.convex.eigenvalues import lambda_max, lambda_min, lambda_sum_largest, log_det
-from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression, Maximize, Minimize
 from bregopt.modeling.expressions import Expression, between, soft
-from bregopt.modeling.objectives import (
-    Maximize,
-    Minimize,
-    bregman_div,
-    frobenius_div,
-    logdet_div,
-    von_neumann_div,
-)
+from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows.base import LowRank

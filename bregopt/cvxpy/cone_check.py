@@ -12,9 +12,10 @@ they are computed as solutions of auxiliary problems.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import cvxpy as cp
 import cvxpy.settings as names
@@ -216,39 +217,40 @@ def _no_point(value: float) -> Certificate:
 # --- The cones ----------------------------------------------------------------------------------------------
 
 
-class Cone(Protocol):
+@dataclass(frozen=True)
+class Cone(ABC):
     """A cone ``K`` and the `rows` of ``s`` that lie in it, those of ``z`` in its dual."""
 
-    @property
-    def rows(self) -> slice:
-        """The rows."""
-        ...
+    rows: slice
 
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self.rows.stop - self.rows.start
+
+    @abstractmethod
     def outside(self, s: Array) -> float:
         """Return the violation of the cone by a vector; at most zero inside."""
-        ...
 
     def outside_dual(self, z: Array) -> float:
-        """Return the violation of the dual cone by a vector; at most zero inside."""
-        ...
+        """Return the violation of the dual cone by a vector, by default of the cone itself."""
+        return self.outside(z)
 
+    @abstractmethod
     def inside(self) -> Array:
         """Return a vector strictly inside; zero if there is none."""
-        ...
 
+    @abstractmethod
     def constraint(self, s: Any) -> Any:
         """Return CVXPY's constraint that an expression lies in the cone."""
-        ...
 
+    @abstractmethod
     def multiplier(self, constraint: Any) -> Array:
         """Return the ``z`` of such a constraint that CVXPY has solved."""
-        ...
 
 
 @dataclass(frozen=True)
-class _Zero:
-    rows: slice
-
+class _Zero(Cone):
     def outside(self, s: Array) -> float:
         return float(np.abs(s).max(initial=0.0))
 
@@ -256,7 +258,7 @@ class _Zero:
         return 0.0
 
     def inside(self) -> Array:
-        return np.zeros(self.rows.stop - self.rows.start)
+        return np.zeros(self.size)
 
     def constraint(self, s: Any) -> Any:
         return s == 0
@@ -266,16 +268,12 @@ class _Zero:
 
 
 @dataclass(frozen=True)
-class _Nonnegative:
-    rows: slice
-
+class _Nonnegative(Cone):
     def outside(self, s: Array) -> float:
         return float(-s.min(initial=np.inf))
 
-    outside_dual = outside
-
     def inside(self) -> Array:
-        return np.ones(self.rows.stop - self.rows.start)
+        return np.ones(self.size)
 
     def constraint(self, s: Any) -> Any:
         return s >= 0
@@ -285,21 +283,17 @@ class _Nonnegative:
 
 
 @dataclass(frozen=True)
-class _SecondOrder:
+class _SecondOrder(Cone):
     """``|(s_1, ...)| <= s_0``."""
-
-    rows: slice
 
     def outside(self, s: Array) -> float:
         return float(np.linalg.norm(s[1:]) - s[0])
 
-    outside_dual = outside
-
     def inside(self) -> Array:
-        return np.r_[1.0, np.zeros(self.rows.stop - self.rows.start - 1)]
+        return np.r_[1.0, np.zeros(self.size - 1)]
 
     def constraint(self, s: Any) -> Any:
-        return cp.SOC(s[0], s[1:]) if self.rows.stop > self.rows.start + 1 else s >= 0
+        return cp.SOC(s[0], s[1:]) if self.size > 1 else s >= 0
 
     def multiplier(self, constraint: Any) -> Array:
         parts = constraint.dual_value
@@ -307,8 +301,7 @@ class _SecondOrder:
 
 
 @dataclass(frozen=True)
-class _Psd:
-    rows: slice
+class _Psd(Cone):
     n: int
 
     def outside(self, s: Array) -> float:
@@ -316,8 +309,6 @@ class _Psd:
         S = np.zeros((self.n, self.n))
         S[i, j] = S[j, i] = s / weight
         return float(-np.linalg.eigvalsh(S)[0])
-
-    outside_dual = outside
 
     def inside(self) -> Array:
         i, j, _ = triangle(self.n)
@@ -340,10 +331,8 @@ class _Psd:
 
 
 @dataclass(frozen=True)
-class _Exponential:
+class _Exponential(Cone):
     """Triples ``s_1 exp(s_0 / s_1) <= s_2``, one after the other."""
-
-    rows: slice
 
     def outside(self, s: Array) -> float:
         x, y, z = s.reshape(-1, 3).T
@@ -358,7 +347,7 @@ class _Exponential:
         return float(np.max([u, -w, least - v], initial=-np.inf))
 
     def inside(self) -> Array:
-        return np.tile([0.0, 1.0, 2.0], (self.rows.stop - self.rows.start) // 3)
+        return np.tile([0.0, 1.0, 2.0], (self.size) // 3)
 
     def constraint(self, s: Any) -> Any:
         return cp.ExpCone(s[0::3], s[1::3], s[2::3])

@@ -1,6 +1,6 @@
-"""What goes before a conic program is read: rows that others imply, coordinates of cones, Hermitian matrices.
+"""What goes before a conic program is read: repeated rows, implied matrices, better cones, Hermitian copies.
 
-With rows or matrices that others imply the solution set has no interior. Elements of second-order cones that
+With a matrix that another one implies the solution set has no interior. Elements of second-order cones that
 are equal up to sign are no contradiction to that, but each costs a row.
 
 CVXPY states Hermitian matrices as real ones of twice the order. The Hermitian matrix ``Y + i Z`` is psd if
@@ -45,7 +45,7 @@ _SAME = 1e-13  # relative to the largest number: numbers that differ by less are
 
 
 class Parallel(NamedTuple):
-    """The linear rows that are multiples of another one.
+    """The linear rows that are multiples of another one, apart from their right-hand sides.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ def parallel_rows(conic: Conic) -> Parallel:
     size = entry[start[used]]
     place = np.repeat(np.arange(len(used)), np.diff(start)[used])
     scaled = entry / size[place]
-    key = np.bincount(place, scaled * _numbers(conic.A.shape[1])[column], len(used))
+    # Parallel rows have the same sum with random weights, others almost surely not.
+    weights = np.random.default_rng(0).uniform(1.0, 2.0, conic.A.shape[1])
+    key = np.bincount(place, scaled * weights[column], len(used))
     order = np.argsort(key, kind="stable")
     round_off = _SAME * np.bincount(place, np.abs(scaled), len(used))
     apart = np.diff(key[order], prepend=-np.inf) > round_off[order]
@@ -82,49 +84,48 @@ def parallel_rows(conic: Conic) -> Parallel:
     first = order[np.flatnonzero(apart)]
     rows = sp.csr_array((scaled, column, start), (conic.linear, conic.A.shape[1]))[used]
     own, group = rows[several], group[several]
-    left = abs(own - rows[first[group]])
-    same = _largest(left) <= _SAME * _largest(abs(own))
+    left, most = (abs(part).max(axis=1).todense() for part in (own - rows[first[group]], own))
+    same = np.ravel(left <= _SAME * most)
     return Parallel(used[several[same]], group[same], size[several[same]])
 
 
-def _largest(A: Any) -> Array:
-    """Return the largest entry of each row."""
-    return np.asarray(A.max(axis=1).todense()).ravel()
+def _leaders(conic: Conic, parallel: Parallel) -> IntArray:
+    """Return, for each parallel row, the place of the first one that says the same."""
+    rows, group, size = parallel
+    kind = np.where(rows < conic.zero, 0.0, np.sign(size))
+    said = np.array([group, kind, conic.b[rows] / size])
+    _, first, of = np.unique(said, axis=1, return_index=True, return_inverse=True)
+    return first[np.ravel(of)]
 
 
 def needed(conic: Conic, parallel: Parallel) -> Mask:
-    """Return the mask of the rows that others do not imply."""
-    return _needed_rows(conic, parallel) & _needed_matrices(conic)
+    """Return the mask of the rows without repeated rows and implied matrices.
+
+    CVXPY bounds both of two mirrored entries, which are equal. Presolve finds the tightest of several bounds.
+    """
+    kept = _needed_matrices(conic)
+    kept[parallel.rows[_leaders(conic, parallel) != np.arange(len(parallel.rows))]] = False
+    return kept
 
 
 def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
     """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
-    Equivalent rows, such as two mirrored entries of a symmetric matrix, get equal parts.
+    Rows that say the same, such as those of two mirrored entries, get equal parts.
 
     Returns
     -------
     csr_array of shape (m, rows kept), or None for the identity
     """
-    if kept.all() and not len(parallel.rows):
+    if kept.all():
         return None
-    m, place = len(kept), np.cumsum(kept) - 1
-    alone = sp.csr_array((np.ones(place[-1] + 1), (np.flatnonzero(kept), place[kept])), (m, place[-1] + 1))
     rows, _, size = parallel
-    if not len(rows):
-        return alone
-    same = _said_by(conic, parallel)
-    count, holder = np.bincount(same), np.full(len(rows), -1)
-    left = np.flatnonzero(kept[rows])
-    holder[same[left]] = left
-    of = holder[same]
-    shared = np.flatnonzero((count[same] > 1) & (of >= 0))
-    of = of[shared]
-    part = size[of] / (size[shared] * count[same[shared]])
-    spread = sp.csr_array((part, (rows[shared], place[rows[of]])), alone.shape)
-    own = np.ones(m)
-    own[rows[shared]] = 0.0
-    return sp.csr_array(sp.diags_array(own) @ alone + spread)
+    leader, source, share = _leaders(conic, parallel), np.arange(len(kept)), np.ones(len(kept))
+    source[rows] = rows[leader]
+    share[rows] = size[leader] / (size * np.bincount(leader, minlength=len(rows))[leader])
+    own = np.flatnonzero(kept[source])
+    place = np.cumsum(kept) - 1
+    return sp.csr_array((share[own], (own, place[source[own]])), (len(kept), int(kept.sum())))
 
 
 def with_rows(conic: Conic, kept: Mask) -> Conic:
@@ -141,64 +142,6 @@ def with_rows(conic: Conic, kept: Mask) -> Conic:
         orders=tuple(n for n, span in zip(conic.orders, conic.spans, strict=True) if kept[span.start]),
         log_dets=tuple(w for w, span in zip(conic.log_dets, conic.spans, strict=False) if kept[span.start]),
     )
-
-
-def _needed_rows(conic: Conic, parallel: Parallel) -> Mask:
-    """Return the mask of the rows without linear rows that a parallel one implies.
-
-    CVXPY bounds both of two mirrored entries, which are equal. A program with the same row twice has no
-    interior.
-    """
-    kept = np.ones(len(conic.b), dtype=bool)
-    rows, group, size = parallel
-    if not len(rows):
-        return kept
-    end, kind = _ends(conic, rows, size)
-    implied = _repeated(group, kind, end)
-    lowest, highest = np.full((2, int(group.max()) + 1), np.inf)
-    for ends, sign in ((lowest, 1.0), (highest, -1.0)):
-        np.minimum.at(ends, group[kind == 0], sign * end[kind == 0])
-    equal = np.isfinite(lowest[group])
-    implied |= equal & (kind == 1) & (-highest[group] <= end)
-    implied |= equal & (kind == 2) & (lowest[group] >= end)
-    kept[rows[implied]] = False
-    return kept
-
-
-def _ends(conic: Conic, rows: IntArray, size: Array) -> tuple[Array, IntArray]:
-    """Return the bounds of rows scaled to first entry one, and their kinds: 0 equality, 1 upper, 2 lower.
-
-    Bounds that differ by round-off are made equal.
-    """
-    end = conic.b[rows] / size
-    order = np.argsort(end)
-    apart = np.diff(end[order], prepend=-np.inf) > _SAME * np.abs(end).max()
-    end[order] = end[order][np.flatnonzero(apart)][np.cumsum(apart) - 1]
-    return end, np.where(rows < conic.zero, 0, np.where(size > 0, 1, 2))
-
-
-def _said_by(conic: Conic, parallel: Parallel) -> IntArray:
-    """Return a number for each row; equivalent rows have the same number."""
-    rows, group, size = parallel
-    end, kind = _ends(conic, rows, size)
-    _, said = np.unique(np.array([group, kind, end]), axis=1, return_inverse=True)
-    return np.ravel(said)
-
-
-def _repeated(group: IntArray, kind: IntArray, end: Array) -> Mask:
-    """Return the mask of rows for which another of their group and kind has the same or a tighter bound."""
-    tightest = np.where(kind == 2, -end, end)
-    order = np.lexsort((tightest, kind, group))
-    before = np.r_[-1, order[:-1]]
-    follows = (group[order] == group[before]) & (kind[order] == kind[before]) & (np.arange(len(order)) > 0)
-    repeated = np.zeros(len(order), dtype=bool)
-    repeated[order] = follows & ((kind[order] > 0) | (end[order] == end[before]))
-    return repeated
-
-
-def _numbers(k: int) -> Array:
-    """Return `k` random weights: parallel rows have the same weighted sum, others almost surely not."""
-    return np.random.default_rng(0).uniform(1.0, 2.0, k)
 
 
 def _needed_matrices(conic: Conic) -> Mask:

@@ -12,7 +12,7 @@ from scipy.linalg import blas, lapack
 from bregopt.arrays import Array
 from bregopt.divergences.base import Completed, Divergence, error_of_inverse, error_of_log_det
 from bregopt.divergences.rows import IDENTITY, RECIPROCAL, ActivityScale, Penalty
-from bregopt.divergences.spectrum import DifferenceSpectrum
+from bregopt.divergences.spectrum import Spectrum
 from bregopt.divergences.trace_function import conditioned
 from bregopt.linalg import inverse_of, log_det, root_of, symmetrize
 from bregopt.records import cached_property, dataclass
@@ -140,7 +140,7 @@ class LogDet(Divergence):
 
 
 @dataclass(frozen=True, eq=False)
-class ReciprocalSpectrum(DifferenceSpectrum):
+class ReciprocalSpectrum(Spectrum):
     """``X = V diag(1 / theta) V'``, of the LogDet divergence.
 
     With ``X0 = L L'`` the minimizer of ``<W, X> + mu D(X, X0)`` is ``L inv(M) L'`` for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,85 +32,75 @@ class Product:
     M: Array | None = None
 
 
-class Spectrum(Protocol):
-    """The minimizer of ``<W, X> + mu D(X, X0)`` by its eigenvalues and eigenvectors, for one ``W``."""
+class DifferenceSpectrum(ABC):
+    """The derivative of ``V f(theta) V'`` by the divided differences of ``f`` (Daletskii and Krein).
+
+    Attributes
+    ----------
+    V : array of shape (n, n)
+        The eigenvectors, in the columns; for LogDet, their images under the factor of ``X0``.
+    """
+
+    V: Array
 
     @property
-    def theta(self) -> Array:
-        """The eigenvalues that ``f`` maps to those of the minimizer, shape ``(n,)``, ascending."""
-        ...
-
-    @property
-    def V(self) -> Array:
-        """The eigenvectors, in the columns; for LogDet, their images under the factor of ``X0``."""
-        ...
-
-    @property
-    def X(self) -> Array:
-        """The minimizer itself, shape ``(n, n)``."""
-        ...
-
-    @property
-    def term(self) -> float:
-        """The minimum."""
-        ...
-
-    @property
+    @abstractmethod
     def typical_derivative(self) -> float:
         """Typical magnitude of the derivative of an entry of the minimizer in the same entry of ``W``.
 
         It bounds curvatures from below; zero where no minimizer is singular.
         """
-        ...
-
-    def derivative(self, S: Any) -> Product:
-        """Return the directional derivative of the minimizer as ``W`` changes by ``-S``, dense or sparse."""
-        ...
-
-    def curvature(self, Q: Array) -> Array:
-        """Return ``<zz', derivative(zz')>`` for each row ``q = z'V`` of `Q`."""
-        ...
-
-    def entry_curvature(self) -> Array:
-        """Return ``sum_ab F_ab V_ia^2 V_jb^2`` for all entries, with ``F`` the divided differences of ``f``.
-
-        On the diagonal it is the curvature along ``e_i e_i'``, elsewhere about twice that along an entry.
-        """
-        ...
-
-
-class DifferenceSpectrum(ABC):
-    """The derivative of ``V f(theta) V'`` by the divided differences of ``f`` (Daletskii and Krein)."""
-
-    V: Array
-
-    @property
-    def bends(self) -> tuple[float, ...]:
-        """The arguments at which ``f`` has no derivative."""
-        return ()
-
-    @property
-    @abstractmethod
-    def typical_derivative(self) -> float:
-        """As that of a :class:`Spectrum`."""
 
     @property
     @abstractmethod
     def differences(self) -> Array:
         """The divided differences of ``f``, divided by ``mu``, shape ``(n, n)``."""
 
+    @property
+    def bends(self) -> tuple[float, ...]:
+        """The arguments at which ``f`` has no derivative."""
+        return ()
+
     def derivative(self, S: Any) -> Product:
+        """Return the directional derivative of the minimizer as ``W`` changes by ``-S``, dense or sparse."""
         inside = self.differences * (self.V.T @ (S @ self.V))
         return Product(0.0, self.V @ inside, self.V)
 
     def curvature(self, Q: Array) -> Array:
+        """Return ``<zz', derivative(zz')>`` for each row ``q = z'V`` of `Q`."""
         square = Q**2
         curvature: Array = np.einsum("ri,ri->r", square @ self.differences, square)
         return curvature
 
     def entry_curvature(self) -> Array:
+        """Return ``sum_ab F_ab V_ia^2 V_jb^2`` for all entries, with ``F`` the divided differences of ``f``.
+
+        On the diagonal it is the curvature along ``e_i e_i'``, elsewhere about twice that along an entry.
+        """
         square = self.V**2
         return square @ self.differences @ square.T
+
+
+class Spectrum(DifferenceSpectrum):
+    """The minimizer ``V f(theta) V'`` of ``<W, X> + mu D(X, X0)``, for one ``W``.
+
+    Attributes
+    ----------
+    theta : array of shape (n,), ascending
+        The eigenvalues that ``f`` maps to those of the minimizer.
+    """
+
+    theta: Array
+
+    @property
+    @abstractmethod
+    def X(self) -> Array:
+        """The minimizer itself, shape ``(n, n)``."""
+
+    @property
+    @abstractmethod
+    def term(self) -> float:
+        """The minimum."""
 
 
 def divided_differences(x: Array, f: Array, slope: Array, close: float) -> Array:
@@ -137,7 +127,7 @@ def exp_divided_differences(theta: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ExponentialSpectrum(DifferenceSpectrum):
+class ExponentialSpectrum(Spectrum):
     """``X = exp(V diag(theta) V')``, of von Neumann's divergence (Kulis et al. 2009, §3).
 
     Parameters
@@ -176,7 +166,7 @@ class ExponentialSpectrum(DifferenceSpectrum):
 
 
 @dataclass(frozen=True, eq=False)
-class PositiveSpectrum:
+class PositiveSpectrum(Spectrum):
     """``X = (V diag(theta) V')_+``, of the squared Frobenius distance.
 
     The generalized derivative (Qi and Sun 2006) needs products with the eigenvectors of the smaller sign
@@ -263,15 +253,8 @@ class PositiveSpectrum:
         return positive[:, None] / np.maximum(gap, TINY)
 
 
-class _Differentiable(Spectrum, Protocol):
-    """A spectrum with the divided differences of its function."""
-
-    @property
-    def differences(self) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
-class CappedSpectrum(DifferenceSpectrum):
+class CappedSpectrum(Spectrum):
     """The minimizer over ``0 <= X <= c I``: ``X = V f(min(theta, tau)) V'`` with ``f(tau) = c``.
 
     The divided differences of the composition are products of those of ``f`` and of ``min(., tau)``. At
@@ -288,7 +271,7 @@ class CappedSpectrum(DifferenceSpectrum):
     """
 
     theta: Array
-    below: _Differentiable
+    below: Spectrum
     price: float
 
     @property

@@ -23,7 +23,7 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array, Mask
 from bregopt.divergences.base import UNITS, Divergence, error_of_slope
-from bregopt.divergences.spectrum import CappedSpectrum, DifferenceSpectrum, Product, divided_differences
+from bregopt.divergences.spectrum import CappedSpectrum, Product, Spectrum, divided_differences
 from bregopt.records import cached_property, dataclass
 
 __all__ = [
@@ -130,7 +130,7 @@ class TraceDivergence(Divergence):
 
 
 @dataclass(frozen=True, eq=False)
-class TraceSpectrum(DifferenceSpectrum):
+class TraceSpectrum(Spectrum):
     """``X = V diag(x) V'`` with ``x`` the conjugate's slope at ``theta``.
 
     Parameters

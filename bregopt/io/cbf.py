@@ -27,8 +27,8 @@ from bregopt.errors import did_you_mean
 from bregopt.files import Lines, number, path_of, read_latin, write_ascii
 from bregopt.io.sdpa import check_linear
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program, rows

@@ -20,8 +20,8 @@ import scipy.sparse as sp
 
 from bregopt.arrays import LARGEST, Array, IntArray, check_memory
 from bregopt.files import Lines, number, path_of, read_latin, write_ascii
+from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program

@@ -35,8 +35,9 @@ from bregopt.io.sdpa import read_sdpa
 from bregopt.io.serialization import PlainReader, in_program
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import holds_complex
-from bregopt.modeling.objectives import Maximize, Minimize, frobenius_div, logdet_div, von_neumann_div
+from bregopt.modeling.objectives import frobenius_div, logdet_div, von_neumann_div
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows.base import LowRank

@@ -28,9 +28,8 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.atom import Atom
 from bregopt.modeling.convex.eigenvalues import DivergenceAtom, EigenvalueBound
 from bregopt.modeling.convex.elementwise import Modulus
-from bregopt.modeling.convex.expression import ConvexConstraint, Term
+from bregopt.modeling.convex.expression import ConvexConstraint, Minimize, Term
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows.base import LowRank
 

@@ -1,8 +1,7 @@
-"""Objectives: convex expressions to minimize, concave ones to maximize, and divergences."""
+"""Divergences of matrix variables, as terms of objectives."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,22 +12,18 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import Array, finite_array, hermitian_matrix, positive_number, symmetric_matrix
 from bregopt.divergences import BUILT_IN, Divergence, divergence_named
 from bregopt.linalg import is_definite
-from bregopt.modeling.affine import Formula
 from bregopt.modeling.atoms import trace
 from bregopt.modeling.complex_expressions import ComplexForms, real
 from bregopt.modeling.complex_variables import ComplexOperand, HermitianPSD, embedded
-from bregopt.modeling.convex.atom import check_objective, leaves
+from bregopt.modeling.convex.atom import leaves
 from bregopt.modeling.convex.eigenvalues import DivergenceAtom
-from bregopt.modeling.convex.expression import CurvedExpression, as_curved, curved
-from bregopt.modeling.expressions import ExpressionLike, Operand
+from bregopt.modeling.convex.expression import CurvedExpression, curved
+from bregopt.modeling.expressions import Operand
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.coordinates import RANK_TOL, with_complement
 from bregopt.program.rows.base import LowRank, Matrix
 
 __all__ = [
-    "Maximize",
-    "Minimize",
-    "as_objective",
     "bregman_div",
     "frobenius_div",
     "logdet_div",
@@ -36,63 +31,6 @@ __all__ = [
 ]
 
 CenterLike = ArrayLike | LowRank | Operand  # a Parameter or an expression of parameters is an Operand
-
-
-class Minimize(Formula):
-    """Minimize a convex objective.
-
-    Parameters
-    ----------
-    expression : objective
-        A scalar: affine, convex, or a sum that includes divergences with weights above 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the expression is not a scalar, or not convex.
-    """
-
-    sign = 1.0
-
-    def __init__(self, expression: ExpressionLike) -> None:
-        self.expression = as_objective(expression)
-        check_objective(self)
-
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        """The name of the expression in messages."""
-        return self.expression.label if self.source_text is None else str(self.source_text)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.label})"
-
-
-class Maximize(Minimize):
-    """Maximize a concave objective.
-
-    Parameters
-    ----------
-    expression : objective
-        A scalar: affine, concave, or a sum that includes divergences with weights below 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the expression is not a scalar, or not concave.
-    """
-
-    sign = -1.0
-
-
-def as_objective(value: Any) -> CurvedExpression:
-    """Return an expression or number as an objective, a scalar."""
-    if isinstance(value, Minimize):
-        raise TypeError("an objective inside an objective; expected an expression")
-    e = as_curved(value)
-    shape = e.affine.shape
-    if math.prod(shape) != 1:
-        raise ValueError(f"the objective {e.label} has shape {shape}; expected a scalar, such as its bo.sum")
-    return e.summed() if shape else e
 
 
 def logdet_div(

@@ -24,9 +24,8 @@ from bregopt.modeling.constraints import (
     multiplier_of_cone,
 )
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound
-from bregopt.modeling.convex.expression import ConvexConstraint
+from bregopt.modeling.convex.expression import ConvexConstraint, Minimize
 from bregopt.modeling.expressions import Operand
-from bregopt.modeling.objectives import Minimize
 from bregopt.program import Program
 from bregopt.records import replace
 from bregopt.routes import routing

@@ -45,7 +45,8 @@ from scipy.special import kl_div, lambertw, xlogy
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.errors import SolverError
 from bregopt.modeling.atoms import trace
-from bregopt.modeling.objectives import Minimize, von_neumann_div
+from bregopt.modeling.convex.expression import Minimize
+from bregopt.modeling.objectives import von_neumann_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.online import meg

@@ -25,8 +25,8 @@ from bregopt.linalg import root_of
 from bregopt.modeling.atoms import quad_form, sq_distance, trace
 from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.constraints import Constraint
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import soft
-from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments, nearness

@@ -11,7 +11,7 @@ from bregopt.arrays import symmetric_matrix, unlike_sizes
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import Labels, labeled, labels_of, opened
 from bregopt.io.stacks import StackLike, is_stack
-from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness

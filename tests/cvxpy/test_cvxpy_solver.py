@@ -180,13 +180,13 @@ def test_a_variable_in_several_entries_is_one_of_a_matrix_inequality():
     assert (presolved.m, presolved.k) == (13, 0)
 
 
-def test_a_matrix_that_is_psd_twice_is_one_block_and_parallel_rows_are_one():
+def test_a_matrix_that_is_psd_twice_is_one_block_and_repeated_rows_are_one():
     X = cp.Variable((4, 4), PSD=True)
     rows = [X >> 0, X >> 0.1 * np.eye(4), X >= 0, X[0, 1] == 0.2, X[0, 2] <= 3, 2 * X[0, 2] <= 5]
     problem = cp.Problem(cp.Minimize(cp.trace(definite(4, 0) @ X)), [*rows, cp.trace(X) == 2])
     program = next(iter(read_conic(_conic(problem.get_problem_data(BREGOPT)[0])))).program
     assert len(program.blocks) == 1
-    assert program.m == 1 + 9 + 1 + 1  # X_01 >= 0 goes
+    assert program.m == 1 + 10 + 2 + 1
     ours = peers.certified(problem, BREGOPT)
     peers.ask(problem).agrees(ours.value, ours.error)
 

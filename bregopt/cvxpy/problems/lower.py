@@ -52,8 +52,8 @@ from bregopt.cvxpy.reductions import coordinates_of
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, multiplier_of_cone
 from bregopt.modeling.convex.entropies import rel_entr
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter
 from bregopt.records import Text, dataclass

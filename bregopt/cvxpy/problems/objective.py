@@ -35,13 +35,9 @@ from bregopt.modeling.affine import Affine
 from bregopt.modeling.constraints import Constraint, SecondOrderConstraint, SoftPenalty
 from bregopt.modeling.convex.elementwise import log
 from bregopt.modeling.convex.entropies import kl_div
-from bregopt.modeling.convex.expression import CurvedExpression, as_curved
+from bregopt.modeling.convex.expression import CurvedExpression, as_curved, as_objective
 from bregopt.modeling.expressions import Expression, soft
-from bregopt.modeling.objectives import (
-    as_objective,
-    bregman_div,
-    frobenius_div,
-)
+from bregopt.modeling.objectives import bregman_div, frobenius_div
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace

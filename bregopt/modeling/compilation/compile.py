@@ -42,9 +42,8 @@ from bregopt.modeling.constraints import (
 )
 from bregopt.modeling.convex.atom import Atom, ConvexPart, DivergenceTerm, Row, leaves, replaced
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound, LogDet, started_from_cost
-from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression
+from bregopt.modeling.convex.expression import ConvexConstraint, CurvedExpression, Minimize
 from bregopt.modeling.expressions import Expression
-from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.convex_terms import ConvexTerm

@@ -1,7 +1,8 @@
-"""Expressions with curvature: affine forms plus linear maps of atoms; comparisons, and arguments of atoms."""
+"""Expressions with curvature: affine forms plus linear maps of atoms; comparisons, arguments, objectives."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,12 +24,14 @@ from bregopt.modeling.convex.atom import (
     Atom,
     check_bounded,
     check_equated,
+    check_objective,
     curvature_of,
     is_symmetric,
     text_of,
 )
 from bregopt.modeling.expressions import (
     Expression,
+    ExpressionLike,
     Operand,
     as_expression,
     check_not_empty,
@@ -40,8 +43,11 @@ from bregopt.records import dataclass, replace
 __all__ = [
     "ConvexConstraint",
     "CurvedExpression",
+    "Maximize",
+    "Minimize",
     "Term",
     "as_curved",
+    "as_objective",
     "bounded",
     "complex_argument",
     "copies_of",
@@ -508,3 +514,64 @@ def symmetric_argument(F: Any, name: str) -> Any:
             f"{name}, {e.label}, is not symmetric; expected F with F[i, j] == F[j, i], as (F + F.T) / 2"
         )
     return e
+
+
+# --- Objectives ------------------------------------------------------------------------------------------
+
+
+class Minimize(Formula):
+    """Minimize a convex objective.
+
+    Parameters
+    ----------
+    expression : objective
+        A scalar: affine, convex, or a sum that includes divergences with weights above 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the expression is not a scalar, or not convex.
+    """
+
+    sign = 1.0
+
+    def __init__(self, expression: ExpressionLike) -> None:
+        self.expression = as_objective(expression)
+        if self.expression.terms:
+            check_objective(self)
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """The name of the expression in messages."""
+        return self.expression.label if self.source_text is None else str(self.source_text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.label})"
+
+
+class Maximize(Minimize):
+    """Maximize a concave objective.
+
+    Parameters
+    ----------
+    expression : objective
+        A scalar: affine, concave, or a sum that includes divergences with weights below 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the expression is not a scalar, or not concave.
+    """
+
+    sign = -1.0
+
+
+def as_objective(value: Any) -> CurvedExpression:
+    """Return an expression or number as an objective, a scalar."""
+    if isinstance(value, Minimize):
+        raise TypeError("an objective inside an objective; expected an expression")
+    e = as_curved(value)
+    shape = e.affine.shape
+    if math.prod(shape) != 1:
+        raise ValueError(f"the objective {e.label} has shape {shape}; expected a scalar, such as its bo.sum")
+    return e.summed() if shape else e

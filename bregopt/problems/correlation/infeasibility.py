@@ -16,8 +16,8 @@ from bregopt.arrays import Array, Frame, IntArray, Mask
 from bregopt.errors import UnsupportedProblemError, require
 from bregopt.io.matrices import Labels
 from bregopt.modeling.atoms import diag, trace
+from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.expressions import between, soft
-from bregopt.modeling.objectives import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.correlation.request import Request

@@ -30,7 +30,8 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
-from bregopt.modeling.objectives import Minimize, frobenius_div
+from bregopt.modeling.convex.expression import Minimize
+from bregopt.modeling.objectives import frobenius_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import divergence_class

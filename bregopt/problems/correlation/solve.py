@@ -33,9 +33,9 @@ from bregopt.io.matrices import pair_labels
 from bregopt.linalg import root_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex.expression import CurvedExpression
+from bregopt.modeling.convex.expression import CurvedExpression, Minimize
 from bregopt.modeling.expressions import between
-from bregopt.modeling.objectives import Minimize, frobenius_div, logdet_div
+from bregopt.modeling.objectives import frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import (

@@ -32,7 +32,7 @@ from bregopt import clock
 from bregopt.arrays import Array, IntArray, finite_array
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, inner, quad_form
-from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, generator

@@ -33,8 +33,8 @@ from bregopt.arrays import Array, IntArray, MatrixLike, finite_array
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.io.matrices import labels_of
 from bregopt.modeling.atoms import diag, inner, quad_form
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import between
-from bregopt.modeling.objectives import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.cuts.answer import PartedGraph, check_bound, check_exact, first_sizes, generator

@@ -50,7 +50,7 @@ from bregopt.errors import ConvergenceWarning
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.modeling.atoms import diag, quad_form, trace
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.objectives import Maximize, Minimize
+from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.problems.arguments import check_arguments

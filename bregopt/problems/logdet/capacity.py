@@ -25,7 +25,7 @@ from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import diag, inner, trace
 from bregopt.modeling.convex.eigenvalues import log_det
-from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.logdet.answer import ProvenAnswer, verdict

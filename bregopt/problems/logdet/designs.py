@@ -30,7 +30,7 @@ from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import inner, quad_form, trace
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.objectives import Minimize
+from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.plotting import Axes

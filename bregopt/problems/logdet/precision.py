@@ -22,7 +22,7 @@ from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, lab
 from bregopt.linalg import inverse_of, root_of
 from bregopt.modeling.atoms import diag, inner
 from bregopt.modeling.convex.eigenvalues import log_det
-from bregopt.modeling.objectives import Maximize
+from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.plotting import Axes, plot_graph, plot_path

@@ -545,7 +545,7 @@ class RowCurvature:
         self._squares = A.norms() ** 2
         self._terms = [_TermCurvature(term.at, term.rows, A.orders[0]) for term in A.terms]
 
-    def __call__(self, spectrum: Spectrum | DifferenceSpectrum) -> Array:
+    def __call__(self, spectrum: DifferenceSpectrum) -> Array:
         """Return the diagonal, bounded away from zero."""
         diagonal = np.zeros(len(self._squares))
         of_entries: Array | None = None
