@@ -465,6 +465,21 @@ def largest_deviation(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(t), [off <= t, -t <= off])
 
 
+def component_within_a_norm(n: int) -> bo.Problem:
+    """Return the search for a sparse principal component (d'Aspremont et al. 2007), as CVXPY states it."""
+    A = np.random.default_rng(1).normal(size=(n, n))
+    A, X = (A + A.T) / 2, cp.Variable((n, n), PSD=True)
+    rows = [cp.trace(X) == 1, cp.norm1(X) <= 3]
+    return bo.from_cvxpy(cp.Problem(cp.Maximize(cp.trace(A @ A @ X)), rows))
+
+
+def entries_within_one(n: int) -> bo.Problem:
+    """Return the search for a matrix of bounded trace whose entries are at most one."""
+    A, X = np.random.default_rng(1).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
+    rows = [cp.abs(X) <= 1, cp.trace(X) <= n / 2]
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
+
+
 def far_optimum(t: float) -> bo.Problem:
     """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in the basis of Hadamard.
 
@@ -1019,6 +1034,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
         ),
         (
+            *("interchangeable variables", "presolve.variables:interchangeable_variables"),
+            without("interchangeable variables"),
+            *("sparse component within a norm, n = 24", solving(component_within_a_norm, 24)),
+        ),
+        (
             *("independent columns", "presolve.variables:independent_columns"),
             *(without("independent columns"), "one row with two free variables"),
             solving(replaceable_variables),
@@ -1069,6 +1089,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("system in the entries", "routes.ipm.row_system:system_for"),
             *(replaced("routes.ipm.engine.system_for", _in_rows), "300 triplets", of_three()),
+        ),
+        (
+            *("lost equations of the entries", "routes.ipm.scaled_systems:EntrySystem"),
+            *(replaced("routes.ipm.scaled_systems._LOST", math.inf), "entries within one, n = 16"),
+            solving(entries_within_one, 16, tol=1e-8),
         ),
         (
             *("sparse system", "routes.ipm.row_system:system_for"),

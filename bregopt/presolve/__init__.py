@@ -54,6 +54,7 @@ REQUESTED: dict[str, str | _Apply] = {
     "absolute values": "epigraphs:absolute_values",
     "differences": "epigraphs:differences",
     "slacks": "epigraphs:slacks",
+    "interchangeable variables": "variables:interchangeable_variables",
     "parallel rows": "variables:parallel_rows",
     "zero sums": "equalities:zero_sums",
     "dual form": "dual_form:dual_form",

@@ -31,8 +31,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, Array, IntArray, Mask, scattered
 from bregopt.divergences import psd_part
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
-from bregopt.presolve.svec import Svec, sparse_svec, svec, svec_map
-from bregopt.presolve.variables import coefficients, comparable
+from bregopt.presolve.svec import Svec, coefficients, comparable, sparse_svec, svec, svec_map
 from bregopt.program import NO_CONES, Answer, Block, Nearness, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace

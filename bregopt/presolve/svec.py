@@ -23,6 +23,9 @@ __all__ = [
     "ENTRY_NOISE",
     "Svec",
     "alike",
+    "all_differ",
+    "coefficients",
+    "comparable",
     "orientation",
     "recognize",
     "sparse_entries",
@@ -33,6 +36,9 @@ __all__ = [
     "with_equalities",
 ]
 
+# Terms of all rows above which rows are not compared, of families of few terms and of all families.
+_LARGEST_LISTED, _LARGEST_DENSE = 10_000_000, 1_000_000
+_SUM_NOISE = 1e-12  # relative distance of two sums above which they are sums of other numbers
 # Difference of two entries, relative to the row's largest, that counts as round-off of the data.
 ENTRY_NOISE = 1e-12
 # Of an entry: rows that are recognized are changed by this much. A row of rank two may be that near rank one.
@@ -290,3 +296,33 @@ def alike(rows: Any, sign: Array, *labels: Array | IntArray) -> IntArray | None:
     group = np.empty(len(order), dtype=np.intp)
     group[order] = np.cumsum(np.concatenate([[True], ~same])) - 1
     return group
+
+
+def all_differ(program: Program) -> bool:
+    """Whether no two rows have the same sum of coefficients, up to sign; kept with the rows.
+
+    The sum has a weight for each entry of a matrix, and the same for all variables.
+    """
+    known = program.A.plans.get(all_differ)
+    if known is None or known[0] is not program.B:
+        rng = np.random.default_rng(0)
+        weights = [rng.uniform(1.0, 2.0, (n, n)) for n in program.A.orders]
+        sums = program.activity([W + W.T for W in weights], np.ones(program.k))
+        size = np.sort(np.abs(sums))
+        known = program.A.plans[all_differ] = program.B, bool((np.diff(size) > _SUM_NOISE * size[1:]).all())
+    return bool(known[1])
+
+
+def comparable(program: Program) -> bool:
+    """Whether all rows are listed by few terms, or by few enough."""
+    rows = [term.rows for term in program.A.terms]
+    few, count = all(own.few_terms for own in rows), sum(own.count() for own in rows)
+    return count <= (_LARGEST_LISTED if few else _LARGEST_DENSE)
+
+
+def coefficients(program: Program) -> Any:
+    """Return the coefficients of all rows as one CSR matrix, entries of matrices first."""
+    both = sp.csr_array(sp.hstack([sparse_svec(program.A), program.B], format="csr"))
+    both.sum_duplicates()
+    both.eliminate_zeros()
+    return both

@@ -14,7 +14,13 @@ from bregopt.certify import is_farkas
 from bregopt.cvxpy import BREGOPT
 from bregopt.presolve import presolve
 from bregopt.presolve.epigraphs import absolute_values
-from bregopt.presolve.variables import boxes, dominated_variables, fixed_variables, parallel_rows
+from bregopt.presolve.variables import (
+    boxes,
+    dominated_variables,
+    fixed_variables,
+    interchangeable_variables,
+    parallel_rows,
+)
 from bregopt.program import Start
 from bregopt.records import replace
 from bregopt.routes.base import Settings
@@ -234,6 +240,68 @@ def test_only_dominated_variables_are_substituted():
     assert sorted(found.J.tolist()) == [0, 3, 6]
     sol, plain = problem.solve(solver="path"), problem.solve(solver="cvxpy", backend="CLARABEL")
     assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+def within_a_norm(seed, most, price=0.0, n=4):
+    """Return a matrix near another one in the sum of deviations, mirrored ones apart."""
+    rng = np.random.default_rng(seed)
+    S, C = symmetric(n, rng), symmetric(n, rng)
+    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [X - S <= u, S - X <= u, bo.sum(u) <= most, bo.trace(X) == 2]
+    return bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows), S
+
+
+@pytest.mark.parametrize("price", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_mirrored_deviations_are_interchangeable(seed, price):
+    n = 4
+    problem, S = within_a_norm(seed, 12.0, price)
+    found = interchangeable_variables(problem.program(), None)
+    assert found.program.k == n * (n + 1) // 2
+    sol = problem.solve(solver="path", tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == plain.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
+    assert (sol.u["u"] >= np.abs(sol.X - S) - 1e-8).all()
+    again = problem.solve(solver="path", tol=1e-8, warm_start=sol)
+    assert again.status == "optimal"
+    assert abs(again.value - sol.value) <= sol.error + again.error
+
+
+def test_contradictions_of_interchangeable_variables():
+    """The Farkas vector is one of all rows: the sum of deviations is at least that on the diagonal."""
+    problem, S = within_a_norm(0, 0.1)
+    least = 2 - np.trace(S)
+    assert least > 0.1
+    sol = problem.solve(solver="path")
+    assert sol.status == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (None, 1),
+        ("cost", 2),
+        ("box", 2),
+        ("shared row", 2),
+        ("bound of an own row", 2),
+        ("own row", 2),
+        ("price", 2),
+    ],
+)
+def test_what_makes_variables_interchangeable(change, left):
+    X, u = bo.PSD(2), bo.Variable(2, lower=[0.0, 1.0 if change == "box" else 0.0])
+    second = X[0, 1] * (2.0 if change == "own row" else 1.0)
+    over = [X[0, 1] <= u[0], second <= u[1] + (0.5 if change == "bound of an own row" else 0.0)]
+    soft = [bo.soft(row, 1.0 + (change == "price") * k, "hinge") for k, row in enumerate(over)]
+    shared = u[0] + (3.0 if change == "shared row" else 1.0) * u[1] >= 1
+    cost = u[0] + (2.0 if change == "cost" else 1.0) * u[1]
+    for rows in (over, soft) if change in (None, "price") else (over,):
+        problem = bo.Problem(bo.Minimize(cost - X[0, 1]), [*rows, shared, bo.diag(X) == 1])
+        found = interchangeable_variables(problem.program(), None)
+        same = 1 if change == "price" and rows is over else left
+        assert (problem.program() if found is None else found.program).k == same
 
 
 @pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])

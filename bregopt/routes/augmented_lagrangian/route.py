@@ -104,6 +104,7 @@ class Lagrangian:
             "absolute values",
             "differences",
             "slacks",
+            "interchangeable variables",
             "parallel rows",
             "zero sums",
             "faces",

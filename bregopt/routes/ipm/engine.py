@@ -271,9 +271,13 @@ class Engine:
         D, m = self._finite.no_slacks.copy() if at.bounds is None else at.bounds.row_diagonal(), self._m
         if D is None:
             return None
-        if self._may_scale and isinstance(self._system, RowSystem) and self._system.lost_digits:
+        if self._may_scale and self._system.lost_digits:
             self._may_scale = False
-            self._system = ScaledRows.of(self.plan, self._program, SOME) or self._system
+            if isinstance(self._system, RowSystem):
+                self._system = ScaledRows.of(self.plan, self._program, SOME) or self._system
+            else:
+                other = self.with_more_digits()
+                self._system = self._system if other is None else other._system
         D_u, p_u, cones = D[m:], None, at.second_order.cones
         if cones.count:
             D_u[cones.index], p_u = at.second_order.metric()

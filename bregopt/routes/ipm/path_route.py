@@ -129,7 +129,14 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
-        reductions=("epigraphs", "absolute values", "slacks", "parallel rows", "zero sums"),
+        reductions=(
+            "epigraphs",
+            "absolute values",
+            "slacks",
+            "interchangeable variables",
+            "parallel rows",
+            "zero sums",
+        ),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
 

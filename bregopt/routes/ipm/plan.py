@@ -526,10 +526,15 @@ class System(Protocol):
     ----------
     direct : bool
         Whether the system is factorized; otherwise conjugate gradients solve it.
+    lost_digits : bool
+        Whether a step has shown that the system loses digits which another keeps.
     """
 
     @property
     def direct(self) -> bool: ...
+
+    @property
+    def lost_digits(self) -> bool: ...
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         """Return the solver of the system for any right-hand side."""

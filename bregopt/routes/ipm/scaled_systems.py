@@ -62,6 +62,10 @@ _PANEL = 32  # reflectors that LAPACK applies together, in its work space
 _TRANSFORMED_ENTRIES = 80
 # Residual of the system in the entries, relative to the right-hand side, above which it is refined.
 _RESIDUAL = 1e-11
+# Residual of the equations of the entries after that, relative to their right-hand side, from which another
+# system is taken.
+# Pays on: entries within one, n = 16.
+_LOST = 1e-2
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 # Numbers in the vectors of the rows that are stored at a time (40 MB).
 _LARGEST_FEATURES = 5_000_000
@@ -98,7 +102,7 @@ class ScaledRows:
         Their columns of the other variables.
     """
 
-    direct = True
+    direct, lost_digits = True, False
 
     def __init__(self, plan: Plan, B: Array, bounded: Mask, free: Mask) -> None:
         self.plan, self.B, self.free, self.border = plan, B, free, None
@@ -355,6 +359,7 @@ class EntrySystem:
         self._shape = _Triangle.of(n)
         few = self._shape.size <= formed
         self.direct = few or B.shape[1] + len(self._exact) > 0
+        self.lost_digits = False  # whether a step has missed the equations of the entries
 
     def factor(self, scaling_point: ScalingPoint) -> Solve:
         # X = P P' and K = P diag(k) P'.
@@ -423,6 +428,8 @@ class EntrySystem:
                 x += correction
                 dy -= E * F.apply(correction)
                 dy[exact] -= border_y
+                residual = hg - h * x + F.adjoint(dy)
+                self.lost_digits |= bool(residual @ residual > _LOST**2 * (hg @ hg))
             return shape.matrix(x), x[shape.size :], dy
 
         return refine
