@@ -11,6 +11,7 @@ import bregopt as bo
 import bregopt.cvxpy
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.divergences import WeightedFrobenius
+from bregopt.routes.projection import weights_lagrangian
 
 
 def broken(n, seed):
@@ -246,6 +247,22 @@ class TestWeightsOfEntries:
         sol = bo.nearest_correlation(A, weights=H, fixed=mask)
         assert sol.status == "optimal"
         np.testing.assert_allclose(sol.X[mask], A[mask], atol=1e-7)
+
+    def test_the_interior_point_alone_proves_entries_fixed_far_from_the_target(self, monkeypatch):
+        n, rng = 10, np.random.default_rng(5)
+        A, H, C = broken(n, 5), of_entries(n, rng, "uniform"), np.corrcoef(rng.normal(size=(4, 9)))
+        i, j = np.triu_indices(4, 1)
+        monkeypatch.setattr(weights_lagrangian._Weighted, "_lagrangian", lambda *_: None)
+        moved, values = A.copy(), []
+        moved[i, j] = moved[j, i] = C[i, j]
+        for target in (A, moved):
+            X = bo.PSD(n)
+            D = bo.frobenius_div(X, target, weights=H)
+            sol = bo.Problem(bo.Minimize(D), [bo.diag(X) == 1, X[i, j] == C[i, j]]).solve(tol=1e-9)
+            assert sol.status == "optimal"
+            values.append(sol.value)
+        constant = 2 * np.sum((H * (A - moved))[i, j] ** 2)  # of the fixed entries
+        assert values[0] == pytest.approx(values[1] + constant, rel=1e-8)
 
     @pytest.mark.parametrize("n", [8, 40])
     def test_warm_starts(self, n):
