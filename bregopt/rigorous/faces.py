@@ -40,7 +40,7 @@ from bregopt.program import Penalty
 from bregopt.records import kept, replace
 from bregopt.rigorous.ball import Ball, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Data, MatrixData, Null, Terms, assembled, is_short
-from bregopt.rigorous.linear_algebra import Vector, eliminated, exceeds, fractions_of, ldl, terms_of
+from bregopt.rigorous.linear_algebra import Vector, eliminated, exceeds, fractions_of, is_psd, terms_of
 
 __all__ = [
     "IntegerFace",
@@ -286,7 +286,7 @@ def _exposes_coordinates(data: Data, parts: Array, used: Mask, directions: tuple
                 S[j][i] += value / 2
             elif value:
                 return False
-        if len(J) > _LARGEST_ORDER or ldl(S) is None:
+        if len(J) > _LARGEST_ORDER or not is_psd(S):
             return False
     return True
 

@@ -44,6 +44,7 @@ __all__ = [
     "eliminated",
     "exceeds",
     "fractions_of",
+    "is_psd",
     "ldl",
     "least_eigenvalue",
     "log_det",
@@ -509,6 +510,16 @@ def ldl(M: Rational) -> tuple[Rational, list[Fraction]] | None:
     if any(rest[i][j] for i in left for j in left):
         return None
     return [[column[i] for column in columns] for i in range(len(M))], d
+
+
+def is_psd(M: Rational) -> bool:
+    """Whether a symmetric matrix is psd. Doubles refuse most others before integers of many digits would."""
+    near = np.array(M, dtype=float).reshape(len(M), len(M))
+    if np.isfinite(near).all() and len(M):
+        values = np.linalg.eigvalsh(near)
+        if values[0] < -16 * len(M) * UNIT * float(np.abs(values).max()):
+            return False
+    return ldl(M) is not None
 
 
 def solution(A: Rational, B: Rational) -> Rational:

@@ -28,7 +28,7 @@ from bregopt.rigorous.linear_algebra import (
     as_fractions,
     changes_for,
     eliminated,
-    ldl,
+    is_psd,
     product_of,
     terms_of,
     total_of,
@@ -244,14 +244,14 @@ class _Combination:
             if supply is None:
                 return None
             slack = self._slack(b, y)
-            most = Fraction(0) if ldl(slack) is not None else _trace_supply(slack, implied.traces[b])
+            most = Fraction(0) if is_psd(slack) else _trace_supply(slack, implied.traces[b])
             supply = None if most is None else supply + most
         return None if supply is None else demand - supply
 
     def is_negative(self, b: int, y: Vector) -> bool:
         """Whether ``A*(y)`` is negative semidefinite, and not zero, in one matrix."""
         slack = self._slack(b, y)
-        return any(map(any, slack)) and ldl(slack) is not None
+        return any(map(any, slack)) and is_psd(slack)
 
     def _slack(self, b: int, y: Vector) -> Rational:
         """Return ``-A*(y)`` of one matrix: half a coefficient beside the diagonal is that of each entry."""
@@ -288,7 +288,7 @@ def _trace_supply(slack: Rational, trace: float) -> Fraction | None:
     least = float(np.linalg.eigvalsh(M)[0])
     most = Fraction(1e-12 * max(float(np.abs(M).max()), abs(least)) - least)
     above = [[(most if i == j else 0) + x for j, x in enumerate(row)] for i, row in enumerate(slack)]
-    return most * Fraction(trace) if most > 0 and ldl(above) is not None else None
+    return most * Fraction(trace) if most > 0 and is_psd(above) else None
 
 
 def _row_sizes(data: Data) -> Array:
@@ -374,4 +374,4 @@ def keeps_sign(rows: Rows, sign: float, F: Array | None = None) -> bool:
         M[j][i] += Fraction(value) / 2
     if F is not None:
         M = product_of(product_of(as_fractions(F[occurs].T), M), as_fractions(F[occurs]))
-    return ldl(M) is not None
+    return is_psd(M)

@@ -29,6 +29,7 @@ from bregopt.rigorous.linear_algebra import (
     as_fractions,
     changes_for,
     exceeds,
+    is_psd,
     ldl,
     product_of,
     solution,
@@ -196,7 +197,7 @@ def bound_of_point(
     for M in found:
         for i in range(len(M)):
             M[i][i] += shift
-    return point.value() if all(len(M) <= _LARGEST_SINGULAR and ldl(M) is not None for M in found) else None
+    return point.value() if all(len(M) <= _LARGEST_SINGULAR and is_psd(M) for M in found) else None
 
 
 def _has_radii(data: Data) -> bool:
@@ -284,7 +285,7 @@ class _Point:
         for M, block, R in zip(self.matrices, data.matrices, recessions, strict=True):
             if not any(map(any, M)):
                 continue
-            if block.cap is not None or ldl(M) is None or (block.anchor is not None and R is None):
+            if block.cap is not None or not is_psd(M) or (block.anchor is not None and R is None):
                 return False
             if block.anchor is not None and R is not None:
                 pairs = (
@@ -360,7 +361,7 @@ def _is_psd(M: Rational) -> bool:
     near = np.array(M, dtype=float).reshape(len(M), len(M))
     if exceeds(Ball(near, inflated(UNIT * np.abs(near)) + TINY), 0.0):
         return True
-    return len(M) <= _LARGEST_SINGULAR and ldl(M) is not None
+    return len(M) <= _LARGEST_SINGULAR and is_psd(M)
 
 
 def _below(M: Rational, cap: Fraction) -> Rational:
