@@ -894,7 +894,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
-            answering("routes.ipm.path_route.follow_path_directly", None),
+            answering("routes.ipm.path_route.Path.solve_directly", None),
             *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
         ),
         (

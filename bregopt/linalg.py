@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import blas, eigvals_banded, lapack
+from scipy.linalg import LinAlgError, blas, eigvals_banded, lapack
 
 from bregopt.arrays import EPS, Array, IntArray
 from bregopt.clock import checkpoint, threads_for
 
 __all__ = [
+    "DEFINITE_RESIDUAL",
     "FLAT",
+    "ZERO_DIAGONAL",
+    "DefiniteFactor",
     "conjugate_gradients",
     "csr_of",
     "dense",
@@ -35,6 +38,13 @@ __all__ = [
     "symmetrize",
     "turned",
 ]
+
+# Residual of a definite system, relative to the right-hand side, above which it is refined.
+DEFINITE_RESIDUAL = 1e-13
+# Diagonal entry up to which a row of a system is a row of zeros.
+ZERO_DIAGONAL = 1e-200
+# Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
+_LEAST_PIVOT = 1e-7
 
 # Order, and ratio of the order to the bandwidth, from which a band takes a third of the time or less.
 _LEAST_BANDED, _SPARSE = 500, 40
@@ -308,6 +318,61 @@ def lean(B: Any) -> Any:
     size = B.shape[0] * B.shape[1]
     few = B.shape[1] <= _FEW_COLUMNS or size <= _FEW_ENTRIES
     return B.toarray() if few or 2 * B.nnz >= size else sp.csr_array(B)
+
+
+class DefiniteFactor:
+    """A factorized positive definite matrix, its diagonal increased slightly where rows are dependent.
+
+    Parameters
+    ----------
+    S : array of shape (m, m)
+        Positive semidefinite; not to be changed afterwards.
+    repair : bool
+        Whether the diagonal of a matrix that is not positive definite is increased.
+
+    Raises
+    ------
+    LinAlgError
+        Without `repair`, if the matrix is not positive definite by more than round-off. With it, if its
+        diagonal is not finite.
+    """
+
+    def __init__(self, S: Array, repair: bool = True) -> None:
+        self._S, extra, diagonal = S, 0.0, S.diagonal()
+        sizes = np.where(diagonal > ZERO_DIAGONAL, diagonal, 1.0)
+        # Round-off may leave a singular matrix a pivot of its own size, and solutions the inverse of that.
+        least = np.sqrt(EPS) if repair else _LEAST_PIVOT
+        while len(S):
+            self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
+            if definite and (extra or np.logical_and.reduce(self._root.diagonal() > least * np.sqrt(sizes))):
+                break
+            if not repair or not np.isfinite(diagonal).all():
+                raise LinAlgError("the matrix is not positive definite")
+            extra = max(10 * extra, 1e-14)
+        self._refinements = 3 if extra else 1
+
+    def solve(self, right: Array, refined: bool = True) -> Array:
+        """Return the solutions for the columns of `right`; not `refined` if the caller refines."""
+        if len(right) == 0:
+            return right
+        x, _ = lapack.dpotrs(self._root, right, lower=1)
+        for _ in range(self._refinements if refined else 0):
+            residual = right - self._S @ x
+            if np.vdot(residual, residual) <= DEFINITE_RESIDUAL**2 * np.vdot(right, right):
+                break
+            x += lapack.dpotrs(self._root, residual, lower=1)[0]
+        return x
+
+
+def _factorized_with(S: Array, extra: Array) -> tuple[Array, bool]:
+    """Return :func:`factorized` of the matrix with its diagonal increased."""
+    diagonal = np.einsum("ii->i", S)  # a view: a copy of the matrix costs a tenth of its factorization
+    given = diagonal.copy()
+    diagonal += extra
+    try:
+        return factorized(S)
+    finally:
+        diagonal[:] = given
 
 
 def conjugate_gradients(

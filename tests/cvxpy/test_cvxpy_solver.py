@@ -263,7 +263,7 @@ def test_what_is_passed_on_says_so_and_takes_our_options():
 def test_a_problem_too_large_for_memory_is_passed_on(monkeypatch):
     problem, _, _ = max_cut()
     monkeypatch.setattr("bregopt.routes.ipm.path_route.shortage", lambda _: "too little memory")
-    monkeypatch.setattr("bregopt.routes.ipm.path_route.follow_path_directly", lambda *_: None)  # it asks none
+    monkeypatch.setattr("bregopt.routes.ipm.path_route.Path.solve_directly", lambda *_: None)  # it asks none
     others = ("matrix_generation.PSDBoost", "burer_monteiro.LowRankRoute", "augmented_lagrangian.Lagrangian")
     for other in others:
         monkeypatch.setattr(f"bregopt.routes.{other}.refusal", lambda *_: "not today")

@@ -25,10 +25,11 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
+from bregopt.linalg import DefiniteFactor
 from bregopt.program import Face, LinearMap, Matrix, Penalty, Program
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.ipm.block_rows import RowAction, RowCurvature
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
 __all__ = ["Point", "StandardForm"]
 

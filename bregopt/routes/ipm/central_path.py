@@ -28,7 +28,7 @@ from bregopt.certify.point import (
 )
 from bregopt.certify.proofs import MENDED
 from bregopt.clock import CutShort
-from bregopt.linalg import symmetrize
+from bregopt.linalg import DefiniteFactor, symmetrize
 from bregopt.presolve import Presolved
 from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
@@ -38,7 +38,6 @@ from bregopt.records import cached_property, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.scaled_systems import is_small
 from bregopt.routes.ipm.start import first_iterate, strict_iterate, warm_iterate

@@ -1,4 +1,4 @@
-"""Definite, bordered and very large systems of linear equations, and the ordinary variables that border them.
+"""Bordered and very large systems of linear equations, and the ordinary variables that border them.
 
 The equations of the variables are ``du + D_u dz = r_u`` with ``D_u = diag(d) + P P'``: each second-order cone
 has a column ``p`` of ``P``, and its variables are in no other. Free and nearly free variables border the
@@ -13,27 +13,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, lapack, lu_factor, lu_solve
+from scipy.linalg import LinAlgError, lu_factor, lu_solve
 
 from bregopt import linalg
-from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, factorized, symmetrize
+from bregopt.linalg import ZERO_DIAGONAL, DefiniteFactor, dense, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Corrections", "DefiniteFactor", "VariableMetric", "bordered", "conjugate_gradients"]
+__all__ = ["Corrections", "VariableMetric", "bordered", "conjugate_gradients"]
 
 # Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
 _FULL = 0.2
-# Residual of a definite system, relative to the right-hand side, above which it is refined.
-DEFINITE_RESIDUAL = 1e-13
-# Diagonal entry up to which a row of a system is a row of zeros.
-ZERO_DIAGONAL = 1e-200
 # Length of a step along a direction without curvature, relative to the preconditioned one.
 _FLAT_STEP = 1e6
-# Least pivot of a definite system, relative to the root of its diagonal entry; its square is round-off.
-_LEAST_PIVOT = 1e-7
 # Limit on the new corrections of a step whose system is formed. With half as many some of the ill-
 # conditioned problems of SDPLIB (hinf, qap) lose a digit. More gain little, and each holds its matrices.
 _REFINEMENTS = 8
@@ -195,61 +189,6 @@ def _add_product(M: Array, left: Any, right: Any) -> None:
         return
     row = np.repeat(np.arange(len(M)), np.diff(G.indptr))
     M[row, G.indices] += G.data  # a product has each of its entries once
-
-
-class DefiniteFactor:
-    """A factorized positive definite matrix, its diagonal increased slightly where rows are dependent.
-
-    Parameters
-    ----------
-    S : array of shape (m, m)
-        Positive semidefinite; not to be changed afterwards.
-    repair : bool
-        Whether the diagonal of a matrix that is not positive definite is increased.
-
-    Raises
-    ------
-    LinAlgError
-        Without `repair`, if the matrix is not positive definite by more than round-off. With it, if its
-        diagonal is not finite.
-    """
-
-    def __init__(self, S: Array, repair: bool = True) -> None:
-        self._S, extra, diagonal = S, 0.0, S.diagonal()
-        sizes = np.where(diagonal > ZERO_DIAGONAL, diagonal, 1.0)
-        # Round-off may leave a singular matrix a pivot of its own size, and solutions the inverse of that.
-        least = np.sqrt(EPS) if repair else _LEAST_PIVOT
-        while len(S):
-            self._root, definite = _factorized_with(S, extra * sizes) if extra else factorized(S)
-            if definite and (extra or np.logical_and.reduce(self._root.diagonal() > least * np.sqrt(sizes))):
-                break
-            if not repair or not np.isfinite(diagonal).all():
-                raise LinAlgError("the matrix is not positive definite")
-            extra = max(10 * extra, 1e-14)
-        self._refinements = 3 if extra else 1
-
-    def solve(self, right: Array, refined: bool = True) -> Array:
-        """Return the solutions for the columns of `right`; not `refined` if the caller refines."""
-        if len(right) == 0:
-            return right
-        x, _ = lapack.dpotrs(self._root, right, lower=1)
-        for _ in range(self._refinements if refined else 0):
-            residual = right - self._S @ x
-            if np.vdot(residual, residual) <= DEFINITE_RESIDUAL**2 * np.vdot(right, right):
-                break
-            x += lapack.dpotrs(self._root, residual, lower=1)[0]
-        return x
-
-
-def _factorized_with(S: Array, extra: Array) -> tuple[Array, bool]:
-    """Return :func:`factorized` of the matrix with its diagonal increased."""
-    diagonal = np.einsum("ii->i", S)  # a view: a copy of the matrix costs a tenth of its factorization
-    given = diagonal.copy()
-    diagonal += extra
-    try:
-        return factorized(S)
-    finally:
-        diagonal[:] = given
 
 
 def conjugate_gradients(

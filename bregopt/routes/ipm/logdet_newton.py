@@ -26,7 +26,7 @@ from bregopt.arrays import Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.divergences import PENALTY_DEGREES, LogDet
-from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.linalg import DefiniteFactor, inverse_of, log_det, root_of
 from bregopt.presolve.coordinates import Whitened
 from bregopt.program import ENDED, Answer, Block, Bounds, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.program import divergence_of
@@ -34,7 +34,6 @@ from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.ipm.block_rows import Gram
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 from bregopt.routes.ipm.start import first_iterate
 from bregopt.routes.progress import Followed, Method, Monitor, Progress
 

@@ -27,11 +27,12 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
+from bregopt.linalg import DEFINITE_RESIDUAL, ZERO_DIAGONAL
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import LinearMap
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.block_rows import BlockSchur
-from bregopt.routes.ipm.linear_solvers import DEFINITE_RESIDUAL, ZERO_DIAGONAL, VariableMetric
+from bregopt.routes.ipm.linear_solvers import VariableMetric
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 

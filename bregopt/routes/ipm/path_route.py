@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
-from bregopt.certify import NEAR, Certificate, PrimalDualPoint, certify, cost_of_round_off
+from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import REVEALED, Presolved, presolve, summaries
@@ -139,6 +139,7 @@ class Path:
         ),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
+    solve_directly = staticmethod(follow_path_directly)  # small programs with an interior
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
@@ -155,12 +156,6 @@ class Path:
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
         return "; ".join([f"{max(memory / 1e6, 1):.0f} MB of memory at most", *rows, *found])
-
-    def solve_directly(
-        self, program: Program, settings: Any, start: Start | None, progress: Progress
-    ) -> tuple[Answer, Certificate] | None:
-        """Solve a small program with an interior, and certify the answer; None for all others."""
-        return follow_path_directly(program, settings, start, progress)
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)

@@ -14,10 +14,10 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
+from bregopt.linalg import DefiniteFactor
 from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor
 
 __all__ = ["first_iterate", "strict_iterate", "warm_iterate"]
 

@@ -31,7 +31,7 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
 from bregopt.divergences.stacks import simplex_shifts
-from bregopt.linalg import FLAT
+from bregopt.linalg import FLAT, DefiniteFactor
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
@@ -44,7 +44,7 @@ from bregopt.routes.ipm.block_rows import (
     has_gram,
     hessian_product,
 )
-from bregopt.routes.ipm.linear_solvers import DefiniteFactor, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 from bregopt.routes.progress import Method, Monitor, Progress
 
 __all__ = [
