@@ -8,7 +8,7 @@ import pytest
 from rational import KINDS, problem
 
 import bregopt as bo
-from bregopt.rigorous.linear_algebra import ldl
+from bregopt.rigorous.linear_algebra import is_psd, ldl
 
 
 def product(L, d):
@@ -197,9 +197,15 @@ def test_semidefinite_integers():
             M[n - 1, n - 1] -= 1
             known = rank == n and np.linalg.eigvalsh(M)[0] > 1e-6
             assert known or ldl(M.tolist()) is None or np.linalg.eigvalsh(M)[0] > -1e-6
-    assert ldl([[0, 1], [1, 5]]) is None
-    assert ldl([[2**60, 2**60], [2**60, 2**60 - 1]]) is None
-    assert ldl([[2**60, 2**60], [2**60, 2**60 + 1]]) is not None
+    for M, right in (
+        ([[0, 1], [1, 5]], False),
+        ([[2**60, 2**60], [2**60, 2**60 - 1]], False),  # doubles do not see it
+        ([[2**60, 2**60], [2**60, 2**60 + 1]], True),
+        ([[1, 10**9], [10**9, 10**18]], True),
+        ([[1, 0], [0, -1]], False),
+        ([], True),
+    ):
+        assert is_psd(M) == right == (ldl(M) is not None)
 
 
 def test_refusals_say_why():
