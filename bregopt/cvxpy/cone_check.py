@@ -103,7 +103,7 @@ class ConeProblem:
         ask = partial(route(solver).ask, settings=settings)
         point = self._optimum(ask, settings.tol)
         status, certificate = self._proven(point, ask, settings.tol)
-        return self._solution(point, status, certificate, settings.backend, time.perf_counter() - begin)
+        return self._solution(point, status, certificate, time.perf_counter() - begin)
 
     # --- Problems for CVXPY's solvers ---
 
@@ -179,7 +179,7 @@ class ConeProblem:
         return max(0.0, left, *(cone.outside_dual(z[cone.rows]) for cone in self._cones))
 
     def _solution(
-        self, point: _ConicAnswer, status: Status, certificate: Certificate, backend: str, seconds: float
+        self, point: _ConicAnswer, status: Status, certificate: Certificate, seconds: float
     ) -> Solution:
         ends = (certificate.primal, certificate.dual)
         value, bound = (self._sign * (end + self._offset) for end in ends)

@@ -446,8 +446,6 @@ class Lowered:
         The values of the others, which are substituted.
     real_form : RealForm or None
         The problem in real numbers that was read for a complex one.
-    squared : bool
-        Whether the objective is the square of the user's.
     """
 
     problem: Problem

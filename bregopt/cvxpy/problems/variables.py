@@ -18,7 +18,6 @@ from bregopt.presolve.svec import recognize
 from bregopt.program.rows import (
     Coordinates,
     DenseRows,
-    Distances,
     Entries,
     RankOne,
     Rows,
@@ -303,24 +302,12 @@ def _family(rows: SparseRows) -> Rows:
     t, m = rows.terms, rows.m
     if len(t.row) == m and np.array_equal(t.row, np.arange(m)):
         return Entries(rows.n, t.i, t.j, t.value)
-    if _are_distances(t, m):  # the most common family, often in single rows: recognized first
-        return Distances(rows.n, t.i[1::3], t.j[1::3], t.value[::3])
     (_, family), *others = recognize(rows)
     if not others and family.rank is not None:
         return family
     if len(t.row) > _SPARSE_SHARE * m * rows.n**2:
         return DenseRows(np.array([rows.slice(np.array([k])).adjoint(np.ones(1)) for k in range(m)]))
     return rows
-
-
-def _are_distances(t: Coordinates, m: int) -> bool:
-    """Whether rows are ``w (X_ii + X_jj - 2 X_ij)``, with terms in the order (i, i), (i, j), (j, j)."""
-    if len(t.row) != 3 * m or not np.array_equal(t.row, np.repeat(np.arange(m), 3)):
-        return False
-    i, j, value = t.i.reshape(m, 3), t.j.reshape(m, 3), t.value.reshape(m, 3)
-    corners = (i[:, 0] == j[:, 0]) & (i[:, 1] == i[:, 0]) & (i[:, 2] == j[:, 2]) & (j[:, 1] == j[:, 2])
-    weights = (value[:, 0] == value[:, 2]) & (value[:, 1] == -2 * value[:, 0])
-    return bool((corners & weights).all())
 
 
 def _rank_one(m: int, n: int, quadratics: Sequence[Quadratics]) -> list[RankOne]:

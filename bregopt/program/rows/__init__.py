@@ -13,7 +13,6 @@ from bregopt.program.rows.algebra import (
     dense_stack,
     multiplied_rows,
     stacked_rows,
-    storage,
     upper_triangles,
 )
 from bregopt.program.rows.base import (
@@ -24,6 +23,7 @@ from bregopt.program.rows.base import (
     RowFamily,
     Rows,
     SparseRows,
+    storage,
 )
 from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo
 

@@ -22,6 +22,7 @@ from bregopt.program.rows.base import (
     RankOneTerms,
     Rows,
     SparseRows,
+    storage,
 )
 from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo, row_dots
 from bregopt.records import cached_property, dataclass, replace
@@ -35,7 +36,6 @@ __all__ = [
     "dense_stack",
     "multiplied_rows",
     "stacked_rows",
-    "storage",
     "upper_triangles",
 ]
 
@@ -217,13 +217,6 @@ def concatenate_rows(families: Sequence[Rows]) -> Rows:
     joined = Coordinates(*(np.concatenate(f) for f in fields))
     m, n = int(starts[-1]), first.n
     return SparseRows(m, n, joined) if isinstance(first, SparseRows) else SparseRows.of(m, n, joined)
-
-
-def storage(rows: Rows) -> tuple[bool, ...]:
-    """Return which of the factors of a family are sparse; families with equal answers can be joined."""
-    if isinstance(rows, Bilinear):
-        return sp.issparse(rows.L), sp.issparse(rows.R)
-    return (sp.issparse(getattr(rows, "Z", getattr(rows, "U", None))),)
 
 
 def _are_many(terms: int, m: int, n: int) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "SparseRows",
     "eigen_factor",
     "frobenius_norm",
+    "storage",
     "symmetric_scatter",
 ]
 
@@ -291,6 +292,12 @@ RowFamily = Rows  # for families of your own
 
 
 # --- General rows -------------------------------------------------------------------------------------------
+
+
+def storage(rows: Rows) -> tuple[bool, ...]:
+    """Return which of the factors of a family are sparse; families with equal answers can be joined."""
+    factors = (getattr(rows, name, None) for name in ("L", "R", "Z", "U"))
+    return tuple([sp.issparse(F) for F in factors if F is not None])
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
