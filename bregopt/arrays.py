@@ -1,11 +1,11 @@
-"""Arrays from users, checked on input and never modified or repaired silently; the memory that they need."""
+"""Arguments from users, checked on input and never modified or repaired silently; the memory of arrays."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from numbers import Integral
 from pathlib import Path
@@ -50,6 +50,7 @@ __all__ = [
     "hermitian_matrix",
     "index_array",
     "is_mapping",
+    "is_one_of",
     "memory",
     "positive_integer",
     "positive_number",
@@ -262,6 +263,11 @@ def check_columns(array: Array, name: str) -> None:
 def _accepts(ndim: int | tuple[int, ...] | None, found: int) -> bool:
     """Whether a number of dimensions is accepted; None accepts all."""
     return ndim is None or found == ndim or (isinstance(ndim, tuple) and found in ndim)
+
+
+def is_one_of(value: object, names: Container[str]) -> bool:
+    """Whether an argument is one of some names; unlike ``in``, of an array or a list, too."""
+    return isinstance(value, str) and value in names
 
 
 def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -28,7 +28,6 @@ __all__ = [
     "deprecated",
     "did_you_mean",
     "import_whole",
-    "is_one_of",
     "require",
     "warn_caller",
 ]
@@ -147,11 +146,6 @@ def did_you_mean(name: str, known: Iterable[str], shown: int | None = None) -> s
         return f"{hint} None is known."
     more = "" if shown is None or len(known) <= shown else f" and {len(known) - shown} more"
     return f"{hint} Known: {', '.join(known[:shown])}{more}."
-
-
-def is_one_of(value: object, names: Container[str]) -> bool:
-    """Whether an argument is one of some names; unlike ``in``, of an array or a list, too."""
-    return isinstance(value, str) and value in names
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

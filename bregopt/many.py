@@ -37,9 +37,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array
+from bregopt.arrays import Array, is_one_of
 from bregopt.clock import threads_for
-from bregopt.errors import ConvergenceWarning, did_you_mean, is_one_of, warn_caller
+from bregopt.errors import ConvergenceWarning, did_you_mean, warn_caller
 from bregopt.executors import Crew, check_executor, failed
 from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.spec import problem_of_file

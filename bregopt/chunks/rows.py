@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, positive_integer, rectangular
+from bregopt.arrays import Array, IntArray, is_one_of, positive_integer, rectangular
 from bregopt.chunks.chunk import Batch, Chunk
 from bregopt.chunks.sources import (
     ParquetColumns,
@@ -23,7 +23,7 @@ from bregopt.chunks.sources import (
     source,
     source_of,
 )
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.program import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.progress import Watcher

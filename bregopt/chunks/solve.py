@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import Array, positive_number, symmetric_matrix
+from bregopt.arrays import Array, is_one_of, positive_number, symmetric_matrix
 from bregopt.certify import bracket
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import (
@@ -33,7 +33,7 @@ from bregopt.chunks.sources import source
 from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
 from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named
-from bregopt.errors import ConvergenceWarning, is_one_of, warn_caller
+from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew
 from bregopt.linalg import is_definite, root_of
 from bregopt.presolve.coordinates import RANK_TOL

@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import nearest_correlation, pairwise_correlation
-from bregopt.arrays import Array, BoundsLike, symmetric_matrix
-from bregopt.errors import is_one_of
+from bregopt.arrays import Array, BoundsLike, is_one_of, symmetric_matrix
 from bregopt.learn.base import Solved, labeled_features
 from bregopt.linalg import inverse_of, log_det, root_of
 

@@ -25,11 +25,12 @@ from bregopt.arrays import (
     RandomState,
     finite_array,
     index_array,
+    is_one_of,
     positive_integer,
     rectangular,
     symmetric_matrix,
 )
-from bregopt.errors import DataWarning, is_one_of, warn_caller
+from bregopt.errors import DataWarning, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
 from bregopt.learn.constraints import generator

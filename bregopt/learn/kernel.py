@@ -12,9 +12,17 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bregopt import PSD, LowRank, Minimize, Problem, RowChunks, logdet_div, soft, sq_distance, von_neumann_div
-from bregopt.arrays import Array, IntArray, RandomState, finite_array, positive_integer, positive_number
+from bregopt.arrays import (
+    Array,
+    IntArray,
+    RandomState,
+    finite_array,
+    is_one_of,
+    positive_integer,
+    positive_number,
+)
 from bregopt.clock import threads_for
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, softened, validated, warn_of_units
 from bregopt.learn.constraints import (
     distinct_classes,

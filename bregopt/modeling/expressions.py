@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, finite_array
-from bregopt.errors import is_one_of
+from bregopt.arrays import Array, finite_array, is_one_of
 from bregopt.modeling.affine import (
     Affine,
     as_factor,

@@ -30,8 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, finite_array, positive_number
-from bregopt.errors import is_one_of
+from bregopt.arrays import Array, finite_array, is_one_of, positive_number
 from bregopt.online.learner import LossLearner, total_loss, vectors
 from bregopt.online.losses import SQUARE, Loss, implicit_step
 

@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from bregopt.arrays import Array, RandomState, finite_array
+from bregopt.arrays import Array, RandomState, finite_array, is_one_of
 from bregopt.clock import threads_for
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.online.learner import ConservativeLearner, total_loss
 
 __all__ = ["OnlineToBatch"]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import Array, finite_array, positive_number
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.arrays import Array, finite_array, is_one_of, positive_number
+from bregopt.errors import did_you_mean
 from bregopt.online import meg, winnow
 from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number, total_loss
 

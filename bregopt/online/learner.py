@@ -41,9 +41,8 @@ from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dpstrf
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 
-from bregopt.arrays import EPS, Array, finite_array, rectangular
+from bregopt.arrays import EPS, Array, finite_array, is_one_of, rectangular
 from bregopt.clock import threads_for
-from bregopt.errors import is_one_of
 from bregopt.online.losses import Loss, find_loss
 
 __all__ = [

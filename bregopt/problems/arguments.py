@@ -18,12 +18,13 @@ from bregopt.arrays import (
     check_memory,
     finite_array,
     index_array,
+    is_one_of,
     rectangular,
     symmetric_matrix,
 )
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.divergences.stacks import STACKED
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.io.matrices import Labels
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression

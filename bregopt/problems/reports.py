@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bregopt.arrays import Array, Frame, IntArray
-from bregopt.errors import is_one_of, require
+from bregopt.arrays import Array, Frame, IntArray, is_one_of
+from bregopt.errors import require
 from bregopt.files import replacing
 from bregopt.plotting import Axes, plot_panel
 from bregopt.records import cached_property, dataclass

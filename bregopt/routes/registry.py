@@ -30,8 +30,8 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import LARGEST
-from bregopt.errors import PluginWarning, SolverError, did_you_mean, is_one_of, warn_caller
+from bregopt.arrays import LARGEST, is_one_of
+from bregopt.errors import PluginWarning, SolverError, did_you_mean, warn_caller
 from bregopt.program import Answer, LowRank, Program, Start, StopReason
 from bregopt.records import field_names
 from bregopt.routes.base import Seed, Settings, Solver, Tuning, make_settings

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from bregopt import clock
+from bregopt.arrays import is_one_of
 from bregopt.certify import Status, objective_size, trace_bounds
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import threads_for
-from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, is_one_of
+from bregopt.errors import InfeasibleRowError, UnsupportedProblemError
 from bregopt.presolve import UNIVERSAL, presolve
 from bregopt.presolve.coordinates import on_range_spaces
 from bregopt.presolve.dual_form import newton_unknowns

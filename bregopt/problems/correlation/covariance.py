@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import LARGEST_SPREAD, Array, BoundsLike, finite_array, unlike_sizes
+from bregopt.arrays import LARGEST_SPREAD, Array, BoundsLike, finite_array, is_one_of, unlike_sizes
 from bregopt.divergences import Divergence
-from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, is_one_of, warn_caller
+from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, warn_caller
 from bregopt.io.matrices import Answered, Labels, aligned, labeled, labels_of, opened
 from bregopt.io.stacks import StackLike, is_stack
 from bregopt.problems.arguments import (

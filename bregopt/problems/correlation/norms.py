@@ -26,10 +26,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, is_one_of
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
-from bregopt.errors import ConvergenceWarning, UnsupportedProblemError, is_one_of
+from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.objectives import frobenius_div
 from bregopt.modeling.problem import Problem

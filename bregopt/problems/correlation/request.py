@@ -17,12 +17,13 @@ from bregopt.arrays import (
     Mask,
     finite_array,
     is_mapping,
+    is_one_of,
     positive_integer,
     rectangular,
     symmetric_matrix,
 )
 from bregopt.divergences import Divergence
-from bregopt.errors import UnsupportedProblemError, did_you_mean, is_one_of
+from bregopt.errors import UnsupportedProblemError, did_you_mean
 from bregopt.io.matrices import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import rows_with_data
 from bregopt.problems.arguments import (

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra, reverse_cuthill_mckee
 
-from bregopt.arrays import Array, IntArray, finite_array, rectangular
-from bregopt.errors import is_one_of, require
+from bregopt.arrays import Array, IntArray, finite_array, is_one_of, rectangular
+from bregopt.errors import require
 from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence

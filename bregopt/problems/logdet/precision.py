@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, Frame, positive_integer, rectangular, symmetric_matrix
-from bregopt.errors import did_you_mean, is_one_of, require
+from bregopt.arrays import Array, Frame, is_one_of, positive_integer, rectangular, symmetric_matrix
+from bregopt.errors import did_you_mean, require
 from bregopt.io.graphs import GraphLike
 from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, labels_of, pair_labels
 from bregopt.linalg import inverse_of, root_of

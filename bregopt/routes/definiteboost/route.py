@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, is_one_of
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import CutShort
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import dataclass
 from bregopt.rigorous import contradicts

@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, positive_number
+from bregopt.arrays import Array, is_one_of, positive_number
 from bregopt.certify import PrimalDualPoint, certify, trace_bounds, with_trace_row
 from bregopt.clock import CutShort
-from bregopt.errors import is_one_of
 from bregopt.program import LIMITS, Answer, LowRank, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 from bregopt.routes import base

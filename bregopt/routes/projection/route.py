@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array
+from bregopt.arrays import Array, is_one_of
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.point import DIVERGENT
 from bregopt.certify.stacks import StackedAnswer, certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
-from bregopt.errors import did_you_mean, is_one_of
+from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
 from bregopt.program.entry_stack import EntryProgram, EntryStack
