@@ -38,7 +38,6 @@ __all__ = [
     "Vector",
     "add_multiple",
     "as_fractions",
-    "changes_for",
     "cholesky_error",
     "eigenvalues",
     "eliminated",
@@ -67,8 +66,6 @@ _ROUNDS = 4  # of refinement
 _POWER_STEPS = 5
 _DENSE = 0.05  # share of nonzeros above which a dense product is faster
 LARGEST_PARTS = 64  # doubles whose sum is a number of a file
-_LARGEST_EXACT = 200  # equations of a system that is eliminated in fractions
-_INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
 
 Vector = dict[Any, Fraction]  # the numbers that are not zero
 Rational = list[list[Fraction]]
@@ -543,41 +540,6 @@ def solution(A: Rational, B: Rational) -> Rational:
         ends = enumerate(rows[k][m:])
         X[k] = [(end - sum((a * X[j][c] for j, a in later), Fraction(0))) / rows[k][k] for c, end in ends]
     return X
-
-
-def changes_for(equations: Sequence[Vector], movable: Sequence[Any], missing: Sequence[Fraction]) -> Vector:
-    """Return changes of as many unknowns as there are equations that supply what these miss.
-
-    Parameters
-    ----------
-    equations : sequence of dict from unknown to Fraction
-    movable : sequence
-        The unknowns that may change.
-    missing : sequence of Fraction
-
-    Raises
-    ------
-    ValueError
-        If there are too many equations, or they depend on each other.
-    """
-    if not equations:
-        return {}
-    if len(equations) > _LARGEST_EXACT:
-        raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_EXACT} are eliminated")
-    columns = {p: number for number, p in enumerate(movable)}
-    A = np.zeros((len(equations), len(columns)))
-    for row, equation in zip(A, equations, strict=True):
-        for p, a in equation.items():
-            if p in columns:
-                row[columns[p]] = float(a)
-    R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
-    size = np.abs(R.diagonal())
-    if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
-        raise ValueError("the rows without room are not independent; leave out those that others imply")
-    pivots = [movable[p] for p in order[: len(A)]]
-    square = [[equation.get(p, Fraction(0)) for p in pivots] for equation in equations]
-    found = solution(square, [[own] for own in missing])
-    return {p: change for p, (change,) in zip(pivots, found, strict=True)}
 
 
 def eliminated(equations: Iterable[Vector]) -> dict[Any, Vector]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
@@ -26,10 +27,10 @@ from bregopt.rigorous.linear_algebra import (
     Rational,
     Vector,
     as_fractions,
-    changes_for,
     eliminated,
     is_psd,
     product_of,
+    solution,
     terms_of,
     total_of,
 )
@@ -38,6 +39,7 @@ from bregopt.rigorous.reduction import Implied
 __all__ = [
     "SHARES",
     "bound_of_multipliers",
+    "changes_for",
     "costless_changes",
     "exact_bound",
     "exact_farkas",
@@ -50,6 +52,8 @@ __all__ = [
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
 _LARGER = 4  # times the order, and its square the terms, where a matrix of low rank decides
 _LARGEST_SYSTEM = 4_000  # equations times the square of the unknowns
+_LARGEST_EXACT = 200  # equations of a system that is eliminated in fractions
+_INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
 SHARES = (1e-6, 1e-9, 0.0)  # of the largest: smaller numbers may be round-off
 _DENOMINATORS = (12, 1_000, 2**30)  # of simple fractions, the first tried first
 
@@ -158,6 +162,41 @@ def costless_changes(
             paid = sum((a * y[k] for k, a in column.items()), Fraction(0))
             missing.append(Fraction(float(data.c.mid[j])) * price - paid)
     return changes_for(equations, movable, missing)
+
+
+def changes_for(equations: Sequence[Vector], movable: Sequence[Any], missing: Sequence[Fraction]) -> Vector:
+    """Return changes of as many unknowns as there are equations that supply what these miss.
+
+    Parameters
+    ----------
+    equations : sequence of dict from unknown to Fraction
+    movable : sequence
+        The unknowns that may change.
+    missing : sequence of Fraction
+
+    Raises
+    ------
+    ValueError
+        If there are too many equations, or they depend on each other.
+    """
+    if not equations:
+        return {}
+    if len(equations) > _LARGEST_EXACT:
+        raise ValueError(f"{len(equations)} rows have no room; at most {_LARGEST_EXACT} are eliminated")
+    columns = {p: number for number, p in enumerate(movable)}
+    A = np.zeros((len(equations), len(columns)))
+    for row, equation in zip(A, equations, strict=True):
+        for p, a in equation.items():
+            if p in columns:
+                row[columns[p]] = float(a)
+    R, order = scipy.linalg.qr(A, mode="r", pivoting=True)
+    size = np.abs(R.diagonal())
+    if len(order) < len(A) or size[-1] <= _INDEPENDENT * size[0]:
+        raise ValueError("the rows without room are not independent; leave out those that others imply")
+    pivots = [movable[p] for p in order[: len(A)]]
+    square = [[equation.get(p, Fraction(0)) for p in pivots] for equation in equations]
+    found = solution(square, [[own] for own in missing])
+    return {p: change for p, (change,) in zip(pivots, found, strict=True)}
 
 
 def _within_weights(data: Data, y: Vector, price: Fraction) -> bool:

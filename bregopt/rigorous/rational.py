@@ -27,7 +27,6 @@ from bregopt.rigorous.linear_algebra import (
     Rational,
     Vector,
     as_fractions,
-    changes_for,
     exceeds,
     is_psd,
     ldl,
@@ -36,7 +35,7 @@ from bregopt.rigorous.linear_algebra import (
     terms_of,
     total_of,
 )
-from bregopt.rigorous.multipliers import SHARES, in_cones, solutions_near, vanishes
+from bregopt.rigorous.multipliers import SHARES, changes_for, in_cones, solutions_near, vanishes
 from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.upper import Point
 
