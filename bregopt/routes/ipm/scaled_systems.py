@@ -436,11 +436,27 @@ class EntrySystem:
 
 
 def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
-    """Return the solver of a system that is not formed; there are no variables."""
+    """Return the solver of a system that is not formed, by conjugate gradients; there are no variables.
+
+    They take the rows whose weight matters.
+    """
+    n = len(complementarity_diagonal)
+    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
+    acting, weight = A.slice(active), E[active]
+    diagonal = complementarity_diagonal.copy()
+    for term in acting.terms:
+        rank_one = term.rows.rank_one_terms()
+        if rank_one is not None:
+            square = dense(rank_one.U) ** 2
+            diagonal += square.T @ ((weight[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
+
+    def operator(v: Array) -> Array:
+        delta = v.reshape(n, n)
+        return (complementarity_diagonal * delta + acting.adjoint(weight * acting.apply((delta,)))).ravel()
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
-        right = A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2
-        delta = _solve_iteratively(A, E, complementarity_diagonal, right)
+        right = (A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2).ravel()
+        delta = conjugate_gradients(operator, right, diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
         return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve
@@ -574,26 +590,6 @@ class _ChunkedFeatures:
 
 
 _Features = _StoredFeatures | _TransformedFeatures | _ChunkedFeatures
-
-
-def _solve_iteratively(A: LinearMap, E: Array, complementarity_diagonal: Array, right: Array) -> Array:
-    """Solve the system in the entries by conjugate gradients, with the rows whose weight matters."""
-    n = len(right)
-    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
-    A, E = A.slice(active), E[active]
-
-    def operator(v: Array) -> Array:
-        delta = v.reshape(n, n)
-        return (complementarity_diagonal * delta + A.adjoint(E * A.apply((delta,)))).ravel()
-
-    diagonal = complementarity_diagonal.copy()
-    for term in A.terms:
-        rank_one = term.rows.rank_one_terms()
-        if rank_one is not None:
-            square = dense(rank_one.U) ** 2
-            diagonal += square.T @ ((E[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
-    tol, steps = _CG_TOL, _CG_STEPS
-    return conjugate_gradients(operator, right.ravel(), diagonal.ravel(), tol, steps).reshape(n, n)
 
 
 def _scaled(root: Array, S: Array) -> Array:
