@@ -296,8 +296,7 @@ RowFamily = Rows  # for families of your own
 
 def storage(rows: Rows) -> tuple[bool, ...]:
     """Return which of the factors of a family are sparse; families with equal answers can be joined."""
-    factors = (getattr(rows, name, None) for name in ("L", "R", "Z", "U"))
-    return tuple([sp.issparse(F) for F in factors if F is not None])
+    return tuple([sp.issparse(getattr(rows, name)) for name in ("L", "R", "Z", "U") if hasattr(rows, name)])
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
