@@ -302,9 +302,9 @@ def worst_case_risk(n: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size])
 
 
-def robust_portfolio(n: int) -> bo.Problem:
-    """Return the portfolio of the least worst case of such a variance (the dual of the largest one)."""
-    return bo.from_cvxpy(PROBLEMS["robust_portfolio"](n, np.random.default_rng(1)))
+def textbook(name: str, n: int) -> bo.Problem:
+    """Return a problem of the table of textbook problems."""
+    return bo.from_cvxpy(PROBLEMS[name](n, np.random.default_rng(1)))
 
 
 def triplets(D: int, R: int, apart: float = 6.0, unit: float = 1.0) -> bo.Problem:
@@ -928,7 +928,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("differences of variables", "presolve.epigraphs:differences", without("differences")),
-            *("the portfolio of the least worst case, n = 60", solving(robust_portfolio, 60)),
+            *("the portfolio of the least worst case, n = 60", solving(textbook, "robust_portfolio", 60)),
         ),
         (
             *("many rows", "routes.routing:_many_rows"),
@@ -1032,6 +1032,24 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("independent rows", "presolve.equalities:independent_rows", without("independent rows")),
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
+        ),
+        (
+            *("epigraphs", "presolve.variables:dominated_variables", without("epigraphs")),
+            *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
+        ),
+        (
+            *("absolute values", "presolve.epigraphs:absolute_values", without("absolute values")),
+            "sparse component, n = 24",
+            lambda: by_solver(PROBLEMS["sparse_component"](24, np.random.default_rng(1))),
+        ),
+        (
+            *("parallel rows", "presolve.variables:parallel_rows", without("parallel rows")),
+            *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
+        ),
+        (
+            *("null spaces of all rows", "presolve.faces:_without_null_spaces"),
+            answering("presolve.faces._without_null_spaces", None),
+            *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
         ),
         (
             *("interchangeable variables", "presolve.variables:interchangeable_variables"),

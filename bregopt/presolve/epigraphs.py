@@ -211,6 +211,7 @@ class Folded(Reduced):
         return y
 
 
+# Pays on: sparse component, n = 24.
 def absolute_values(program: Program, tolerances: Tolerances) -> Folded | None:
     """Replace priced variables with two opposite rows by a hinge on one of them."""
     priced = (program.c > 0) & ~program.in_cones & np.isinf(program.u_hi)

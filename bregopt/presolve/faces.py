@@ -297,6 +297,7 @@ def on_faces(
     return OnFaces(program, left, kept, exposures)
 
 
+# Pays on: embedding of distances, n = 20.
 def _without_null_spaces(program: Program) -> list[Face] | None:
     """Return the faces without the common null spaces of the rows and costs, None if all are zero.
 

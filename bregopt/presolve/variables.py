@@ -252,6 +252,7 @@ def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     return _substituted(program, found) if found else None
 
 
+# Pays on: embedding of distances, n = 20.
 def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Give variables without cost, which relax all rows but one, the largest value that this one allows."""
     free = (program.c == 0) & ~program.in_cones
@@ -507,6 +508,7 @@ def interchangeable_variables(program: Program, tolerances: Tolerances) -> Inter
     return Interchanged(program, merged, of)
 
 
+# Pays on: embedding of distances, n = 20.
 def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
     """Merge hard rows, and hinges on the same bounds, that are equal up to sign."""
     if program.m < 2 or not program.bounds.kinds <= _PENALTIES or all_differ(program):
