@@ -480,6 +480,15 @@ def entries_within_one(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
 
 
+def within_a_nuclear_norm(n: int, near: Any) -> bo.Problem:
+    """Return the search for the nearest psd matrix within a nuclear norm of another one."""
+    rng, X = np.random.default_rng(3), bo.PSD(n)
+    G, H = rng.normal(size=(2, n, n))
+    X0, center = G @ G.T / n + np.eye(n) / 2, H @ H.T / n + np.eye(n) / 2
+    size = 0.9 * np.abs(np.linalg.eigvalsh(X0 - center)).sum()
+    return bo.Problem(bo.Minimize(near(X, X0)), [bo.norm_nuc(X - center) <= size])
+
+
 def far_optimum(t: float) -> bo.Problem:
     """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in the basis of Hadamard.
 
@@ -1032,6 +1041,18 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("independent rows", "presolve.equalities:independent_rows", without("independent rows")),
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
+        ),
+        (
+            *("squares as rows", "presolve.dual_form:squares_as_rows"),
+            replaced("program.program.Program.has_squares_beside_matrices", False),
+            "nearest psd matrix within a nuclear norm, n = 20",
+            solving(within_a_nuclear_norm, 20, bo.frobenius_div),
+        ),
+        (
+            *("entropies beside matrices", "routes.routing:_in_order"),
+            replaced("routes.routing._LARGEST_BESIDE", 0),
+            "a von Neumann divergence within a nuclear norm, n = 10",
+            solving(within_a_nuclear_norm, 10, bo.von_neumann_div),
         ),
         (
             *("epigraphs", "presolve.variables:dominated_variables", without("epigraphs")),

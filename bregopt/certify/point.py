@@ -431,7 +431,7 @@ def relative_to_costs(program: Program, miss: float, y: Array) -> float:
 
     It is multiplied up where the multipliers are far larger than that scale (see ``DIVERGENT``).
     """
-    eta = max(scale_of(program).dual, TINY)
+    eta = scale_of(program).price
     largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
     return miss / eta * max(1.0, largest / (DIVERGENT * eta))
 
@@ -454,7 +454,7 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     column = program.column_sizes
     scale = scale_of(program)
-    eta = scale.dual or scale.objective / scale.primal  # without costs the divergences set the prices
+    eta = scale.price
     size = np.where(column > 0, eta * column, np.abs(program.c))
     if program.tangent is not None:
         size = np.maximum(size, program.tangent.costs)

@@ -50,6 +50,7 @@ UNIVERSAL: dict[str, str | _Apply] = {
 }
 REQUESTED: dict[str, str | _Apply] = {
     "least norm": "epigraphs:least_norm",
+    "squares": "dual_form:squares_as_rows",
     "epigraphs": "variables:dominated_variables",
     "absolute values": "epigraphs:absolute_values",
     "differences": "epigraphs:differences",

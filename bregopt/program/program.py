@@ -230,6 +230,13 @@ class Program(PickledWithoutCache):
         blocks = enumerate(self.blocks)
         return tuple(b for b, block in blocks if block.nearness is not None or block.cap is not None)
 
+    @property
+    def has_squares_beside_matrices(self) -> bool:
+        """Whether all divergences are squared distances, and some matrix has none."""
+        near = [block.nearness for block in self.blocks if block.nearness is not None]
+        plain = all(own.divergence == "frobenius" and not own.parameters for own in near)
+        return 0 < len(near) < len(self.blocks) and plain
+
     @cached_property
     def faces(self) -> tuple[Face, ...]:
         """The face that each matrix is on; the whole cone where the rows leave it an interior."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bregopt.arrays import TINY
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.rows import Penalty
 from bregopt.program.program import Block, Nearness, Program, divergence_of
@@ -55,6 +56,11 @@ class Scale:
     dual: float
     objective: float
     resolution: float
+
+    @property
+    def price(self) -> float:
+        """The scale of ``C - A*(y)`` and of reduced costs: without costs the divergences set it."""
+        return max(self.dual or self.objective / self.primal, TINY)
 
 
 @kept

@@ -63,6 +63,8 @@ class Capabilities:
         besides the universal ones.
     terms : bool
         Whether the program may have convex terms, such as entropies.
+    squares : bool
+        Whether squared distances are taken beside matrices without a divergence.
     """
 
     objectives: frozenset[str]
@@ -75,6 +77,7 @@ class Capabilities:
     matrices: int = 0
     reductions: tuple[str, ...] = ()
     terms: bool = False
+    squares: bool = False
 
     def refusal(self, program: Program) -> str | None:
         """Return the reason why the route does not take the program, None if it does."""
@@ -82,8 +85,9 @@ class Capabilities:
             return f"it does not take {program.terms[0].function.name}"
         if self.blocks is not None and len(program.blocks) > self.blocks:
             return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
+        squares = self.squares and program.has_squares_beside_matrices
         for block in program.blocks:
-            objective = self._not_taken(block.nearness)
+            objective = self._not_taken(None if squares else block.nearness)
             if objective is not None:
                 return f"it does not take {objective} (of {block.name})"
             if block.cap is not None and not self.caps:

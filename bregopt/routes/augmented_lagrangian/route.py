@@ -99,7 +99,9 @@ class Lagrangian:
         penalties=frozenset({Penalty.HARD, Penalty.HINGE, Penalty.SQUARE}),
         cones=True,
         matrices=_DENSE_MATRICES,
+        squares=True,
         reductions=(
+            "squares",
             "epigraphs",
             "absolute values",
             "differences",

@@ -129,7 +129,9 @@ class Path:
         objectives=frozenset({"linear", "barrier"}),
         penalties=frozenset(Penalty),
         cones=True,
+        squares=True,
         reductions=(
+            "squares",
             "epigraphs",
             "absolute values",
             "slacks",

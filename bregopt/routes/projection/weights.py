@@ -13,13 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
-from bregopt.program import Bounds, LinearMap, Penalty, Program, Term
-from bregopt.program.rows import Entries
+from bregopt.presolve.dual_form import with_squares
+from bregopt.program import LinearMap, Penalty, Program
 from bregopt.records import dataclass, replace
 
 __all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness", "squares_as_rows"]
@@ -237,24 +236,8 @@ def squares_as_rows(scaled: ScaledNearness) -> Program:
     price = nearness.mu * nearness.parameters["weights"] ** 2
     X0, fixed = np.asarray(nearness.X0), scaled.fixed
     paid = np.where(fixed, price * (np.where(fixed, scaled.target, 0.0) * scaled.scale - X0) ** 2, 0.0)
-    i, j = np.nonzero(np.triu((price > 0) & ~fixed))
-    at = np.arange(program.m, program.m + len(i))
-    squares = Bounds(
-        X0[i, j],
-        X0[i, j],
-        np.full(len(i), int(Penalty.SQUARE)),
-        price[i, j] * np.where(i == j, 1.0, 2.0),
-    )
-    terms = (*program.A.terms, Term(0, at, Entries(block.n, i, j, np.ones(len(i)))))
-    return replace(
-        program,
-        blocks=(replace(block, nearness=None),),
-        A=LinearMap(program.m + len(i), program.A.orders, terms),
-        B=sp.csr_array((program.m + len(i), 0)),
-        bounds=program.bounds.followed_by(squares),
-        offset=program.offset + float(paid.sum()),
-        labels=(),
-    )
+    posed = with_squares(program, 0, np.where(fixed, 0.0, price), X0)
+    return replace(posed, offset=program.offset + float(paid.sum()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,10 +28,10 @@ def test_nearest_state_with_a_psd_partial_transpose(name, d):
     X = bo.PSD(n, hermitian=True)
     ppt = bo.partial_transpose(X, (d, d), 1) >> 0
     prob = bo.Problem(bo.Minimize(DIVERGENCES[name](X, isotropic(d, F))), [bo.trace(X) == 1, ppt])
-    sol = prob.solve(tol=1e-8)
+    sol = prob.solve("bregman", tol=1e-8)
     distance = (1 / d - F) ** 2 + (F - 1 / d) ** 2 / (n - 1)
     relative_entropy = np.log(1 / (d * F)) / d + (1 - 1 / d) * np.log((1 - 1 / d) / (1 - F))
-    assert (sol.status, sol.solver) == ("optimal", "bregman")
+    assert sol.status == "optimal"
     assert np.isclose(sol.value, distance if name == "frobenius" else relative_entropy, atol=1e-7)
     assert np.allclose(sol.X, isotropic(d, 1 / d), atol=1e-5)
     assert np.linalg.eigvalsh(ppt.dual_value)[0] > -1e-7
@@ -53,16 +53,55 @@ def test_linked_matrices(name, seed):
     ]
     objective = bo.Minimize(2 * DIVERGENCES[name](X, definite(n, rng)) + bo.inner(definite(n, rng), Z))
     prob = bo.Problem(objective, rows)
-    sol, other = prob.solve(tol=1e-8), prob.solve(solver="cvxpy")
-    assert (sol.status, sol.solver) == ("optimal", "bregman")
-    assert np.isclose(sol.value, other.value, rtol=1e-5)
+    other = prob.solve(solver="cvxpy")
+    for sol in (prob.solve("bregman", tol=1e-8), prob.solve(tol=1e-8)):
+        assert sol.status == "optimal"
+        assert np.isclose(sol.value, other.value, rtol=1e-5)
 
 
+@pytest.mark.parametrize("solver", ["bregman", "auto"])
 @pytest.mark.parametrize("name", DIVERGENCES)
-def test_infeasible_rows_are_proven(name):
+@pytest.mark.parametrize("norm", [bo.norm_nuc, bo.sigma_max])
+@pytest.mark.parametrize("n", [4, 12])
+def test_nearness_within_a_norm(n, norm, name, solver):
+    """The matrices of the norm have no costs, so that the divergence is the measure of their slacks."""
+    rng = np.random.default_rng(n)
+    X0, center, X = definite(n, rng), definite(n, rng), bo.PSD(n)
+    within = norm(X - center)
+    singular = np.linalg.svd(X0 - center, compute_uv=False)
+    size = 0.9 * (singular.sum() if norm is bo.norm_nuc else singular[0])
+    prob = bo.Problem(bo.Minimize(DIVERGENCES[name](X, X0)), [within <= size])
+    sol = prob.solve(solver)
+    assert sol.status == "optimal"
+    assert within.value == pytest.approx(size, rel=1e-5)  # X0 is outside
+    if n == 4 or name == "frobenius":
+        other = prob.solve(solver="cvxpy", backend="CLARABEL")
+        assert abs(sol.value - other.value) <= sol.error + other.error + 1e-6 * abs(other.value)
+
+
+@pytest.mark.parametrize("d", [2, 4, 8])
+@pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
+def test_squared_distances_beside_matrices_are_soft_rows(d, units):
+    """The route is one for linear objectives, and the certificate that of the distance."""
+    X = bo.PSD(d * d)
+    ppt = bo.partial_transpose(X, (d, d), 1) >> 0
+    X0 = units * isotropic(d, 0.8)
+    prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, X0)), [bo.trace(X) == units, ppt])
+    sol = prob.solve()
+    assert sol.status == "optimal"
+    assert sol.solver in ("path", "lagrangian")
+    assert np.allclose(sol.X, units * isotropic(d, 1 / d), atol=1e-4 * units)
+    again = prob.solve(warm_start=True)
+    assert again.status == "optimal"
+    assert abs(again.value - sol.value) <= again.error + sol.error
+
+
+@pytest.mark.parametrize("solver", ["bregman", "auto"])
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_infeasible_rows_are_proven(name, solver):
     X, Z = bo.PSD(3, name="X"), bo.PSD(3, name="Z")
     rows = [X[0, 0] + Z[0, 0] == 0.5, Z[0, 1] == 2, Z[1, 1] <= 1]
-    sol = bo.Problem(bo.Minimize(DIVERGENCES[name](X, np.eye(3))), rows).solve()
+    sol = bo.Problem(bo.Minimize(DIVERGENCES[name](X, np.eye(3))), rows).solve(solver)
     assert sol.status == "infeasible"
 
 
