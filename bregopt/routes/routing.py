@@ -301,10 +301,12 @@ def _refusal(cls: type[Solver], program: Program, options: Mapping[str, Any]) ->
 def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)
-    if program.has_squares_beside_matrices:
-        return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
-    if None in program.divergences and any(program.divergences) and order <= _LARGEST_BESIDE:
-        return _first("entropy")
+    beside = None in program.divergences and any(program.divergences)
+    if beside and options.get("tol_X") is None:  # which `bregman` reaches
+        if program.has_squares_beside_matrices:
+            return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
+        if order <= _LARGEST_BESIDE:
+            return _first("entropy")
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE

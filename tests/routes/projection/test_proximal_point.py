@@ -96,6 +96,17 @@ def test_squared_distances_beside_matrices_are_soft_rows(d, units):
     assert abs(again.value - sol.value) <= again.error + sol.error
 
 
+@pytest.mark.parametrize("d", [2, 4])
+def test_an_accuracy_of_the_entries_is_reached_by_proximal_steps(d):
+    X = bo.PSD(d * d)
+    ppt = bo.partial_transpose(X, (d, d), 1) >> 0
+    prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, isotropic(d, 0.8))), [bo.trace(X) == 1, ppt])
+    sol = prob.solve(tol_X=1e-8)
+    assert (sol.status, sol.solver) == ("optimal", "bregman")
+    assert sol.accuracy.largest <= 1e-8 * sol.X.max()
+    assert np.abs(sol.X - isotropic(d, 1 / d)).max() <= sol.accuracy.largest + 1e-15
+
+
 @pytest.mark.parametrize("solver", ["bregman", "auto"])
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_infeasible_rows_are_proven(name, solver):
