@@ -455,15 +455,23 @@ class Merged(Reduced):
 class Interchanged(Reduced):
     """A program in which one variable stands for all that are interchangeable with it.
 
-    Rows of their own are equal in it. If parallel rows share multipliers, these are those of all variables.
+    Their own rows are equal in it, up to sign, and share their multipliers.
 
     Parameters
     ----------
     of : int array of shape (k,)
         The place of the variable that stands for each.
+    rows, group : int arrays
+        The rows of one variable, and a number that those of interchangeable variables have in common if they
+        are equal.
+    sign : array
+        The sign with which it is.
     """
 
     of: IntArray
+    rows: IntArray
+    group: IntArray
+    sign: Array
 
     @property
     def summary(self) -> str:
@@ -473,7 +481,14 @@ class Interchanged(Reduced):
         return replace(start, u=np.bincount(self.of, start.u) / np.bincount(self.of))
 
     def restore(self, answer: Answer) -> Answer:
-        return replace(answer, u=answer.u[self.of])
+        return with_multipliers(answer, self._shared, u=answer.u[self.of])
+
+    def _shared(self, y: Array) -> Array:
+        """Return multipliers with the same sums of which equal rows have their mean."""
+        shared, group = y.copy(), self.group
+        means = np.bincount(group, self.sign * y[self.rows]) / np.bincount(group)
+        shared[self.rows] = self.sign * means[group]
+        return shared
 
 
 # Pays on: sparse component within a norm, n = 24.
@@ -488,24 +503,26 @@ def interchangeable_variables(program: Program, tolerances: Tolerances) -> Inter
     rows, bounds = coefficients(program), program.bounds
     A, B = rows[:, : -program.k], rows[:, -program.k :]
     single = np.diff(B.indptr) == 1
-    A, coefficient = A[single], B[single].data
+    own, A, coefficient = np.flatnonzero(single), A[single], B[single].data
     moved = sp.csr_array(sp.hstack([A, coefficient[:, None]], format="csr"))
     sign = orientation(moved)
-    lo, hi = _oriented(bounds.slice(np.flatnonzero(single)), sign)
+    lo, hi = _oriented(bounds.slice(own), sign)
     group = alike(moved, sign, lo, hi, bounds.kind[single], bounds.gamma[single])
     if group is None:
         return None
-    count = sp.csr_array((np.ones(len(group)), (B[single].indices, group)), (program.k, group.max() + 1))
+    variable, kinds = B[single].indices, int(group.max()) + 1
+    count = sp.csr_array((np.ones(len(group)), (variable, group)), (program.k, kinds))
     shared = sp.csr_array(sp.hstack([count, B[~single].T], format="csr"))
     shared.sort_indices()
     apart = np.where(program.in_cones, np.arange(1, program.k + 1), 0)
-    of = alike(shared, np.ones(program.k), program.c, program.u_lo, program.u_hi, apart)
-    if of is None:
+    same = alike(shared, np.ones(program.k), program.c, program.u_lo, program.u_hi, apart)
+    if same is None:
         return None
-    left, of = _leaders(of)
+    left, of = _leaders(same)
     P = sp.csr_array((np.ones(program.k), (np.arange(program.k), of)))
     merged = replace(program.of_variables(left), B=sp.csr_array(program.B @ P), c=P.T @ program.c)
-    return Interchanged(program, merged, of)
+    _, equal = np.unique(of[variable].astype(np.int64) * kinds + group, return_inverse=True)
+    return Interchanged(program, merged, of, own, np.ravel(equal), sign)
 
 
 # Pays on: embedding of distances, n = 20.

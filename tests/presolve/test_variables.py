@@ -269,6 +269,40 @@ def test_mirrored_deviations_are_interchangeable(seed, price):
     assert abs(again.value - sol.value) <= sol.error + again.error
 
 
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+def test_interchangeable_variables_beside_squares(solver):
+    """Equal rows are not merged there, and share their multipliers all the same."""
+    n, rng = 5, np.random.default_rng(0)
+    S, X, u = symmetric(n, rng), bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [X <= u, -X <= u, bo.sum(u) <= n]
+    problem = bo.Problem(bo.Minimize(bo.sum_squares(X - S)), rows)
+    found = interchangeable_variables(problem.program(), None)
+    assert found.program.k == n * (n + 1) // 2
+    y = rng.normal(size=found.program.m)
+    shared = found._shared(y)
+    assert shared[found.rows] @ found.sign == pytest.approx(y[found.rows] @ found.sign)
+    upper = shared[: 2 * n * n].reshape(2, n, n)
+    np.testing.assert_array_equal(upper, upper.swapaxes(1, 2))
+    sol = problem.solve(solver=solver, tol=1e-7)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+def test_equal_rows_of_other_variables_keep_their_multipliers():
+    """Of three variables with equal rows two are interchangeable, and the third has another cost."""
+    X, u = bo.PSD(2), bo.Variable(3, lower=-1)
+    rows = [X[0, 1] <= u[0], X[0, 1] <= u[1], X[0, 1] <= u[2], bo.sum(u) >= 1, bo.diag(X) == 1]
+    problem = bo.Problem(bo.Minimize(u[0] + u[1] + 3 * u[2] - 4 * X[0, 1]), rows)
+    found = interchangeable_variables(problem.program(), None)
+    shared = found._shared(np.arange(1.0, 1 + found.program.m))
+    np.testing.assert_array_equal(shared[:3], [1.5, 1.5, 3.0])
+    sol = problem.solve(solver="path", tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
 def test_contradictions_of_interchangeable_variables():
     """The Farkas vector is one of all rows: the sum of deviations is at least that on the diagonal."""
     problem, S = within_a_norm(0, 0.1)
