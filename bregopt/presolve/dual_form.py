@@ -86,7 +86,11 @@ _PENALTIES = {Penalty.HARD, Penalty.HINGE}
 class WithSquares(Reduced):
     """A program with soft rows in place of squared distances; they follow its own rows."""
 
-    rescales: ClassVar[bool] = True  # the error counts the round-off of divergences
+    rescales: ClassVar[bool] = True  # gaps of squared distances have a scale of their own
+
+    @property
+    def summary(self) -> str:
+        return "squared distances as soft rows"
 
     def shrink(self, start: Start) -> Start:
         return replace(start, y=np.pad(start.y, (0, self.program.m - self.whole.m)), S=None)

@@ -65,7 +65,7 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 
 # Of the program, or of each working set of its rows.
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
-_DUAL = ("dual form",)
+_DUAL, _SQUARES = ("dual form",), ("squares",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
 # Least tolerance of the problem with a sample of the rows, which only estimates the active set.
 _SAMPLE_TOL = 1e-2
@@ -146,12 +146,14 @@ class Path:
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
             return "the problem has no matrix variable"
+        program = presolve(program, _SQUARES, settings).program
         if shortage(memory_needed(program)) is None:
             return None
         return shortage(_least_memory(program, settings))
 
     def choice(self, program: Program, settings: Any) -> str:
         tuning: InteriorPointTuning = settings.tuning
+        program = presolve(program, _SQUARES, settings).program
         large = max(block.n for block in program.blocks) > _FACE_SEARCH_ORDER
         found = summaries(program, _SMALLER if large else (*_DUAL, *_REDUCTIONS), settings)
         memory = _least_memory(program, settings)

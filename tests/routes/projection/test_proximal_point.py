@@ -81,12 +81,14 @@ def test_nearness_within_a_norm(n, norm, name, solver):
 
 @pytest.mark.parametrize("d", [2, 4, 8])
 @pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
-def test_squared_distances_beside_matrices_are_soft_rows(d, units):
+def test_squared_distances_beside_matrices_are_soft_rows(d, units, capsys):
     """The route is one for linear objectives, and the certificate that of the distance."""
     X = bo.PSD(d * d)
     ppt = bo.partial_transpose(X, (d, d), 1) >> 0
     X0 = units * isotropic(d, 0.8)
     prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, X0)), [bo.trace(X) == units, ppt])
+    prob.explain()
+    assert "squared distances as soft rows" in capsys.readouterr().out
     sol = prob.solve()
     assert sol.status == "optimal"
     assert sol.solver in ("path", "lagrangian")
