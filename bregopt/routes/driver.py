@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -47,9 +47,6 @@ from bregopt.routes.base import Settings, Solver, behind
 from bregopt.routes.progress import Progress, Watcher, digits_bar, reason
 from bregopt.routes.registry import Guard, answer_of, guard
 from bregopt.routes.solution import Solution
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["log_answer", "reductions_of", "run", "run_directly", "warn_unproven"]
 
