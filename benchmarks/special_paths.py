@@ -480,13 +480,11 @@ def entries_within_one(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
 
 
-def within_a_nuclear_norm(n: int, near: Any) -> bo.Problem:
-    """Return the search for the nearest psd matrix within a nuclear norm of another one."""
-    rng, X = np.random.default_rng(3), bo.PSD(n)
-    G, H = rng.normal(size=(2, n, n))
-    X0, center = G @ G.T / n + np.eye(n) / 2, H @ H.T / n + np.eye(n) / 2
-    size = 0.9 * np.abs(np.linalg.eigvalsh(X0 - center)).sum()
-    return bo.Problem(bo.Minimize(near(X, X0)), [bo.norm_nuc(X - center) <= size])
+def above_another(n: int) -> bo.Problem:
+    """Return the search for the nearest correlation matrix that is a given one plus a psd matrix."""
+    A, X = np.random.default_rng(3).normal(size=(n, n)), bo.PSD(n)
+    rows = [bo.diag(X) == 1, X >> 0.1 * np.ones((n, n))]
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, (A + A.T) / 2)), rows)
 
 
 def far_optimum(t: float) -> bo.Problem:
@@ -1043,16 +1041,9 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("150 rows at angles of 1e-6", solving(nearly_dependent, 40, 150, 1e-6)),
         ),
         (
-            *("squares as rows", "presolve.dual_form:squares_as_rows"),
-            replaced("program.program.Program.has_squares_beside_matrices", False),
-            "nearest psd matrix within a nuclear norm, n = 20",
-            solving(within_a_nuclear_norm, 20, bo.frobenius_div),
-        ),
-        (
-            *("entropies beside matrices", "routes.routing:_in_order"),
-            replaced("routes.routing._LARGEST_BESIDE", 0),
-            "a von Neumann divergence within a nuclear norm, n = 10",
-            solving(within_a_nuclear_norm, 10, bo.von_neumann_div),
+            *("squares as rows", "routes.routing:_in_order"),
+            replaced("routes.routing._LARGEST_PROXIMAL", 10**9),
+            *("nearest correlation matrix above another, n = 64", solving(above_another, 64)),
         ),
         (
             *("epigraphs", "presolve.variables:dominated_variables", without("epigraphs")),

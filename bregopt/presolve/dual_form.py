@@ -99,7 +99,6 @@ class WithSquares(Reduced):
         return with_multipliers(answer, lambda y: y[: self.whole.m], S=None)
 
 
-# Pays on: nearest psd matrix within a nuclear norm, n = 20.
 def squares_as_rows(program: Program, tolerances: Tolerances) -> WithSquares | None:
     """Replace squared distances beside matrices without a divergence by soft rows."""
     if not program.has_squares_beside_matrices:

@@ -85,10 +85,10 @@ _OF_VARIABLES = 10.0
 # 20,000 edges takes `lowrank` 52 CPU seconds to 1e-3, and is between 360 and 729 after 110 of `lagrangian`.
 # With 1,000 and 10,000 `lowrank` is faster, too, but it does not reach 1e-3 on scale-free graphs of 800.
 _LARGEST_DECOMPOSED = 1_500
-# Order up to which `entropy` takes other divergences beside matrices without one, which `bregman` takes by
-# proximal steps.
-# Pays on: a von Neumann divergence within a nuclear norm, n = 10.
-_LARGEST_BESIDE = 40
+# Order up to which `bregman` takes squared distances beside matrices without a divergence by proximal steps,
+# which know the entries of ``X`` to ten digits.
+# Pays on: nearest correlation matrix above another, n = 64.
+_LARGEST_PROXIMAL = 50
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
@@ -301,12 +301,8 @@ def _refusal(cls: type[Solver], program: Program, options: Mapping[str, Any]) ->
 def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)
-    beside = None in program.divergences and any(program.divergences)
-    if beside and options.get("tol_X") is None:  # which `bregman` reaches
-        if program.has_squares_beside_matrices:
-            return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
-        if order <= _LARGEST_BESIDE:
-            return _first("entropy")
+    if order > _LARGEST_PROXIMAL and program.has_squares_beside_matrices and options.get("tol_X") is None:
+        return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE
