@@ -455,6 +455,8 @@ def _of_present(value: Any, name: str, matrices: Any, k: int) -> Any:
         return _by_label(value, name, matrices, labels, present)
     if name == "fixed" and labels is not None and rectangular(value, name).dtype.kind in "OUS":
         named, absent = rectangular(value, name), set(matrices.all_labels) - set(labels)
+        if named.ndim == 0:
+            return value  # one name is refused later
         known = [label not in absent for label in named.ravel().tolist()]  # other names are refused later
         there = np.array(known, dtype=bool).reshape(named.shape)
         return named[there if named.ndim == 1 else there.all(axis=1)]

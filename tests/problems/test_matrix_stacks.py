@@ -554,3 +554,11 @@ def test_a_failure_of_lapack_leaves_the_slice_to_single_solves(monkeypatch):
     A = symmetric(3, 4)
     for k, answer in enumerate(bo.nearest_correlation(A)):
         check_equal(answer, bo.nearest_correlation(A[k]))
+
+
+def test_one_label_is_no_part_that_may_be_fixed():
+    pd = pytest.importorskip("pandas")
+    labels = list("abc")
+    frames = {day: pd.DataFrame(A, labels, labels) for day, A in zip("xy", symmetric(2, 3), strict=True)}
+    with pytest.raises(ValueError, match=r"fixed holds labels in shape \(\)"):
+        bo.nearest_correlation(frames, fixed="a")
