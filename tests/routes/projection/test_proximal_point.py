@@ -53,17 +53,15 @@ def test_linked_matrices(name, seed):
     ]
     objective = bo.Minimize(2 * DIVERGENCES[name](X, definite(n, rng)) + bo.inner(definite(n, rng), Z))
     prob = bo.Problem(objective, rows)
-    other = prob.solve(solver="cvxpy")
-    for sol in (prob.solve("bregman", tol=1e-8), prob.solve(tol=1e-8)):
-        assert sol.status == "optimal"
-        assert np.isclose(sol.value, other.value, rtol=1e-5)
+    sol, other = prob.solve(tol=1e-8), prob.solve(solver="cvxpy")
+    assert (sol.status, sol.solver) == ("optimal", "bregman")
+    assert np.isclose(sol.value, other.value, rtol=1e-5)
 
 
-@pytest.mark.parametrize("solver", ["bregman", "auto"])
 @pytest.mark.parametrize("name", DIVERGENCES)
 @pytest.mark.parametrize("norm", [bo.norm_nuc, bo.sigma_max])
 @pytest.mark.parametrize("n", [4, 12])
-def test_nearness_within_a_norm(n, norm, name, solver):
+def test_nearness_within_a_norm(n, norm, name):
     """The matrices of the norm have no costs, so that the divergence is the measure of their slacks."""
     rng = np.random.default_rng(n)
     X0, center, X = definite(n, rng), definite(n, rng), bo.PSD(n)
@@ -71,8 +69,8 @@ def test_nearness_within_a_norm(n, norm, name, solver):
     singular = np.linalg.svd(X0 - center, compute_uv=False)
     size = 0.9 * (singular.sum() if norm is bo.norm_nuc else singular[0])
     prob = bo.Problem(bo.Minimize(DIVERGENCES[name](X, X0)), [within <= size])
-    sol = prob.solve(solver)
-    assert sol.status == "optimal"
+    sol = prob.solve()
+    assert (sol.status, sol.solver) == ("optimal", "bregman")
     assert within.value == pytest.approx(size, rel=1e-5)  # X0 is outside
     if n == 4 or name == "frobenius":
         other = prob.solve(solver="cvxpy", backend="CLARABEL")
@@ -108,9 +106,11 @@ def test_an_accuracy_of_the_entries_is_left_to_proximal_steps(d):
     assert np.abs(sol.X - isotropic(d, 1 / d)).max() <= min(sol.accuracy.largest + 1e-15, 1e-8)
 
 
-@pytest.mark.parametrize("solver", ["bregman", "auto"])
+@pytest.mark.parametrize("solver", ["path", "auto"])
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_infeasible_rows_are_proven(name, solver):
+    if (name, solver) == ("von_neumann", "path"):
+        pytest.skip("path takes squares alone")
     X, Z = bo.PSD(3, name="X"), bo.PSD(3, name="Z")
     rows = [X[0, 0] + Z[0, 0] == 0.5, Z[0, 1] == 2, Z[1, 1] <= 1]
     sol = bo.Problem(bo.Minimize(DIVERGENCES[name](X, np.eye(3))), rows).solve(solver)
