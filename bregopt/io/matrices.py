@@ -1,4 +1,4 @@
-"""Matrices of the user: the labels of pandas objects, and files.
+"""Matrices of the user: one or several, the labels of pandas objects, and files.
 
 Labels are kept in answers; users of plain arrays never import pandas. Files are ``.csv`` with or without
 labels, ``.npy``, ``.npz`` and Matrix Market ``.mtx``, real ones, dense or sparse, general or symmetric:
@@ -10,15 +10,16 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from bregopt.arrays import Array, IntArray, check_memory, finite_array
+from bregopt.arrays import Array, IntArray, check_memory, finite_array, is_mapping
 from bregopt.errors import did_you_mean
 from bregopt.files import (
     ARRAYS,
@@ -32,6 +33,7 @@ from bregopt.files import (
     read_text,
     reading,
 )
+from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 
@@ -39,11 +41,13 @@ __all__ = [
     "SUFFIXES",
     "Answered",
     "Labels",
+    "StackLike",
     "Table",
     "aligned",
     "csv_text",
     "framed",
     "is_pandas",
+    "is_stack",
     "labeled",
     "labels_of",
     "opened",
@@ -52,6 +56,8 @@ __all__ = [
     "read_matrix",
 ]
 
+# One matrix or number, or one for each key of a stack; or the path of a file that holds them.
+StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
 Answered = TypeVar("Answered", bound=Solution)
 Labels = Any  # the pandas.Index of a square DataFrame, None for plain arrays
 _PLAIN = (np.ndarray, list, float, int, str, type(None))
@@ -61,6 +67,25 @@ _SIZES = {"array": ("rows", "columns"), "coordinate": ("rows", "columns", "entri
 _COLUMNS = {"pattern": ("i", "j"), "real": ("i", "j", "value"), "integer": ("i", "j", "value")}
 _EXPECTED = "array or coordinate, real, integer or pattern, general or symmetric"
 _POINTER = 8  # bytes of a sparse matrix for each row
+
+
+def is_stack(value: Any) -> bool:
+    """Whether a value holds several matrices rather than one."""
+    if is_mapping(value):
+        return True
+    if is_pandas(value, "DataFrame"):
+        return bool(value.index.nlevels == 2 and value.columns.nlevels == 1)
+    if isinstance(value, list | tuple):
+        return len(value) > 0 and getattr(value[0], "ndim", _depth(value[0])) == 2
+    return getattr(value, "ndim", 0) == 3
+
+
+def _depth(value: Any) -> int:
+    """Return the number of nested sequences."""
+    depth = 0
+    while isinstance(value, list | tuple) and len(value):
+        depth, value = depth + 1, value[0]
+    return depth
 
 
 # --- Labels ---

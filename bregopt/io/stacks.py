@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
 from bregopt.chunks.sources import Source, maps_whole_file
@@ -27,29 +25,14 @@ __all__ = [
     "BLOCK",
     "Group",
     "MatrixStack",
-    "StackLike",
-    "is_stack",
     "present_stack",
     "read_stack",
     "real_numbers",
     "rows_with_data",
 ]
 
-# One matrix or number, or one for each key of a stack; or the path of a file that holds them.
-StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
 ANSWERS = "all answers in memory (resume='folder' keeps them in a file)"
 BLOCK = 2**24  # bytes of a file that are read at once
-
-
-def is_stack(value: Any) -> bool:
-    """Whether a value holds several matrices rather than one."""
-    if is_mapping(value) or isinstance(value, MatrixStack):
-        return True
-    if is_pandas(value, "DataFrame"):
-        return bool(value.index.nlevels == 2 and value.columns.nlevels == 1)
-    if isinstance(value, list | tuple):
-        return len(value) > 0 and getattr(value[0], "ndim", _depth(value[0])) == 2
-    return isinstance(value, np.ndarray) and value.ndim == 3
 
 
 def read_stack(value: Any, name: str, real: bool = True) -> MatrixStack:
@@ -89,14 +72,6 @@ def _uniform(matrices: Sequence[Any]) -> bool:
     return plain and len(orders) == 1
 
 
-def _depth(value: Any) -> int:
-    """Return the number of nested sequences."""
-    depth = 0
-    while isinstance(value, list | tuple) and len(value):
-        depth, value = depth + 1, value[0]
-    return depth
-
-
 @dataclass(frozen=True, eq=False)
 class Group:
     """Matrices of equal order and equal labels.
@@ -117,6 +92,9 @@ class Group:
 
 class MatrixStack(ABC):
     """Matrices with keys, and the way back to the form in which they were given."""
+
+    ndim: ClassVar[int] = 3
+    """As that of an array of matrices."""
 
     @property
     @abstractmethod

@@ -44,7 +44,6 @@ __all__ = [
     "bounded_entries",
     "check_arguments",
     "check_definite",
-    "citation_of",
     "diagonal_message",
     "divergence_class",
     "entry_bounds",
@@ -112,13 +111,6 @@ def stack_settings(options: Mapping[str, Any]) -> Any:
     """Return the settings of the stacked method."""
     own = {name: value for name, value in options.items() if name != "solver"}
     return own_settings(load(METHOD), own)
-
-
-def citation_of(divergence: str) -> str:
-    """Return the reference of the stacked method for a divergence."""
-    method: Any = load(METHOD)
-    citation: str = method.citation_of(divergence)
-    return citation
 
 
 def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:

@@ -9,8 +9,7 @@ import numpy as np
 
 from bregopt.arrays import symmetric_matrix, unlike_sizes
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.matrices import Labels, labeled, labels_of, opened
-from bregopt.io.stacks import StackLike, is_stack
+from bregopt.io.matrices import Labels, StackLike, is_stack, labeled, labels_of, opened
 from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD

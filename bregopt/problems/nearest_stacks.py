@@ -24,8 +24,8 @@ from bregopt.arrays import (
 from bregopt.divergences import Divergence, LogDet
 from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.io.matrices import Labels, aligned, is_pandas, labels_of
-from bregopt.io.stacks import is_stack, present_stack, read_stack
+from bregopt.io.matrices import Labels, aligned, is_pandas, is_stack, labels_of
+from bregopt.io.stacks import present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.arguments import (
     bounded_entries,

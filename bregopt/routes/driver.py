@@ -177,8 +177,6 @@ def _tangent(program: Program, answer: Answer) -> Program:
 
 def log_answer(solution: Solution) -> None:
     """Log the numbers of an answer."""
-    if not logger.isEnabledFor(logging.INFO):
-        return
     logger.info(
         "%s: %s after %d iterations and %.3g s, value %.8g, gap %.1e, residuals %.1e and %.1e",
         *(solution.solver, solution.status, solution.iterations, solution.timings["total"], solution.value),

@@ -12,8 +12,7 @@ from bregopt import clock
 from bregopt.arrays import LARGEST_SPREAD, Array, BoundsLike, finite_array, is_one_of, unlike_sizes
 from bregopt.divergences import Divergence
 from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, warn_caller
-from bregopt.io.matrices import Answered, Labels, aligned, labeled, labels_of, opened
-from bregopt.io.stacks import StackLike, is_stack
+from bregopt.io.matrices import Answered, Labels, StackLike, aligned, is_stack, labeled, labels_of, opened
 from bregopt.problems.arguments import (
     PANEL,
     Pairs,

@@ -23,8 +23,8 @@ from bregopt.arrays import (
 )
 from bregopt.clock import threads_for
 from bregopt.errors import DataWarning, require, warn_caller
-from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, labels_of
-from bregopt.io.stacks import is_stack, rows_with_data
+from bregopt.io.matrices import Labels, aligned, framed, is_pandas, is_stack, labeled, labels_of
+from bregopt.io.stacks import rows_with_data
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import LABELS_SHOWN, diagonal_message, fixed_pairs, least_eigenvalue
 from bregopt.problems.correlation.answer import bracketed

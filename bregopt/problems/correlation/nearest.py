@@ -7,6 +7,7 @@ to declare, compile and route a problem of order 20 takes longer than to solve i
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,9 +24,19 @@ from bregopt.clock import CutShort, threads_for
 from bregopt.divergences import DIVERGENCES
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.files import replacing
-from bregopt.io.matrices import SUFFIXES, Table, csv_text, framed, labeled, opened, pair_labels, read_matrix
-from bregopt.io.stacks import StackLike, is_stack
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments, citation_of, diagonal_message
+from bregopt.io.matrices import (
+    SUFFIXES,
+    StackLike,
+    Table,
+    csv_text,
+    framed,
+    is_stack,
+    labeled,
+    opened,
+    pair_labels,
+    read_matrix,
+)
+from bregopt.problems.arguments import METHOD, PANEL, check_arguments, diagonal_message
 from bregopt.problems.correlation.answer import CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import check_suggestible, obstacle, suggestion
 from bregopt.problems.correlation.request import Request, check_missing, read_request, rows_left
@@ -34,7 +45,6 @@ from bregopt.program import LowRank, StopReason
 from bregopt.records import replace
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.driver import log_answer
-from bregopt.routes.progress import Progress
 from bregopt.routes.registry import StackOptions, time_limit
 from bregopt.routes.solution import Solution, Status
 
@@ -49,6 +59,8 @@ __all__ = [
 ]
 
 GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each label
+
+logger = logging.getLogger(__name__)
 
 _TASK = "Find the nearest correlation matrix, and report the changes."
 _REPORTS = (".html", ".xlsx", ".txt")
@@ -214,8 +226,11 @@ def nearest_correlation(
 
 
 def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationSolution | None:
-    """Return the answer of the method for rows on entries; None where it does not take or prove it."""
-    if clock.remaining() <= 0:
+    """Return the answer of the method for rows on entries; None where it does not take or prove it.
+
+    Nobody watches its steps: who reads the log of them sees those of the language's methods.
+    """
+    if clock.remaining() <= 0 or logger.isEnabledFor(logging.DEBUG):
         return None
     begin = time.perf_counter()
     try:
@@ -225,10 +240,16 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
         return None
     if solved is None:
         return None
-    progress = Progress(METHOD)
     certificate = solved.certificate
-    progress.record(solved.iterations, certificate)
     seconds = time.perf_counter() - begin  # of all at once: the method proves its answers
+    record = {
+        "iteration": solved.iterations,
+        "primal": certificate.primal,
+        "dual": certificate.dual,
+        "gap": certificate.gap,
+        "primal_residual": certificate.primal_residual,
+        "seconds": seconds,
+    }
     solution = CorrelationSolution(
         status=certificate.status(solved.settings.tol, StopReason.CONVERGED).value,
         stop_reason=StopReason.CONVERGED.value,
@@ -239,15 +260,16 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
         iterations=solved.iterations,
         timings={"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds},
         solver=METHOD,
-        history=progress.history(),
-        citation=citation_of(request.divergence),
+        history={name: np.array([value], dtype=float) for name, value in record.items()},
+        citation=solved.citation,
         duals_by_name=_by_name(request, solved.duals),
         _stop=StopReason.CONVERGED,
         _restated=Congruence(request.s, request.n, request.fixed.i, request.fixed.j),
         _units=units_of(request),
         _request=request,
     )
-    log_answer(solution)
+    if logger.isEnabledFor(logging.INFO):
+        log_answer(solution)
     return labeled(solution, request.labels)
 
 

@@ -39,6 +39,7 @@ from bregopt.modeling.objectives import frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import (
+    METHOD,
     BoundedEntries,
     check_definite,
     has_method,
@@ -54,6 +55,7 @@ from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.accuracy import Units
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.stacks import Congruence
+from bregopt.routes.registry import load
 from bregopt.routes.solution import Solution
 
 __all__ = [
@@ -189,6 +191,7 @@ class OfEntries(NamedTuple):
         It meets the tolerance of the `settings`.
     iterations : int
     settings : Settings
+    citation : str
     """
 
     X: Array
@@ -196,6 +199,7 @@ class OfEntries(NamedTuple):
     certificate: Certificate
     iterations: int
     settings: Any
+    citation: str
 
 
 def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | None:
@@ -221,7 +225,15 @@ def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | 
         pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
         sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
         duals = tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
-    return OfEntries(X, duals, answer.certificate.of(0), int(answer.iterations[0]), settings)
+    method: Any = load(METHOD)
+    return OfEntries(
+        X,
+        duals,
+        answer.certificate.of(0),
+        int(answer.iterations[0]),
+        settings,
+        method.stack_citations[request.divergence],
+    )
 
 
 def _has_rows_on_entries(request: Request) -> bool:

@@ -17,13 +17,13 @@ import numpy as np
 from bregopt.arrays import Array, is_one_of
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.point import DIVERGENT
-from bregopt.certify.stacks import StackedAnswer, certify_stack
+from bregopt.certify.stacks import certify_stack
 from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
-from bregopt.program.entry_stack import EntryProgram, EntryStack
+from bregopt.program.entry_stack import EntryProgram
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
@@ -152,6 +152,8 @@ class Bregman:
         reductions=("slacks",),
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
+    solve_stack = staticmethod(solve_stack)
+    stack_citations: ClassVar[dict[str, str]] = {"frobenius": QI_SUN, "logdet": KULIS, "von_neumann": KULIS}
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         return refusal(program, settings)
@@ -168,18 +170,6 @@ class Bregman:
     ) -> tuple[Answer, Certificate] | None:
         """Solve a program with rows on entries alone, and certify the answer; None for all others."""
         return solve_directly(program, settings, progress) if start is None else None
-
-    def solve_stack(self, stack: EntryStack, settings: Any, start: Array | None = None) -> StackedAnswer:
-        """Solve a stack of nearness problems with bounds on entries; some of them may stay unsolved.
-
-        `start` has multipliers of all rows, shape (B, m). LogDet's method has no use for them.
-        """
-        return solve_stack(stack, settings, start)
-
-    @staticmethod
-    def citation_of(divergence: str) -> str:
-        """Return the reference of the method for stacks."""
-        return QI_SUN if divergence == "frobenius" else KULIS
 
 
 @dataclass(frozen=True)
